@@ -17,7 +17,7 @@ import torch
 
 from bertline.doctor import devices, memory, processes, servers, slurm, software
 from bertline.doctor.finding import Finding
-from bertline.doctor.folders import Folder, existing, folder_findings
+from bertline.doctor.folders import Folder, existing, folder_findings, linked_folders
 from bertline.doctor.limits import Check, Deadline, run_checks
 from bertline.doctor.meeting import Place
 from bertline.orchestration.config import PipelineConfig
@@ -25,7 +25,7 @@ from bertline.planning.forecast import Forecast
 from bertline.pretraining.row_layout import rows_at_once
 
 _GIB = 1 << 30
-_QUICK_S, _COMPILER_S, _FOLDER_S, _SERVER_S = 8.0, 20.0, 8.0, 15.0
+_QUICK_S, _COMPILER_S, _DEVICE_S, _FOLDER_S, _SERVER_S = 8.0, 20.0, 20.0, 8.0, 15.0
 # Steps of batches that are ready at once: per data worker, and in the training process (pretraining.data).
 _AHEAD_OF_EACH_WORKER, _AHEAD_OF_TRAINING = 4, 3
 _BYTES_PER_TOKEN = 32
@@ -71,10 +71,10 @@ class Examination:
         self.place = place
         self.repository = repository
         self.deadline = deadline
-        self.device = devices.device_of(config.runtime, place.ranks)
         runtime = config.runtime
         self.num_ranks = max(place.ranks.world_size, runtime.num_devices * runtime.num_nodes)
-        self.num_local_ranks = max(runtime.num_devices, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        self.num_local_ranks = max(runtime.num_devices, place.num_local_ranks)
+        self.device = torch.device("cpu")  # until it is found
         self.forecast: Forecast | None = None
 
     @property
@@ -90,6 +90,9 @@ class Examination:
 
     def report(self) -> Report:
         """Run this rank's own checks."""
+        run = self._run
+        # The first use of a GPU, so that one that hangs hangs here.
+        of_device = run(self._devices())
         report = Report(
             rank=self.place.ranks.rank,
             host=self.place.host,
@@ -97,11 +100,10 @@ class Examination:
             memory_bytes=self._memory(),
             device_type=self.device.type,
         )
-        run = self._run
         if self.place.ranks.local_rank == 0:
             self.forecast = self.forecast_with(report.memory_bytes)
             report.findings += run(self._software())
-        report.findings += run(self._devices())
+        report.findings += of_device
         if self.place.ranks.local_rank == 0:
             report.findings += run(self._processes())
             report.findings += run(self._servers(), together=True)
@@ -147,10 +149,7 @@ class Examination:
             ),
             Folder(title="cache", path=cache, needed_bytes=_GIB + 4 * saved, setting="dvc cache dir"),
         ]
-        data = self.repository / "data"
-        if data.exists():
-            found.append(Folder(title="data", path=data.resolve(), needed_bytes=0, may_be_read_only=True))
-        return found
+        return [*found, Folder(title="data", path=self.repository / "data", needed_bytes=0, is_input=True)]
 
     def _run(self, checks: list[Check], *, together: bool = False) -> list[Finding]:
         return run_checks(checks, self.deadline, together=together)
@@ -167,7 +166,12 @@ class Examination:
     def _devices(self) -> list[Check]:
         runtime, ranks, precision = self.config.runtime, self.place.ranks, self.config.pretrain.precision
         advice = "The GPU does not answer: look at nvidia-smi and dmesg (Xid), reset it or use another node."
-        return [_check("device", lambda: devices.device_findings(runtime, ranks, precision), advice, limit_s=20.0)]
+
+        def examine() -> Iterator[Finding]:
+            yield from devices.device_findings(runtime, ranks, precision)
+            self.device = devices.device_of(runtime, ranks)
+
+        return [_check("device", examine, advice, limit_s=_DEVICE_S)]
 
     def _processes(self) -> list[Check]:
         traffic = self._traffic()
@@ -208,16 +212,19 @@ class Examination:
         measured: dict[int, str] = {}
         checks = []
         for folder in self.folders():
-            checks.append(_check(f"{folder.title}: folder", self._folder_check(folder, measured), limit_s=_FOLDER_S))
+            limit_s = _FOLDER_S * (2 if folder.is_input else 1)  # links in it may lead to other file systems
+            checks.append(_check(f"{folder.title}: folder", self._folder_check(folder, measured), limit_s=limit_s))
         return checks
 
     def _folder_check(self, folder: Folder, measured: dict[int, str]) -> Callable[[], Iterable[Finding]]:
-        def check() -> Iterable[Finding]:
-            device = existing(folder.path).stat().st_dev
-            found = list(folder_findings(folder, measured_as=measured.get(device)))
-            if any(one.check == f"{folder.title}: speed" for one in found):
-                measured.setdefault(device, folder.title)
-            return found
+        def check() -> Iterator[Finding]:
+            linked = linked_folders(folder) if folder.is_input else []
+            for each in [folder, *linked]:
+                device = existing(each.path).stat().st_dev
+                found = list(folder_findings(each, measured_as=measured.get(device)))
+                if any(one.check == f"{each.title}: speed" for one in found):
+                    measured.setdefault(device, each.title)
+                yield from found
 
         return check
 

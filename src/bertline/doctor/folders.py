@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import shutil
 import tempfile
 import threading
@@ -12,15 +11,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from bertline.doctor.finding import Finding, green, note, red, unused
+from bertline.doctor.speed import PAGE_BYTES, Speed, measure, measure_reading, rate
 
-_PAGE_BYTES = 4096
-_FIRST_BYTES, _MOST_BYTES = 1 << 20, 64 << 20
-_WRITE_S, _READ_S = 1.5, 0.7
 _REPLACE_S, _MOST_REPLACEMENTS = 0.5, 200
 _CONTENT = 64 * 1024
+_MOST_LISTED = 200
+_MOST_LINKS = 2
 # Below these a run waits for its folder for most of the time.
 _SLOW_CHECKPOINT_S = 60.0
 _SLOW_PAGES_PER_S = 500.0
@@ -38,7 +38,8 @@ class Folder:
     """What a run writes there, at most."""
     checkpoint_bytes: int = 0
     """Size of the largest file that is written there while training waits; 0 if there is none."""
-    may_be_read_only: bool = False
+    is_input: bool = False
+    """Whether runs only read it: it may be missing and read-only."""
     setting: str = ""
     """What moves the folder elsewhere, for messages."""
 
@@ -49,6 +50,17 @@ def existing(path: Path) -> Path:
     while not path.is_dir():
         path = path.parent
     return path
+
+
+def linked_folders(folder: Folder) -> list[Folder]:
+    """Return the folders that links in an input folder lead to, such as `data/text`, as input folders."""
+    if not folder.path.is_dir():
+        return []
+    links = sorted(path for path in folder.path.iterdir() if path.is_symlink() and path.is_dir())
+    return [
+        Folder(title=f"{folder.title}/{link.name}", path=link.resolve(), needed_bytes=0, is_input=True)
+        for link in links[:_MOST_LINKS]
+    ]
 
 
 @contextmanager
@@ -69,7 +81,11 @@ def folder_findings(folder: Folder, *, measured_as: str | None = None) -> Iterat
         folder: The folder.
         measured_as: Title of a folder on the same file system whose speed was measured; None measures it.
     """
-    yield _space(folder)
+    if folder.is_input and not folder.path.is_dir():
+        yield unused(f"{folder.title}: folder", f"not used: there is no {folder.path}")
+        return
+    if not folder.is_input:
+        yield _space(folder)
     try:
         with trial_folder(folder.path) as trial:
             yield _lock(folder, trial)
@@ -81,12 +97,14 @@ def folder_findings(folder: Folder, *, measured_as: str | None = None) -> Iterat
                 yield green(f"{folder.title}: speed", f"the file system of {measured_as}, see there")
     except OSError as error:
         yield _unwritable(folder, error)
+        if folder.is_input:
+            yield from _reading(folder)
 
 
 def _unwritable(folder: Folder, error: OSError) -> Finding:
     reason = error.strerror or str(error)
-    if folder.may_be_read_only and isinstance(error, PermissionError | OSError) and not _is_full(error):
-        return unused(f"{folder.title}: write", f"not needed: it is only read ({reason})")
+    if folder.is_input and not _is_full(error):
+        return unused(f"{folder.title}: write", f"not needed: it is only read, and cannot be written ({reason})")
     return red(
         f"{folder.title}: write",
         f"{existing(folder.path)} cannot be written: {reason}",
@@ -184,64 +202,26 @@ def _clock(folder: Folder, trial: Path) -> Iterator[Finding]:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Speed:
-    """Measured speed of a folder."""
-
-    written_bytes_per_s: float
-    read_bytes_per_s: float
-    """In one piece. From the page cache, where the file system does not let go of it."""
-    pages_per_s: float
-    """Random reads of 4 KiB per second, by one thread."""
-
-
-def measure(folder: Path) -> Speed:
-    """Write a file in one piece, with each megabyte on disk before the next, read it, then read random pages of it.
-
-    The file is as large as can be written in 1.5 s, at most 64 MiB; all takes about 3 s, however slow the disk is.
-    """
-    path = folder / "speed"
-    block = random.Random(0).randbytes(_FIRST_BYTES)  # not compressible
-    with path.open("wb", buffering=0) as handle:
-        started, written = time.monotonic(), 0
-        while written < _MOST_BYTES and (took_s := time.monotonic() - started) < _WRITE_S:
-            # As many blocks as a tenth of a second takes: a sync for each would measure only latency.
-            for _ in range(max(1, int(written / _FIRST_BYTES / took_s / 10)) if written else 1):
-                written += handle.write(block)
-            os.fsync(handle.fileno())
-        write_s = time.monotonic() - started
-    with path.open("rb", buffering=0) as handle:
-        size = written
-        _forget(handle.fileno())
-        started, read = time.monotonic(), 0
-        while time.monotonic() - started < _READ_S and (found := handle.read(_FIRST_BYTES)):
-            read += len(found)
-        read_s = time.monotonic() - started
-        _forget(handle.fileno())
-        places, pages = random.Random(1), 0
-        started = time.monotonic()
-        while time.monotonic() - started < _READ_S:
-            os.pread(handle.fileno(), _PAGE_BYTES, places.randrange(size // _PAGE_BYTES) * _PAGE_BYTES)
-            pages += 1
-        pages_s = time.monotonic() - started
-    return Speed(
-        written_bytes_per_s=written / write_s, read_bytes_per_s=read / read_s, pages_per_s=pages / pages_s
-    )  # fmt: skip
-
-
-def _forget(descriptor: int) -> None:
-    """Drop the file from the page cache, where the system can."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+def _reading(folder: Folder) -> Iterator[Finding]:
+    """Measure a folder that cannot be written by the largest of the first files in it."""
+    files = (path for path in islice(folder.path.rglob("*"), _MOST_LISTED) if path.is_file())
+    largest = max(files, key=lambda path: path.stat().st_size, default=None)
+    if largest is not None and largest.stat().st_size >= PAGE_BYTES:
+        read, pages = measure_reading(largest)
+        yield green(
+            f"{folder.title}: speed",
+            f"reads {rate(read)}, random 4 KiB pages {rate(pages * PAGE_BYTES)} ({largest.name})",
+            read_bytes_per_s=read,
+            pages_per_s=pages,
+        )
 
 
 def speed_finding(folder: Folder, speed: Speed) -> Finding:
     """Judge the speed of a folder by what a run does with it."""
     check = f"{folder.title}: speed"
-    pages_mb = speed.pages_per_s * _PAGE_BYTES / 1e6
+    pages_mb = speed.pages_per_s * PAGE_BYTES / 1e6
     found = (
-        f"writes {_rate(speed.written_bytes_per_s)}, reads {_rate(speed.read_bytes_per_s)}, random 4 KiB pages "
+        f"writes {rate(speed.written_bytes_per_s)}, reads {rate(speed.read_bytes_per_s)}, random 4 KiB pages "
         f"{pages_mb:,.1f} MB/s ({speed.pages_per_s:,.0f} a second)"
     )
     figures = {
@@ -270,10 +250,6 @@ def speed_finding(folder: Folder, speed: Speed) -> Finding:
 
 def _elsewhere(folder: Folder) -> str:
     return f", or choose another folder with {folder.setting}" if folder.setting else ""
-
-
-def _rate(bytes_per_s: float) -> str:
-    return f"{bytes_per_s / 1e6:,.0f} MB/s" if bytes_per_s >= 1e6 else f"{bytes_per_s / 1e6:.2f} MB/s"
 
 
 def _size(num_bytes: float) -> str:

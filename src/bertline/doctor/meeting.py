@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ class Place:
 
     ranks: Ranks
     host: str
+    num_local_ranks: int = 1
+    """Ranks on this host."""
     address: str = "127.0.0.1"
     port: int = 0
     owns_store: bool = True
@@ -49,10 +52,22 @@ def place_of(environment: MutableMapping[str, str]) -> Place:
     return Place(
         ranks=ranks,
         host=host,
+        num_local_ranks=_num_local_ranks(environment),
         address=environment["MASTER_ADDR"],
         port=int(environment["MASTER_PORT"]),
         owns_store=environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
     )
+
+
+def _num_local_ranks(environment: Mapping[str, str]) -> int:
+    """Return the ranks on this host, from torchrun or from srun's list for all nodes, such as `8(x2),4`."""
+    if "LOCAL_WORLD_SIZE" in environment:
+        return int(environment["LOCAL_WORLD_SIZE"])
+    tasks: list[int] = []
+    for number, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", environment.get("SLURM_STEP_TASKS_PER_NODE", "1")):
+        tasks += [int(number)] * int(times or 1)
+    node = int(environment.get("SLURM_NODEID", "0"))
+    return tasks[node] if node < len(tasks) else tasks[0]
 
 
 def ranks_to_start(runtime: RuntimeConfig, environment: Mapping[str, str]) -> list[dict[str, str]]:
@@ -87,6 +102,7 @@ def ranks_to_start(runtime: RuntimeConfig, environment: Mapping[str, str]) -> li
         {
             "RANK": str(node_rank * runtime.num_devices + local),
             "LOCAL_RANK": str(local),
+            "LOCAL_WORLD_SIZE": str(runtime.num_devices),
             "WORLD_SIZE": str(world_size),
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port),

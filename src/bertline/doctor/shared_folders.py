@@ -107,7 +107,9 @@ def _judged(title: str, path: Path, seen: Mapping[str, Any], *, locks: bool) -> 
     check = f"{title}: other nodes"
     blind = sorted(host for host, found in seen.items() if found is None or found["waited_s"] is None)
     if blind:
-        yield red(
+        # All nodes of a run read and write runs/; the other folders are used where `dvc repro` is started.
+        bad = red if title == "runs" else note
+        yield bad(
             check,
             f"{', '.join(blind)} sees no new file of {path} within {_WAIT_S:.0f} s",
             "Put this folder on a file system that all nodes share; on NFS, mount it with actimeo=1 (or "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from bertline.doctor import communication, processes
@@ -52,7 +54,8 @@ def examine(examination: Examination) -> list[tuple[Reporter, list[Finding]]] | 
     reports, missing = _heard_from(examination, meeting, own)
     findings = [*_of_hosts(examination, reports), *_ranks_findings(examination, reports, missing=missing)]
     firsts = {report.rank: report.host for report in _first_of_hosts(reports)[1:]}
-    titles = [folder.title for folder in examination.folders()] if firsts and not missing else []
+    shared = [one.title for one in examination.folders() if not one.is_input or os.access(one.path, os.W_OK)]
+    titles = shared if firsts and not missing else []
     meeting.tell("go", {"measure": not missing, "folders": titles, "lookers": list(firsts)})
     if not missing:
         findings += _measured_together(examination, meeting, reports)
@@ -189,7 +192,7 @@ def _shared_folders(
     checks = [
         Check(
             name=f"{title}: other nodes",
-            run=lambda title=title: show_file(meeting, title, paths[title], firsts, limit_s=_SHARED_S),  # type: ignore[misc]
+            run=partial(show_file, meeting, title, paths[title], firsts, limit_s=_SHARED_S),
             limit_s=_SHARED_S + 2,
             advice="The file system hangs: look at its mount and its server.",
         )

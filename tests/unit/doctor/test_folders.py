@@ -10,8 +10,9 @@ import time
 
 import pytest
 
-from bertline.doctor import folders
-from bertline.doctor.folders import Folder, Speed, folder_findings, measure, speed_finding
+from bertline.doctor import folders, speed
+from bertline.doctor.folders import Folder, folder_findings, linked_folders, speed_finding
+from bertline.doctor.speed import Speed, measure
 
 
 def found(folder):
@@ -21,8 +22,8 @@ def found(folder):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder that is measured quickly."""
-    for name, seconds in (("_WRITE_S", 0.05), ("_READ_S", 0.05), ("_REPLACE_S", 0.2)):
-        monkeypatch.setattr(folders, name, seconds)
+    for module, name in ((speed, "_WRITE_S"), (speed, "_READ_S"), (folders, "_REPLACE_S")):
+        monkeypatch.setattr(module, name, 0.1)
     path = tmp_path / "runs"
     path.mkdir()
     return Folder(title="runs", path=path, needed_bytes=1000, setting="runtime.runs_folder")
@@ -98,8 +99,10 @@ def test_a_folder_that_may_not_be_written_is_red_and_data_may_be_read_only(folde
     monkeypatch.setattr(folders.tempfile, "TemporaryDirectory", read_only)
     line = found(folder)["write"]
     assert (line.status, "Read-only file system" in line.found) == ("red", True)
-    data = Folder(title="data", path=folder.path, needed_bytes=0, may_be_read_only=True)
-    assert found(data)["write"].status == "unused"
+    (folder.path / "text.txt").write_bytes(bytes(10**6))
+    lines = found(Folder(title="data", path=folder.path, needed_bytes=0, is_input=True))
+    assert {name: one.status for name, one in lines.items()} == {"write": "unused", "speed": "green"}
+    assert "text.txt" in lines["speed"].found
 
 
 def test_a_full_disk_is_red(folder, small_disk):
@@ -122,18 +125,18 @@ def test_measuring_takes_as_long_on_a_slow_disk(folder, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", slow)
     started = time.monotonic()
-    speed = measure(folder.path)
+    measured = measure(folder.path)
     assert time.monotonic() - started < 1
-    assert speed.written_bytes_per_s < 10e6
+    assert measured.written_bytes_per_s < 10e6
 
 
 @pytest.mark.parametrize(
-    ("speed", "status"),
+    ("rates", "status"),
     [((1e9, 1e5), "green"), ((1e6, 1e5), "red"), ((1e9, 100.0), "note")],
 )
-def test_speed_is_judged_by_the_checkpoint_that_training_waits_for_and_by_random_reads(folder, speed, status):
+def test_speed_is_judged_by_the_checkpoint_that_training_waits_for_and_by_random_reads(folder, rates, status):
     large = Folder(title="runs", path=folder.path, needed_bytes=0, checkpoint_bytes=10**8)
-    measured = Speed(written_bytes_per_s=speed[0], read_bytes_per_s=1e9, pages_per_s=speed[1])
+    measured = Speed(written_bytes_per_s=rates[0], read_bytes_per_s=1e9, pages_per_s=rates[1])
     line = speed_finding(large, measured)
     assert line.status == status
     assert status != "red" or "a checkpoint takes 100 s" in line.found
@@ -142,3 +145,13 @@ def test_speed_is_judged_by_the_checkpoint_that_training_waits_for_and_by_random
 def test_the_speed_of_one_file_system_is_measured_once(folder):
     lines = {one.check: one.found for one in folder_findings(folder, measured_as="cache")}
     assert lines["runs: speed"] == "the file system of cache, see there"
+
+
+def test_data_that_is_not_there_is_not_used_and_links_in_it_are_followed(folder):
+    data = Folder(title="data", path=folder.path / "data", needed_bytes=0, is_input=True)
+    assert {one.status for one in folder_findings(data)} == {"unused"}
+    assert linked_folders(data) == []
+    data.path.mkdir()
+    (data.path / "text").symlink_to("/dev/shm")
+    (data.path / "own").mkdir()
+    assert [(one.title, str(one.path)) for one in linked_folders(data)] == [("data/text", "/dev/shm")]
