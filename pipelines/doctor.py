@@ -24,7 +24,7 @@ import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any, NoReturn  # noqa: E402
 
-from bertline.doctor.examination import Examination  # noqa: E402
+from bertline.doctor.examination import Examination, works_elsewhere  # noqa: E402
 from bertline.doctor.limits import Deadline  # noqa: E402
 from bertline.doctor.meeting import place_of, ranks_to_start  # noqa: E402
 from bertline.doctor.report import as_data, exit_status, rows_of, table  # noqa: E402
@@ -44,7 +44,8 @@ OTHERS = [argument for argument in sys.argv[1:] if argument != _JSON]
 def main(composed: dict[str, Any]) -> None:
     """Examine this rank, print the table on rank 0, and end the process."""
     config = pipeline_config({key: composed[key] for key in SECTIONS})
-    started = start_ranks(ranks_to_start(config.runtime, os.environ))
+    elsewhere = works_elsewhere(config.runtime, os.environ)
+    started = start_ranks([] if elsewhere else ranks_to_start(config.runtime, os.environ))
     place = place_of(os.environ)
     examination = Examination(config, place, CONF.parent, Deadline(_STARTED_S + _LIMIT_S))
     try:

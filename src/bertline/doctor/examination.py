@@ -8,7 +8,7 @@ the process group: it may be what is broken.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,11 @@ from bertline.doctor.folders import Folder, existing, folder_findings, linked_fo
 from bertline.doctor.limits import Check, Deadline, run_checks
 from bertline.doctor.meeting import Place
 from bertline.orchestration.config import PipelineConfig
+from bertline.orchestration.slurm.script import job_script
 from bertline.planning.forecast import Forecast
 from bertline.pretraining.row_layout import rows_at_once
+from bertline.training.config import RuntimeConfig
+from bertline.training.launchers import SlurmLauncherConfig
 
 _GIB = 1 << 30
 _QUICK_S, _COMPILER_S, _DEVICE_S, _FOLDER_S, _SERVER_S = 8.0, 20.0, 20.0, 8.0, 15.0
@@ -56,6 +59,11 @@ class Report:
         return cls(**{**data, "findings": [Finding(**one) for one in data["findings"]]})
 
 
+def works_elsewhere(runtime: RuntimeConfig, environment: Mapping[str, str]) -> bool:
+    """Return whether this process only submits the work, to Slurm, and is in no job itself."""
+    return isinstance(runtime.launcher, SlurmLauncherConfig) and "SLURM_JOB_ID" not in environment
+
+
 class Examination:
     """Checks of one rank.
 
@@ -85,14 +93,18 @@ class Examination:
     @property
     def submits(self) -> bool:
         """Whether the configuration submits jobs to Slurm."""
-        launcher = self.config.runtime.launcher
-        return getattr(launcher, "kind", launcher) == "slurm"
+        return isinstance(self.config.runtime.launcher, SlurmLauncherConfig)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the work will be on other machines than this one, which only submits it."""
+        return works_elsewhere(self.config.runtime, os.environ)
 
     def report(self) -> Report:
         """Run this rank's own checks."""
         run = self._run
         # The first use of a GPU, so that one that hangs hangs here.
-        of_device = run(self._devices())
+        of_device = [] if self.is_elsewhere else run(self._devices())
         report = Report(
             rank=self.place.ranks.rank,
             host=self.place.host,
@@ -105,7 +117,8 @@ class Examination:
             report.findings += run(self._software())
         report.findings += of_device
         if self.place.ranks.local_rank == 0:
-            report.findings += run(self._processes())
+            if not self.is_elsewhere:
+                report.findings += run(self._processes())
             report.findings += run(self._servers(), together=True)
             report.findings += run(self._folders())
         return report
@@ -156,9 +169,14 @@ class Examination:
 
     def _software(self) -> list[Check]:
         runtime = self.config.runtime
-        return [
+        of_all = [
             _check("Python", lambda: [software.python_finding()]),
             _check("PyTorch", lambda: [software.torch_finding()]),
+        ]
+        if self.is_elsewhere:
+            return of_all
+        return [
+            *of_all,
             _check("compiler", lambda: software.compiler_findings(runtime, self.device), limit_s=_COMPILER_S),
             _check("driver", lambda: [devices.driver_finding()]),
         ]
@@ -201,12 +219,20 @@ class Examination:
         checks = [_check("studies", lambda: servers.studies_findings(tracking, several_machines=several), away)]
         if self.place.ranks.is_first:
             used = self.submits or "SLURM_JOB_ID" in os.environ
+            script = self._job_script()
             checks += [
                 _check("MLflow", lambda: servers.mlflow_findings(tracking), away),
                 _check("DVC remote", lambda: servers.remote_findings(self.repository), away),
-                _check("Slurm", lambda: slurm.slurm_findings(is_used=used), away),
+                _check("Slurm", lambda: slurm.slurm_findings(is_used=used, script=script), away),
             ]
         return [Check(name=one.name, run=one.run, advice=one.advice, limit_s=_SERVER_S) for one in checks]
+
+    def _job_script(self) -> str:
+        launcher, runtime = self.config.runtime.launcher, self.config.runtime
+        if not isinstance(launcher, SlurmLauncherConfig):
+            return ""
+        folder = Path(runtime.runs_folder) / "doctor"
+        return job_script(folder, "bertline.doctor:none", runtime, launcher, name="doctor", ranks=True)
 
     def _folders(self) -> list[Check]:
         measured: dict[int, str] = {}

@@ -172,7 +172,7 @@ def sqlite_finding(check: str, file: Path, *, setting: str) -> Finding:
     try:
         with closing(sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute("CREATE TABLE doctor_was_here (nothing INTEGER)")
+            connection.execute("CREATE TABLE doctor_was_here (number INTEGER)")
             connection.execute("ROLLBACK")
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):

@@ -13,12 +13,12 @@ _COMMANDS = ("sbatch", "squeue", "scontrol")
 _ANSWER_S = 8.0
 
 
-def slurm_findings(*, is_used: bool, flags: Sequence[str] = ()) -> Iterator[Finding]:
+def slurm_findings(*, is_used: bool, script: str = "") -> Iterator[Finding]:
     """Check Slurm.
 
     Args:
         is_used: Whether the configuration submits jobs, or this process runs in one.
-        flags: Flags that jobs are submitted with, such as `--partition=gpu`; Slurm is asked whether it would take them.
+        script: Job script of the configuration; Slurm is asked whether it would take it, and does not.
     """
     missing = [command for command in _COMMANDS if shutil.which(command) is None]
     if missing:
@@ -41,16 +41,19 @@ def slurm_findings(*, is_used: bool, flags: Sequence[str] = ()) -> Iterator[Find
             else:
                 yield unused("Slurm", f"not used: its commands are here, but no controller answers ({problem})")
             return
-    if flags:
-        status, said = _answer(["sbatch", "--test-only", *flags, "--wrap=true"])
+    takes = ""
+    if script:
+        status, said = _answer(["sbatch", "--test-only"], script)
         if status != 0:
             yield red(
                 "Slurm",
                 f"it would not take a job: {_last_line(said)}",
-                "Correct runtime.launcher (account, partition, time, nodes, devices); sinfo shows the partitions.",
+                "Correct runtime.launcher (account, partition, time, memory, flags), runtime.num_nodes or "
+                "runtime.num_devices; sinfo shows partitions and nodes.",
             )
             return
-    yield green("Slurm", f"{_last_line(_answer(['sbatch', '--version'])[1])}, answers; {_accounting()}")
+        takes = ", would take the job"
+    yield green("Slurm", f"{_last_line(_answer(['sbatch', '--version'])[1])}, answers{takes}; {_accounting()}")
 
 
 def _accounting() -> str:
@@ -64,12 +67,10 @@ def _accounting() -> str:
     )
 
 
-def _answer(command: Sequence[str]) -> tuple[int, str]:
-    """Return exit status and output of a command; a status of 124 if it does not answer."""
+def _answer(command: Sequence[str], given: str = "") -> tuple[int, str]:
+    """Return exit status and output of a command that reads a text; a status of 124 if it does not answer."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_ANSWER_S, check=False, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
         return 124, f"no answer within {_ANSWER_S:.0f} s"
     return done.returncode, done.stdout + done.stderr

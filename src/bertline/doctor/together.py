@@ -37,6 +37,8 @@ def examine(examination: Examination) -> list[tuple[Reporter, list[Finding]]] | 
     """
     place = examination.place
     own = examination.report()
+    if examination.is_elsewhere:
+        return _gathered([own], [_submitting(examination)])
     if place.ranks.world_size == 1:
         alone = _ranks_findings(examination, [own])
         alone += [unused("all-reduce", "not used: one rank"), unused("clocks", "not used: one rank")]
@@ -61,6 +63,16 @@ def examine(examination: Examination) -> list[tuple[Reporter, list[Finding]]] | 
         findings += _measured_together(examination, meeting, reports)
         findings += _shared_folders(examination, meeting, titles, firsts)
     return _gathered(reports, findings)
+
+
+def _submitting(examination: Examination) -> Finding:
+    runtime = examination.config.runtime
+    return note(
+        "ranks",
+        "this machine only submits jobs: devices, cores, memory and network were not looked at",
+        f"On the nodes: srun --nodes={runtime.num_nodes} --ntasks-per-node={runtime.num_devices} make doctor, with the "
+        "same ARGS and the flags of your cluster (--partition, --account, --gpus-per-node).",
+    )
 
 
 def _follow(examination: Examination, meeting: Meeting, own: Report) -> None:
