@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import time
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
+
+from bertline.sweep.patience import PatientStorage
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -113,3 +117,16 @@ def test_a_running_trial_without_a_heartbeat_is_never_taken_for_dead_until_it_is
     time.sleep(2.5)
     optuna.storages.fail_stale_trials(study)
     assert study.trials[0].state == TrialState.FAIL
+
+
+def test_the_methods_that_the_cache_calls_are_those_that_wait_for_a_server() -> None:
+    """`bertline.sweep.patience` overrides them, private ones too; a new one would not wait."""
+    source = inspect.getsource(optuna.storages._cached_storage._CachedStorage)
+    called = set(re.findall(r"self\._backend\.(\w+)", source))
+    asks_no_server = {"get_heartbeat_interval", "get_heartbeat_stale_trial_callback"}
+    assert called - asks_no_server - {"delete_study"} <= vars(PatientStorage).keys()
+
+
+def test_a_trial_is_prepared_while_its_study_is_locked() -> None:
+    creating = inspect.getsource(RDBStorage._create_new_trial)
+    assert creating.index("for_update=True") < creating.index("self._get_prepared_new_trial(study_id, template_trial")

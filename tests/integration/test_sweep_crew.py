@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from uuid import uuid4
 
 import optuna
 import pytest
@@ -30,8 +31,8 @@ def server():
 
 
 @pytest.fixture
-def url(server, request):
-    return server.database(request.node.name)
+def url(server):
+    return server.database(f"of_{uuid4().hex}")
 
 
 @pytest.fixture(scope="module")
@@ -130,10 +131,10 @@ def test_three_processes_share_all_work_and_end_as_one_alone(crew, url, alone, s
     assert crew.lines(0).count(f"The database of the studies at {StudyStore(url).shown} is back.") <= 1
 
 
-@pytest.mark.parametrize("who", ["a member", "the leader"])
-def test_a_killed_process_loses_only_what_it_had_in_progress(crew, url, alone, who):
+@pytest.mark.parametrize(("who", "at"), [("a member", "trial"), ("the leader", "trial"), ("the leader", "seed")])
+def test_a_killed_process_loses_only_what_it_had_in_progress(crew, url, alone, who, at):
     killed = 0 if who == "the leader" else 2
-    wait_until(lambda: any("trial" in line for line in crew.lines(killed)), every_s=0.02)
+    wait_until(lambda: any(f", {at} " in line for line in crew.lines(killed)), every_s=0.02)
     crew.processes[killed].kill()
     codes = crew.end()
     assert [code for number, code in enumerate(codes) if number != killed] == [0, 0]

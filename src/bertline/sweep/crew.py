@@ -8,22 +8,26 @@ of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work as StageWork
 from bertline.sweep.baseline_scores import BASELINES, score_baselines
 from bertline.sweep.bench import Bench
 from bertline.sweep.job import PlannedSweep, SweepJob, planned
+from bertline.sweep.members import member_name, same_machine
 from bertline.sweep.repetitions import Repetition, read_test, train
-from bertline.sweep.store import StudyStore
+from bertline.sweep.store import StudyStore, is_shared
 from bertline.sweep.trials import Studies, TrialWork, opened_studies
 from bertline.sweep.units import SharedUnits, Unit, UnitTable, wait_for_file
 from bertline.sweep.workers import Work, Workers, started_workers
 
+_LEADER = "leader"
+"""File of the run folder with the name of the process that leads."""
 _FINISHED = "finished"
 """Attribute of a sweep's first study: the identity of the run folder in which it is finished."""
 
@@ -92,11 +96,12 @@ def leading(plan: PlannedSweep, *, in_process: bool) -> Iterator[Crew]:
     store = StudyStore(job.studies_url, waits=file.exists())
     if not file.exists():
         write_atomically(file, uuid4().hex)
+    write_atomically(job.run_folder / _LEADER, member_name())
     with store.reached():
         table = UnitTable(store, file.read_text(encoding="utf-8"))
         table.give_back_own()
         studies = opened_studies(plan, table)
-        with store.beating(table.beat), started_workers(plan, in_process=in_process) as workers:
+        with _working(plan, studies, table, in_process=in_process) as workers:
             yield Crew(plan, studies, table, workers)
 
 
@@ -128,14 +133,30 @@ def join_sweep(job: SweepJob, *, is_led: Callable[[], bool], in_process: bool = 
     if not wait_for_file(file, is_led):
         return False
     plan = planned(job)
+    _check_shared(job)
     store = StudyStore(job.studies_url, waits=True)
     with store.reached():
         table = UnitTable(store, file.read_text(encoding="utf-8"))
         table.give_back_own()
-        member = _Member(job, opened_studies(plan, table, leads=False), table, is_led)
-        with store.beating(table.beat), started_workers(plan, in_process=in_process) as workers:
+        studies = opened_studies(plan, table, leads=False)
+        member = _Member(job, studies, table, is_led)
+        with _working(plan, studies, table, in_process=in_process) as workers:
             workers.work_through(member)
         return member.has_ended()
+
+
+@contextmanager
+def _working(plan: PlannedSweep, studies: Studies, table: UnitTable, *, in_process: bool) -> Iterator[Workers]:
+    """Yield workers and give signs of life; if the block is left early, let the others have what was in progress."""
+    try:
+        with table.store.beating(table.beat), started_workers(plan, in_process=in_process) as workers:
+            yield workers
+    except BaseException:
+        # The workers have ended. A stop has little time, and a server may be what failed: then the others wait.
+        with suppress(Exception), table.store.patience.off():
+            table.give_back_own()
+            studies.give_back_own()
+        raise
 
 
 class _Member:
@@ -183,6 +204,16 @@ class _Member:
         """Return whether the sweep is finished."""
         study = next(iter(self._studies.by_arm.values()))
         return study.user_attrs.get(_FINISHED) == self._table.sweep
+
+
+def _check_shared(job: SweepJob) -> None:
+    """Raise if another machine leads a sweep whose studies are in a file: locks of files may not reach this one."""
+    leader = (job.run_folder / _LEADER).read_text(encoding="utf-8") if (job.run_folder / _LEADER).exists() else ""
+    if leader and not is_shared(job.studies_url) and not same_machine(leader):
+        raise ConfigError(
+            "tracking.studies_url is a SQLite file, which several machines cannot share, and another machine leads "
+            "this sweep. Give postgresql://HOST/DATABASE, or let one machine do the sweep."
+        )
 
 
 def _identity_file(run_folder: Path) -> Path:

@@ -32,6 +32,11 @@ def has_died(name: str) -> bool:
         return False
 
 
+def same_machine(name: str) -> bool:
+    """Return whether a process is or was on this machine, since its last start."""
+    return name.partition(":")[0] == _machine()
+
+
 @cache
 def _machine() -> str:
     """Return an identity of what the process ids belong to: this boot of this machine, or a container on it."""

@@ -5,6 +5,7 @@ The database is SQLite on one machine, or PostgreSQL if several machines share a
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -30,7 +31,12 @@ from bertline.sweep.patience import PATIENCE_S, Patience, PatientStorage
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file among the processes of this machine; it is released if the process is killed."""
     with path.open("a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            # Some file systems (Lustre) have no locks. Then the one writer of a run folder is its owner.
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
         yield
 
 
@@ -121,12 +127,7 @@ class StudyStore:
     @property
     def shown(self) -> str:
         """URL without its password."""
-        return self._url.render_as_string(hide_password=True)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several machines can use the database."""
-        return self._file is None
+        return self._url.difference_update_query(["password"]).render_as_string(hide_password=True)
 
     def exclusively(self, name: str, block: Callable[[], T]) -> T:
         """Run a block under a lock among all processes that use this database; it is released if the process is killed.
@@ -219,12 +220,17 @@ class StudyStore:
             )
         cause = error.__cause__ or error
         reason = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
-        if self._url.password:
-            reason = reason.replace(str(self._url.password), "***")
+        for password in filter(None, [self._url.password, self._url.query.get("password")]):
+            reason = reason.replace(str(password), "***")
         return MachineError(
             f"the studies at {self.shown} cannot be read or written ({reason}). What had finished is kept: when the "
             "database can be reached, run the stage again to resume."
         )
+
+
+def is_shared(url: str) -> bool:
+    """Return whether several machines can use a database of studies (see `StudyStore` for the URL)."""
+    return database_url(os.environ.get(URL_VARIABLE) or url).get_backend_name() != "sqlite"
 
 
 def database_url(url: str) -> URL:

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import optuna
@@ -121,6 +120,11 @@ class Studies:
                 try_silent_again(self.store, study, max_retries=max_retries)
             requeue_lost(self.store, study, max_retries=max_retries)
 
+    def give_back_own(self) -> None:
+        """Queue the trials again that this process has, whose workers have been stopped."""
+        for study in self.by_arm.values():
+            take_over(self.store, study, self.owner.__eq__, max_retries=self.plan.job.sweep.max_retries)
+
     def done(self, work: Work, result: str) -> None:
         """See `Source`."""
         say(f"{self.plan.job.task_name}, {work.argument.arm}, trial {work.argument.number}: {result}")
@@ -156,20 +160,15 @@ def opened_studies(plan: PlannedSweep, table: UnitTable, *, leads: bool = True) 
     studies = Studies(plan, store, table.member, leads)
     with store.reached():
         for arm in plan.arms:
-            study = studies.by_arm[arm] = open_study(store, study_name(job, arm), job.sweep)
-            # Of trials that this very process has, an earlier sweep in it was stopped.
-            gone = partial(_is_gone, table.member)
-            take_over(store, study, gone, max_retries=job.sweep.max_retries)
-            if leads:
-                study.set_user_attr("workers_matter", workers_matter(job.sweep))
-                begin_missing_heartbeats(store, study)
-                plan_trials(store, study, planned_points(job.sweep, job.task, arm))
+            studies.by_arm[arm] = open_study(store, study_name(job, arm), job.sweep)
+        studies.give_back_own()  # an earlier sweep in this process was stopped
+        studies.recover()
+        for arm, study in studies.by_arm.items() if leads else ():
+            study.set_user_attr("workers_matter", workers_matter(job.sweep))
+            begin_missing_heartbeats(store, study)
+            plan_trials(store, study, planned_points(job.sweep, job.task, arm))
         studies.sync_events()
     return studies
-
-
-def _is_gone(me: str, owner: str) -> bool:
-    return owner == me or has_died(owner)
 
 
 def run_trials(studies: Studies, workers: Workers, *, filler: Source) -> dict[Arm, list[Params]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from bertline.sweep.bench import Bench
+from bertline.sweep import bench as bench_module
+from bertline.sweep.bench import Bench, num_sweep_workers
 from bertline.sweep.job import planned
+from bertline.training import devices
 
 
 @pytest.fixture
@@ -47,3 +51,23 @@ def test_a_decay_that_trials_vary_is_varied_for_random_weights_too(inputs, input
     made = Bench(planned(inputs.sweep_job(input_folder, tmp_path / "run")))
     run = made.run("random_weights", {"layer_decay": 0.7}, num_train_rows=32, seed=0)
     assert run.config.layer_decay == 0.7
+
+
+@pytest.mark.parametrize(("asked", "gpus", "found"), [(None, 0, 2), (None, 1, 1), (None, 8, 8), (3, 8, 3), (4, 0, 4)])
+def test_workers_are_one_for_each_visible_gpu_unless_their_number_is_given(inputs, monkeypatch, asked, gpus, found):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(devices, "driver_sees_gpu", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert num_sweep_workers(inputs.runtime(device="auto", sweep_workers=asked)) == found
+
+
+def test_each_worker_has_a_gpu_of_its_own(inputs, input_folder, tmp_path, monkeypatch):
+    plan = planned(inputs.sweep_job(input_folder, tmp_path / "run"))
+    machine = replace(Bench(plan).machine, device=torch.device("cuda"))
+    chosen = []
+    monkeypatch.setattr(bench_module, "resolve_machine", lambda *_: machine)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    indices = [Bench(plan, worker=number).machine.device.index for number in range(4)]
+    assert indices == [device.index for device in chosen] == [0, 1, 0, 1]
