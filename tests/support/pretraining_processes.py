@@ -21,9 +21,9 @@ from typing import Any, BinaryIO
 import torch
 
 import pretraining_inputs
-from bertline.pretraining import callbacks
+from bertline.pretraining import callbacks, rehearsal
 from bertline.pretraining.data import StepBatch, StepDataset
-from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training import checkpoints
@@ -165,6 +165,23 @@ def _slow_validation(seconds: float, rank: int) -> None:
         return probe(validation, step)
 
     ValidationProbe.probe = slow
+
+
+def limit_memory(*, tokens_of_ranks: list[int]) -> Callable[[], None]:
+    """For `before`: training on more tokens at once is out of memory, as on a GPU."""
+    return functools.partial(_limit_memory, tokens_of_ranks)
+
+
+def _limit_memory(tokens_of_ranks: list[int]) -> None:
+    rehearsal.reports_lack_of_memory = lambda device: True
+    forward, most = PreTrainingLosses.forward, tokens_of_ranks[int(os.environ.get("RANK", "0"))]
+
+    def limited(losses: PreTrainingLosses, batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        if losses.training and batch["input_ids"].numel() > most:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return forward(losses, batch)
+
+    PreTrainingLosses.forward = limited
 
 
 def _slow_down(seconds: float) -> None:

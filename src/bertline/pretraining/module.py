@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import reduce
 from operator import add
 from typing import Any
@@ -21,7 +22,7 @@ from bertline.pretraining.interval import IntervalSums
 from bertline.pretraining.objectives.base import Count, Objective, sum_names
 from bertline.training.config import ScheduleConfig
 from bertline.training.devices import Machine, seed_device, start_sum
-from bertline.training.groupwise import clip_gradients, skip_unless_finite
+from bertline.training.groupwise import clip_gradients, keeping_state, skip_unless_finite
 from bertline.training.optimizers.base import OptimizerSettings
 from bertline.training.optimizers.weights import set_learning_rate
 from bertline.training.schedules import learning_rate_factor
@@ -113,9 +114,32 @@ class PretrainingModule(pl.LightningModule):
             with nullcontext() if index == last else self._without_synchronisation():
                 sums = self.losses(expanded(micro_batch))
                 factors = factors or self._factors(num_targets(), batch["global_batch_size"])
-                # Without a zero at the start, which the backward pass would have to follow.
-                self.manual_backward(reduce(add, (sums[name] * factor for name, factor in factors.items())))
+                self.manual_backward(_loss(sums, factors))
             self.interval.add_micro_batch(sums)
+
+    def rehearse(self, micro_batches: Sequence[Mapping[str, Tensor]]) -> None:
+        """Compute a step on these micro-batches and skip its update: what it needs is allocated, and nothing changes.
+
+        Weights, optimizer, random generators and sums stay as they are, also if an error ends it.
+
+        Args:
+            micro_batches: Tensors of `pretraining.compact`, on any device.
+        """
+        optimizer = self.optimizers(use_pl_optimizer=False)
+        assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one optimizer
+        device = self.machine.device
+        generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
+        precision = self.trainer.strategy.precision_plugin.train_step_context()
+        try:
+            with generators, keeping_state(optimizer), precision, self._as_in_the_forward_of_ddp():
+                factors = self._factors(1, 1)
+                for micro_batch in micro_batches:
+                    on_device = {name: values.to(device) for name, values in micro_batch.items()}
+                    _loss(self.losses(expanded(on_device)), factors).backward()
+                skip_unless_finite(optimizer, self._clip() * math.nan)
+                optimizer.step()
+        finally:
+            optimizer.zero_grad()
 
     def _factors(self, num_targets: Tensor | float, num_sequences: int) -> dict[str, Tensor | float]:
         """Return the factor of each sum in the loss from the counts of the global batch."""
@@ -129,9 +153,24 @@ class PretrainingModule(pl.LightningModule):
         wrapped = self.trainer.strategy.model
         return wrapped.no_sync() if isinstance(wrapped, DistributedDataParallel) else nullcontext()
 
+    @contextmanager
+    def _as_in_the_forward_of_ddp(self) -> Iterator[None]:
+        """Compute without an exchange of gradients, but let the compiler split its graphs as DDP needs them later."""
+        wrapped = self.trainer.strategy.model
+        if not isinstance(wrapped, DistributedDataParallel):
+            yield
+            return
+        with wrapped.no_sync(), wrapped._inside_ddp_forward():
+            yield
+
     def _clip(self) -> Tensor:
         """Clip the gradients to the configured maximum norm and return their norm before clipping."""
         return clip_gradients(self.losses.parameters(), self.optimizer_config.max_grad_norm)
+
+
+def _loss(sums: Mapping[str, Tensor], factors: Mapping[str, Tensor | float]) -> Tensor:
+    """Return the weighted sum, without a zero at the start, which the backward pass would have to follow."""
+    return reduce(add, (sums[name] * factor for name, factor in factors.items()))
 
 
 def _at_least_one(count: Tensor | float) -> Tensor | float:

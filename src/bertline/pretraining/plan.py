@@ -134,7 +134,7 @@ class Plan:
             {64: 8, 128: 8}
         """
         taken: dict[int, int] = {}
-        for place, start, end in self._stretches(first_step, end_step):
+        for place, start, end in self.stretches(first_step, end_step):
             taken[place.max_length] = taken.get(place.max_length, 0) + (end - start) * place.global_batch_size
         return taken
 
@@ -144,7 +144,7 @@ class Plan:
         Raises:
             ConfigError: A rank would get no sequence.
         """
-        for place, _, _ in self._stretches(first_step, self.num_steps):
+        for place, _, _ in self.stretches(first_step, self.num_steps):
             share_of(place, ranks)
 
     @property
@@ -180,7 +180,7 @@ class Plan:
         steps = (*starts, *lasts, other.num_steps - 1)
         return all(replace(self.place(step), phase=0) == replace(other.place(step), phase=0) for step in steps)
 
-    def _stretches(self, first_step: int, end_step: int) -> Iterator[tuple[Place, int, int]]:
+    def stretches(self, first_step: int, end_step: int) -> Iterator[tuple[Place, int, int]]:
         """Split the steps `first_step` to `end_step` by phase: yield the place before the first, that step, the end."""
         starts = self._phase_starts()
         for start, end in zip(starts, [*starts[1:], end_step], strict=True):

@@ -28,6 +28,7 @@ from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep, MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.profiling import ProfileSteps
+from bertline.pretraining.rehearsal import Rehearsal
 from bertline.pretraining.result import write_model_folder, write_result
 from bertline.pretraining.row_layout import layouts_in_words, pretraining_attention, row_layouts
 from bertline.pretraining.state import Totals, TrainingState, build_model, find_checkpoint
@@ -165,7 +166,8 @@ def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Call
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
     between = BetweenSteps(state=state, guard=guard, progress=progress, time_left=left, request=request, peers=peers)
     profiles = [ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []
-    callbacks = [*profiles, AttentionByLength(attention), between, *extra_callbacks]
+    rehearsal = Rehearsal(dataset, attention, state.clock)
+    callbacks = [*profiles, rehearsal, AttentionByLength(attention), between, *extra_callbacks]
     trainer = build_trainer(machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
     data = PretrainingData(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
     try:

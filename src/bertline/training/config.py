@@ -82,7 +82,9 @@ class RuntimeConfig:
     """Number of CPU threads of PyTorch in each process. None: one per core; in a sweep, one per worker, so that results
     do not depend on the number of workers."""
     micro_batch_size: int | None
-    """Number of sequences per micro-batch on one device; None: the device's whole share of the global batch."""
+    """Number of sequences per micro-batch on one device; None: the device's whole share of the global batch.
+    On a GPU, pretraining finds before its first step whether that fits, and else takes the largest of a half, a
+    quarter, ... of it that does."""
     micro_batch_tokens: int | None
     """Number of tokens per micro-batch on one device, padding included, for any length. At most one of this and
     `micro_batch_size` is given."""

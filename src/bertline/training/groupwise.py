@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -212,6 +213,24 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
     # On the CPU there is nothing to wait for, and a good step need not be guarded.
     taken = is_bad.device.type == "cpu" and not is_bad
     optimizer.found_inf = None if taken else is_bad.float()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def keeping_state(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Undo what a skipped step within the block does to an optimizer: the first one makes the state, LAMB counts it."""
+    before = {
+        weight: {name: value for name, value in state.items() if not isinstance(value, Tensor)}
+        for weight, state in optimizer.state.items()
+        if state
+    }
+    try:
+        yield
+    finally:
+        for weight in list(optimizer.state):
+            if weight in before:
+                optimizer.state[weight].update(before[weight])
+            else:
+                del optimizer.state[weight]
 
 
 def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Tensor:

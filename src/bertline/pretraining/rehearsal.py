@@ -1,0 +1,187 @@
+"""Rehearsal: a step at the shape of each phase before the first one, which finds the micro-batches that fit.
+
+A phase of long sequences can need several times the memory of the one before it. Without a rehearsal, a run would fail
+at the change of phase, after days of training.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from bertline.foundation.errors import MachineError
+from bertline.foundation.progress import say
+from bertline.modeling.attention_choice import AttentionChoice
+from bertline.modeling.bert import set_attention
+from bertline.pretraining.callbacks import peak_memory_bytes
+from bertline.pretraining.data import StepDataset
+from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.plan import Place
+from bertline.pretraining.row_layout import RowLayout
+from bertline.training.clock import TrainingClock
+from bertline.training.devices import sum_over_ranks
+
+# Beyond this fraction of the memory, what other steps need in addition might not fit: a few more packed rows, and gaps
+# between blocks of memory.
+_USABLE_FRACTION = 0.95
+# Packed rows differ in number from step to step.
+_STEPS_LOOKED_AT = 4
+_GB = 1e9
+
+
+@dataclass(eq=False)
+class Rehearsal(pl.Callback):
+    """Computes a step of each remaining phase before training starts, and changes nothing but the row layouts.
+
+    Where the runtime section leaves the micro-batch open, it is the whole share of a step, or else the largest of a
+    half, a quarter, ... of it that fits into the memory of every rank; the gradients are the same up to rounding. Other
+    devices than GPUs are not rehearsed on: their memory ends with the process, not with an error.
+    """
+
+    dataset: StepDataset
+    """Its `layouts` are changed before its first step is made."""
+    attention: Mapping[int, AttentionChoice]
+    """Attention kernel for each length."""
+    clock: TrainingClock
+
+    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        """Rehearse, if the device can.
+
+        Raises:
+            MachineError: A phase does not fit into the memory of the device.
+        """
+        if not reports_lack_of_memory(module.machine.device):
+            return
+        kind = module.model.attention
+        with self.clock.paused():
+            for place, steps in self._largest_by_length(module.finished_steps):
+                set_attention(module.model, self.attention[place.max_length].kind)
+                layout = self._fitting_layout(module, place, steps)
+                self.dataset.layouts = {**self.dataset.layouts, place.max_length: layout}
+            set_attention(module.model, kind)
+
+    def _largest_by_length(self, first_step: int) -> list[tuple[Place, range]]:
+        """Return, for each length of the remaining steps, the phase with the largest batch, and its steps."""
+        largest: dict[int, tuple[Place, range]] = {}
+        plan = self.dataset.plan
+        for place, start, end in plan.stretches(first_step, plan.num_steps):
+            known = largest.get(place.max_length)
+            if known is None or place.global_batch_size > known[0].global_batch_size:
+                largest[place.max_length] = (place, range(start, end))
+        return list(largest.values())
+
+    def _fitting_layout(self, module: PretrainingModule, place: Place, steps: range) -> RowLayout:
+        device, ranks = module.machine.device, module.machine.ranks
+        layout = self.dataset.layouts[place.max_length]
+        step = max(steps[:_STEPS_LOOKED_AT], key=lambda step: _most_rows(self.dataset[step]["micro_batches"]))
+        share = _most_rows(self.dataset[step]["micro_batches"])
+        before = _memory_bytes(device)
+        for tried in self._candidates(layout, share, module):
+            self.dataset.layouts = {**self.dataset.layouts, place.max_length: tried}
+            micro_batches = self.dataset[step]["micro_batches"]
+            fits, peak = _rehearse(module, micro_batches, is_open=layout.rows is None)
+            if sum_over_ranks([fits], device)[0] == ranks.world_size:
+                if ranks.is_first:
+                    say(f"rehearsed {_in_words(place, _most_rows(micro_batches), len(micro_batches), peak, device)}")
+                return tried
+        raise MachineError(_refusal(layout, place, _most_rows(micro_batches), before, peak, device))
+
+    @staticmethod
+    def _candidates(layout: RowLayout, share: int, module: PretrainingModule) -> Iterator[RowLayout]:
+        """Yield the layout; if it leaves the rows open, also smaller and smaller ones, equal on all ranks."""
+        yield layout
+        if layout.rows is not None:
+            return
+        world_size = module.machine.ranks.world_size
+        rows = -(-int(sum_over_ranks([share], module.machine.device)[0]) // world_size)
+        while rows > 1:
+            rows = -(-rows // 2)
+            yield replace(layout, rows=rows)
+
+
+def reports_lack_of_memory(device: torch.device) -> bool:
+    """Return whether lack of memory on this device is an error that a process survives."""
+    return device.type == "cuda"
+
+
+def _rehearse(
+    module: PretrainingModule, micro_batches: Sequence[Mapping[str, Tensor]], *, is_open: bool
+) -> tuple[bool, int]:
+    """Return whether a step fits into memory, and its peak in bytes.
+
+    Args:
+        module: Module to compute with.
+        micro_batches: Micro-batches of a step; the first two (the second adds to the gradients) and the last, which may
+            be smaller, are computed.
+        is_open: Whether a smaller micro-batch can be chosen, so that there is no need to use all memory.
+    """
+    device = module.machine.device
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    try:
+        module.rehearse([*micro_batches[:2], *micro_batches[2:][-1:]])
+        fits = True
+    except RuntimeError as error:
+        if not _is_lack_of_memory(error):
+            raise
+        fits = False
+    peak = peak_memory_bytes(device)
+    if not fits:
+        gc.collect()  # after the except block, whose error holds on to the activations
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        fits = fits and not (is_open and peak > _USABLE_FRACTION * _capacity_bytes(device))
+    return fits, peak
+
+
+def _is_lack_of_memory(error: BaseException) -> bool:
+    """Return whether an error, or its cause (a compiler wraps it), says that memory ran out."""
+    if isinstance(error, torch.OutOfMemoryError) or "CUBLAS_STATUS_ALLOC_FAILED" in str(error):
+        return True
+    return error.__cause__ is not None and _is_lack_of_memory(error.__cause__)
+
+
+def _most_rows(micro_batches: Sequence[Mapping[str, Tensor]]) -> int:
+    return max(len(micro_batch["input_ids"]) for micro_batch in micro_batches)
+
+
+def _memory_bytes(device: torch.device) -> int:
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else peak_memory_bytes(device)
+
+
+def _capacity_bytes(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).total_memory
+
+
+def _of_capacity(peak: int, device: torch.device) -> str:
+    capacity = f" of {_capacity_bytes(device) / _GB:.1f} GB" if device.type == "cuda" else ""
+    return f"{peak / _GB:.1f}{capacity or ' GB'}"
+
+
+def _in_words(place: Place, rows: int, num_micro_batches: int, peak: int, device: torch.device) -> str:
+    return (
+        f"a step of {place.global_batch_size:,} sequences of {place.max_length} tokens: {num_micro_batches} "
+        f"micro-batch(es) of {rows} rows on each device, {_of_capacity(peak, device)} of memory"
+    )
+
+
+def _refusal(layout: RowLayout, place: Place, rows: int, before: int, peak: int, device: torch.device) -> str:
+    figures = (
+        f"pretrain.phases[{place.phase}]: a micro-batch of {rows} row(s) of {place.max_length} tokens does not fit in "
+        f"the memory of {device}: {before / _GB:.1f} GB before the step, {_of_capacity(peak, device)} when it failed"
+    )
+    if layout.rows is not None and rows > 1:
+        return (
+            f"{figures}. Set runtime.micro_batch_size and runtime.micro_batch_tokens to null, and the largest "
+            "micro-batch that fits is chosen; or reduce them."
+        )
+    return (
+        f"{figures}. Take a smaller model or a shorter max_length, pretrain.precision=bf16, another optimizer, or a "
+        "device with more memory."
+    )

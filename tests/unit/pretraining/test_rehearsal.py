@@ -1,0 +1,163 @@
+"""Each phase is rehearsed before the first step; the rehearsal finds what fits, and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+import pretraining_inputs
+import pretraining_processes as processes
+from bertline.foundation.errors import MachineError
+from bertline.pretraining import rehearsal
+from bertline.pretraining.module import PreTrainingLosses
+from bertline.pretraining.run import run_pretraining
+
+PHASES = [
+    {"steps": 6, "max_length": 16, "global_batch_size": 8},
+    {"steps": 4, "max_length": 24, "global_batch_size": 6},
+]
+TWO_PHASES = {"pretrain__phases": PHASES, "runtime__packing": "off"}
+ADAM = {"lr": 5e-3, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.01, "max_grad_norm": 1.0}
+OPTIMIZERS = {
+    "adamw": {**ADAM, "kind": "adamw"},
+    "lamb": {**ADAM, "kind": "lamb"},
+    "muon": {**ADAM, "kind": "muon", "momentum": 0.95, "adamw_lr": 1e-2},
+}
+
+
+class Memory:
+    """A device with memory for so many tokens at once, whose lack is an error; and what was asked of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most_tokens: float) -> None:
+        self.shapes: list[tuple[int, int]] = []
+        forward = PreTrainingLosses.forward
+
+        def budgeted(losses: PreTrainingLosses, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            if losses.training:
+                rows, length = batch["input_ids"].shape
+                self.shapes.append((rows, length))
+                if rows * length > most_tokens:
+                    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            return forward(losses, batch)
+
+        monkeypatch.setattr(PreTrainingLosses, "forward", budgeted)
+        monkeypatch.setattr(rehearsal, "reports_lack_of_memory", lambda device: True)
+
+
+def everything(job) -> dict[str, object]:
+    state = pretraining_inputs.newest_state(job)
+    return {"model": state["model"], "optimizer": state["optimizer"], "curve": pretraining_inputs.curve(job)}
+
+
+def assert_same(left: dict[str, object], right: dict[str, object]) -> None:
+    assert left["curve"] == right["curve"]
+    for name, weight in left["model"].items():
+        assert torch.equal(weight, right["model"][name]), name
+    for weight, state in left["optimizer"]["state"].items():
+        assert state.keys() == right["optimizer"]["state"][weight].keys()
+        for name, value in state.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(right["optimizer"]["state"][weight][name])), name
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_rehearsed_run_is_bitwise_one_that_was_not(make_job, monkeypatch, optimizer):
+    changes = {**TWO_PHASES, "optimizer": OPTIMIZERS[optimizer], "model__hidden_dropout_prob": 0.1}
+    plain, rehearsed = make_job("plain", **changes), make_job("rehearsed", **changes)
+    run_pretraining(plain)
+    memory = Memory(monkeypatch, most_tokens=float("inf"))
+    run_pretraining(rehearsed)
+    assert memory.shapes[:2] == [(8, 16), (6, 24)]
+    assert len(memory.shapes) == 2 + 10
+    assert_same(everything(plain), everything(rehearsed))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_resumed_run_is_rehearsed_from_its_phase_on_and_keeps_its_state(make_job, monkeypatch, optimizer):
+    changes = {**TWO_PHASES, "optimizer": OPTIMIZERS[optimizer], "pretrain__checkpoint_every_steps": 7}
+    plain, rehearsed = make_job("plain", **changes), make_job("rehearsed", **changes)
+    run_pretraining(plain)
+    run_pretraining(rehearsed)
+    for path in rehearsed.checkpoints_folder.glob("*10*"):
+        path.unlink()
+    memory = Memory(monkeypatch, most_tokens=float("inf"))
+    run_pretraining(rehearsed)
+    assert memory.shapes == [(6, 24)] * (1 + 3)
+    assert_same(everything(plain), everything(rehearsed))
+
+
+@pytest.mark.parametrize("packing", ["off", "on"])
+def test_the_largest_half_of_a_half_that_fits_is_taken_and_said(make_job, monkeypatch, capsys, packing):
+    changes = {**TWO_PHASES, "runtime__packing": packing, "model__hidden_dropout_prob": 0.0}
+    changes["model__attention_probs_dropout_prob"] = 0.0
+    whole, cut = make_job("whole", **changes), make_job("cut", **changes)
+    run_pretraining(whole)
+    capsys.readouterr()
+    memory = Memory(monkeypatch, most_tokens=60)
+    run_pretraining(cut)
+    output = "".join(capsys.readouterr())
+    assert "rehearsed a step of 8 sequences of 16 tokens" in output
+    assert "of 2 rows on each device" in output
+    in_training = memory.shapes[-20:]
+    assert all(rows * length <= 60 for rows, length in in_training)
+    assert set(in_training) <= {(2, 16), (3, 16), (2, 24), (1, 24)}
+    for name, weight in everything(whole)["model"].items():
+        torch.testing.assert_close(everything(cut)["model"][name], weight, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_where_not_one_row_fits_the_run_ends_before_the_first_step_with_the_figures(make_job, monkeypatch):
+    Memory(monkeypatch, most_tokens=20)  # enough for the first phase alone
+    job = make_job(**TWO_PHASES)
+    with pytest.raises(
+        MachineError, match=r"phases\[1\].*1 row\(s\) of 24 tokens.*GB before.*when it failed.*smaller model"
+    ):
+        run_pretraining(job)
+    assert not list(job.checkpoints_folder.glob("*"))
+
+
+def test_a_micro_batch_that_was_set_is_not_changed_but_refused(make_job, monkeypatch):
+    memory = Memory(monkeypatch, most_tokens=60)
+    with pytest.raises(MachineError, match=r"4 row\(s\) of 16 tokens.*micro_batch_tokens to null"):
+        run_pretraining(make_job(**TWO_PHASES, runtime__micro_batch_size=4))
+    assert memory.shapes == [(4, 16)]
+
+
+def test_all_ranks_take_what_fits_on_the_one_with_the_least_memory(inputs, tmp_path):
+    changes = {**TWO_PHASES, "model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    processes.finish(*processes.start_ranks(inputs, [whole] * 2, changes))
+    limited = processes.limit_memory(tokens_of_ranks=[1000, 50])
+    processes.finish(*processes.start_ranks(inputs, [cut] * 2, changes, before=limited))
+    output = processes.output_of(cut).read_text()
+    assert "rehearsed a step of 8 sequences of 16 tokens: 2 micro-batch(es) of 2 rows on each device" in output
+    assert "rehearsed a step of 6 sequences of 24 tokens: 2 micro-batch(es) of 2 rows on each device" in output
+    expected, found = (
+        pretraining_inputs.newest_state(pretraining_inputs.pretrain_job(inputs, folder))["model"]
+        for folder in (whole, cut)
+    )
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_other_errors_are_no_lack_of_memory(make_job, monkeypatch):
+    Memory(monkeypatch, most_tokens=float("inf"))
+    monkeypatch.setattr(PreTrainingLosses, "forward", lambda losses, batch: torch.zeros(2) @ torch.zeros(3))
+    with pytest.raises(RuntimeError, match="inconsistent tensor size|size mismatch"):
+        run_pretraining(make_job(**TWO_PHASES))
+
+
+def test_lack_of_memory_is_recognised_where_a_compiler_wraps_it():
+    wrapped = RuntimeError("backend failed")
+    wrapped.__cause__ = torch.OutOfMemoryError("CUDA out of memory.")
+    assert rehearsal._is_lack_of_memory(wrapped)
+    assert rehearsal._is_lack_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublas"))
+    assert not rehearsal._is_lack_of_memory(RuntimeError("illegal memory access"))
+
+
+def test_a_cpu_is_not_rehearsed_on():
+    assert not rehearsal.reports_lack_of_memory(torch.device("cpu"))
+    assert rehearsal.reports_lack_of_memory(torch.device("cuda", 0))
+
+
+def test_the_compiler_is_told_of_ddp_by_a_private_method_of_pytorch():
+    assert callable(DistributedDataParallel._inside_ddp_forward)
