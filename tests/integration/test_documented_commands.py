@@ -36,8 +36,9 @@ NOT_RUN = (
     "mlflow models serve",
     "curl ",
 )
-# Run by other tests: test_plan.py compares the output, test_pretraining_srun.py starts several nodes.
-ELSEWHERE = {"console", "text"}
+# Run by other tests: test_plan.py compares the output, test_pretraining_srun.py starts several nodes, tests/slurm has a
+# cluster.
+ELSEWHERE = {"console", "text", "sh"}
 # The line of a block before the content of a file.
 FILE = re.compile(r"# ((?:conf|src)/\S+)$", flags=re.MULTILINE)
 # A source file that a command edits.

@@ -19,9 +19,9 @@ from bertline.foundation.errors import ConfigError, MachineError
 from bertline.sweep import store as store_module
 from bertline.sweep.run import run_sweep
 from bertline.sweep.space import planned_points
-from bertline.sweep.store import URL_VARIABLE, StudyStore
+from bertline.sweep.store import StudyStore
 from bertline.sweep.study import open_study, plan_trials, take_trial
-from bertline.tracking.config import TrackingConfig
+from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from servers import PostgreSQL
 
 PASSWORD = "not%2Dfor%2Dlogs"  # as it stands in an address; the password itself is `not-for-logs`
@@ -69,7 +69,7 @@ def test_machines_share_a_study_and_each_point_is_run_once(tmp_path, url):
             [sys.executable, "-c", _MACHINE.format(tests=tests, folder=str(folder))],
             env={
                 **os.environ,
-                URL_VARIABLE: url,
+                STUDIES_VARIABLE: url,
                 "OMP_NUM_THREADS": "1",
                 "PYTHONPATH": os.pathsep.join([str(Path(bertline.__file__).parents[1]), support]),
             },
@@ -144,6 +144,6 @@ def test_a_configuration_never_has_a_password_and_an_address_of_another_kind_is_
         with pytest.raises(ConfigError, match="sqlite:///FILE or postgresql://HOST/DATABASE") as caught:
             StudyStore(address)
         assert "secret" not in str(caught.value)
-    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path}/from-the-environment.db")
+    monkeypatch.setenv(STUDIES_VARIABLE, f"sqlite:///{tmp_path}/from-the-environment.db")
     StudyStore(f"sqlite:///{tmp_path}/from-the-configuration.db")
     assert [path.name for path in tmp_path.glob("*.db")] == ["from-the-environment.db"]

@@ -10,6 +10,7 @@ import pytest
 
 import node_networks
 import slurm_cluster
+import slurm_workspace
 from slurm_cluster import Settings, SlurmCluster
 
 NewCluster = Callable[..., SlurmCluster]
@@ -37,3 +38,11 @@ def new_cluster(tmp_path: Path) -> Iterator[NewCluster]:
 def cluster(new_cluster: NewCluster) -> SlurmCluster:
     """A running cluster with the default settings."""
     return new_cluster()
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The clone that workspaces are copies of."""
+    if reason := slurm_cluster.why_not():
+        pytest.skip(reason)
+    return slurm_workspace.made_once(tmp_path_factory.mktemp("template") / "clone")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import slurm_cluster
 import slurm_workspace
 from slurm_cluster import CONTROLLER, Settings, SlurmCluster
 from slurm_workspace import Workspace
@@ -26,13 +25,6 @@ TRAINING = (
 SHORT = ("pretrain.max_steps=20", "pretrain.checkpoint_every_steps=10")
 DVC = ("dvc", "repro", "pretrain")
 NewWorkspace = Callable[..., Workspace]
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if reason := slurm_cluster.why_not():
-        pytest.skip(reason)
-    return slurm_workspace.made_once(tmp_path_factory.mktemp("template") / "clone")
 
 
 @pytest.fixture

@@ -102,9 +102,10 @@ def studies_findings(tracking: TrackingConfig, *, several_machines: bool) -> Ite
     Raises:
         ConfigError: The address is none of a database.
     """
-    from bertline.sweep.store import URL_VARIABLE, database_url
+    from bertline.sweep.store import database_url
+    from bertline.tracking.config import STUDIES_VARIABLE
 
-    url = database_url(os.environ.get(URL_VARIABLE) or tracking.studies_url)
+    url = database_url(os.environ.get(STUDIES_VARIABLE) or tracking.studies_url)
     if url.get_backend_name() == "sqlite":
         finding = sqlite_finding("studies", Path(str(url.database)), setting="tracking.studies_url")
         if finding.status == "green" and several_machines:

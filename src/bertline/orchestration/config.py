@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import ExistingTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
-from bertline.tracking.config import TrackingConfig
+from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from bertline.training.config import RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
 from bertline.training.optimizers.registry import OptimizerConfig
 
@@ -82,6 +83,12 @@ def _broken_rules(config: PipelineConfig) -> Iterator[str]:
                 f"{allowed!r}."
             )
         yield from _broken_task_rules(config, name, task)
+    launcher, studies = config.runtime.launcher, os.environ.get(STUDIES_VARIABLE) or config.tracking.studies_url
+    if launcher.kind == "slurm" and launcher.sweep_tasks > 1 and studies.startswith("sqlite"):
+        yield (
+            f"runtime.launcher.sweep_tasks is {launcher.sweep_tasks}, but several nodes cannot share a study in SQLite: "
+            f"give a PostgreSQL database in tracking.studies_url or {STUDIES_VARIABLE}, or sweep_tasks=1."
+        )
 
 
 def _broken_finetune_rules(config: PipelineConfig) -> Iterator[str]:

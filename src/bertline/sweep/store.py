@@ -25,6 +25,7 @@ from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.seeds import seed_for
 from bertline.sweep.patience import PATIENCE_S, Patience, PatientStorage
+from bertline.tracking.config import STUDIES_VARIABLE
 
 
 @contextmanager
@@ -62,7 +63,6 @@ def _key(event: dict[str, Any]) -> tuple[Any, ...]:
     return event["arm"], event["kind"], event["number"]
 
 
-URL_VARIABLE = "BERTLINE_STUDIES_URL"
 # A trial without a heartbeat for `_GRACE_S` seconds counts as dead and is retried. This is for trials of other
 # machines: the death of a process on this machine is noticed at once.
 _HEARTBEAT_S, _GRACE_S = 10, 60
@@ -97,7 +97,7 @@ class StudyStore:
     """
 
     def __init__(self, url: str, *, waits: bool = False, says: bool = True) -> None:
-        self._url = database_url(os.environ.get(URL_VARIABLE) or url)
+        self._url = database_url(os.environ.get(STUDIES_VARIABLE) or url)
         self._file = Path(str(self._url.database)) if self._url.get_backend_name() == "sqlite" else None
         engine: dict[str, Any] = {"pool_pre_ping": True}  # reopen connections that the server has closed
         engine["connect_args"] = {name: value for name, value in _KEEPALIVE.items() if name not in self._url.query}

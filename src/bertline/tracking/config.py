@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+STUDIES_VARIABLE = "BERTLINE_STUDIES_URL"
+"""Environment variable that overrides `studies_url`."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrackingConfig:

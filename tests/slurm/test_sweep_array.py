@@ -1,0 +1,58 @@
+"""A sweep as a job array: its tasks share one study in PostgreSQL, and each unit of work is done once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from servers import PostgreSQL
+from slurm_workspace import Workspace
+
+SWEEP = ("dvc", "repro", "sweep@docs_match")
+
+
+def array(template: Path, folder: Path, cluster, *overrides: str) -> Workspace:
+    return Workspace.copied(
+        template,
+        folder,
+        cluster,
+        "pretrain.max_steps=10",
+        "runtime.num_nodes=1",
+        "sweep.num_trials=4",
+        "sweep.reference_encoder=null",
+        *overrides,
+    )
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["undisturbed", "leader lost"])
+def test_the_tasks_of_an_array_share_a_sweep(template, tmp_path, cluster, monkeypatch, lost):
+    with PostgreSQL() as server:
+        monkeypatch.setenv("BERTLINE_STUDIES_URL", server.database("studies"))
+        workspace = array(template, tmp_path / "workspace", cluster, "runtime.launcher.sweep_tasks=2")
+        client = workspace.start(*SWEEP)
+        folder = workspace.until(lambda: next((workspace.folder / "runs/sweep@docs_match").glob("*/job.json"))).parent
+        if lost:
+            owner = workspace.until(lambda: json.loads((folder / "owner.json").read_text()))
+            workspace.until(lambda: (folder / "log").stat().st_size > 200)
+            os.kill(owner["pid"], signal.SIGKILL)
+        assert client.wait(240) == 0, (workspace.folder / "client.log").read_text()[-3000:]
+        logs = sorted(path.name for path in folder.glob("log*"))
+        assert logs == ["log", "log.task0", "log.task1"]
+        events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+        done = Counter((event["arm"], event["kind"], event["number"]) for event in events)
+        assert set(done.values()) == {1}
+        assert len([event for event in events if event["kind"] == "trial" and event["state"] == "COMPLETE"]) >= 4
+        assert (workspace.folder / "artifacts/sweep/docs_match/result.json").exists()
+        assert len(set(workspace.accepted)) == 2  # the pretraining and the sweep
+
+
+def test_an_array_is_refused_where_the_study_is_a_file(template, tmp_path, cluster):
+    workspace = array(template, tmp_path / "workspace", cluster)
+    said = workspace.finish("python", "pipelines/configure.py", "runtime.launcher.sweep_tasks=2", expected=1)
+    assert "several nodes cannot share a study in SQLite" in said
+    assert "BERTLINE_STUDIES_URL" in said
