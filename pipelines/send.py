@@ -25,8 +25,8 @@ def main(composed: dict[str, Any]) -> None:
     target = masked(tracking.uri)
     if left:
         raise MachineError(
-            f"{target} did not take the records of {left} command(s). They are kept in runs/unsent: run this again when "
-            "it can be reached."
+            f"{target} did not take the records of {left} command(s). They are kept in runs/unsent: run this when "
+            "it can be reached again."
         )
     say(f"{target} has the records of {sent} command(s) now" if sent else f"nothing is unsent to {target}")
 

@@ -86,7 +86,7 @@ def _broken_rules(config: PipelineConfig) -> Iterator[str]:
     launcher, studies = config.runtime.launcher, os.environ.get(STUDIES_VARIABLE) or config.tracking.studies_url
     if launcher.kind == "slurm" and launcher.sweep_tasks > 1 and studies.startswith("sqlite"):
         yield (
-            f"runtime.launcher.sweep_tasks is {launcher.sweep_tasks}, but several nodes cannot share a study in SQLite: "
+            f"runtime.launcher.sweep_tasks is {launcher.sweep_tasks}, but nodes cannot share a study in SQLite: "
             f"give a PostgreSQL database in tracking.studies_url or {STUDIES_VARIABLE}, or sweep_tasks=1."
         )
 

@@ -69,11 +69,9 @@ def main(folder: Path, function: str) -> int:
     """
     adopt_srun_ranks(os.environ)
     if int(os.environ.get("RANK", "0")) > 0:
-        from bertline.training.interruption import TrainingInterrupted
-
         # Other ranks write nothing, the status neither. Were a stop a failure of theirs, torchrun would end the first
         # one, which is still writing.
-        with suppress(TrainingInterrupted):
+        with suppress(KeyboardInterrupt):
             _work(function, *_frozen(folder), folder)
         return EXIT_STATUS["finished"]
     while True:

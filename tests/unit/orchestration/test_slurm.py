@@ -1,0 +1,232 @@
+"""Jobs of Slurm without Slurm: what is asked for, what its answers mean, when a job has started often enough."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiny
+from bertline.foundation.errors import ConfigError, MachineError
+from bertline.orchestration.slurm import batch, commands
+from bertline.orchestration.slurm.batch import progress_of
+from bertline.orchestration.slurm.script import job_script, srun_command
+from bertline.training.config import RuntimeConfig
+from bertline.training.launchers import SlurmLauncherConfig
+
+WORK = "bertline.pretraining.run:run"
+
+
+def launcher(**changes: Any) -> SlurmLauncherConfig:
+    fields: dict[str, Any] = {
+        "kind": "slurm",
+        "account": None,
+        "partition": None,
+        "time": None,
+        "memory": None,
+        "cpus_per_task": None,
+        "gpus": True,
+        "container": None,
+        "python": None,
+        "setup": (),
+        "flags": (),
+        "srun_flags": (),
+        "sweep_tasks": 1,
+        "stop_before_s": 120,
+        "max_requeues": 3,
+    }
+    return SlurmLauncherConfig(**{**fields, **changes})
+
+
+def runtime() -> RuntimeConfig:
+    return tiny.runtime(num_nodes=2, num_devices=8)
+
+
+def script(folder: Path, config: SlurmLauncherConfig, *, ranks: bool = True) -> list[str]:
+    return job_script(folder / "run", WORK, runtime(), config, name="bertline-x", ranks=ranks).splitlines()
+
+
+def asked(lines: list[str]) -> set[str]:
+    return {line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")}
+
+
+def test_a_pretraining_asks_for_its_nodes_and_devices(tmp_path: Path) -> None:
+    config = launcher(account="physics", partition="gpu", time="4:00:00", memory="64G", cpus_per_task=6)
+    found = asked(script(tmp_path, config))
+    assert {"--nodes=2", "--ntasks-per-node=8", "--gpus-per-node=8", "--cpus-per-task=6"} <= found
+    assert {"--account=physics", "--partition=gpu", "--time=4:00:00", "--mem=64G"} <= found
+    assert {"--requeue", "--signal=USR1@120", "--dependency=singleton", "--open-mode=append"} <= found
+
+
+def test_a_sweep_asks_for_one_task_that_has_all_devices_of_a_node(tmp_path: Path) -> None:
+    found = asked(script(tmp_path, launcher(cpus_per_task=6, sweep_tasks=3), ranks=False))
+    assert {"--nodes=1", "--ntasks-per-node=1", "--gpus-per-node=8", "--cpus-per-task=48", "--array=0-2"} <= found
+    assert not any(flag.startswith("--dependency") for flag in found)  # its tasks have one name, and run at once
+    command = srun_command(tmp_path, WORK, runtime(), launcher(cpus_per_task=6), ranks=False)
+    assert {"--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=48"} <= set(command)
+
+
+def test_nothing_is_asked_for_that_was_left_to_the_cluster(tmp_path: Path) -> None:
+    found = asked(script(tmp_path, launcher(gpus=False)))
+    left = ("--account", "--partition", "--time", "--mem", "--cpus-per-task", "--gpus")
+    assert not [flag for flag in found if flag.startswith(left)]
+
+
+def test_setup_lines_run_before_the_work_and_flags_are_passed_on(tmp_path: Path) -> None:
+    lines = script(tmp_path, launcher(setup=("module load cuda", "export A=1"), flags=("--qos=low", "-C a100")))
+    assert lines.index("module load cuda") + 1 == lines.index("export A=1") == len(lines) - 2
+    assert {"--qos=low", "-C a100"} <= asked(lines)
+    assert lines[-1].startswith(f"exec {sys.executable} -m bertline.orchestration.slurm.batch ")
+
+
+def test_the_container_stands_before_the_python_of_the_ranks(tmp_path: Path) -> None:
+    config = launcher(container="apptainer exec --nv 'my image.sif'", python="/opt/python", srun_flags=("--mpi=none",))
+    command = srun_command(tmp_path, WORK, runtime(), config, ranks=True)
+    at = command.index("apptainer")
+    assert command[at - 1 : at + 6] == ["--mpi=none", "apptainer", "exec", "--nv", "my image.sif", "/opt/python", "-m"]
+    assert "/opt/python" in shlex.split(script(tmp_path, config)[-1])
+
+
+def test_folders_with_spaces_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "my runs"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    lines = script(Path("runs"), launcher())
+    assert f"--chdir='{place}'" in asked(lines)
+    bad = tmp_path / "100%"
+    bad.mkdir()
+    monkeypatch.chdir(bad)
+    with pytest.raises(ConfigError, match=r"has a %"):
+        script(Path("runs"), launcher())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"flags": ("--job-name=mine",)}, "--job-name"),
+        ({"flags": ("qos=low",)}, "--qos=low"),
+        ({"setup": ("a\nb",)}, "one line"),
+        ({"time": "soon"}, "4:00:00"),
+        ({"sweep_tasks": 0}, "at least 1"),
+        ({"max_requeues": -1}, "negative"),
+        ({"cpus_per_task": 0}, "cpus_per_task"),
+    ],
+)
+def test_a_wrong_launcher_is_refused_with_the_rule(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        launcher(**changes)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs that stand for Slurm's, and come first on the path."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def says(programs: Path, name: str, text: str, *, status: int = 0, error: str = "") -> None:
+    path = programs / name
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\necho '{error}' >&2\nexit {status}\n")
+    path.chmod(0o755)
+
+
+def test_the_running_job_of_a_name_is_found_before_a_waiting_one(programs: Path) -> None:
+    says(programs, "squeue", "9|PENDING|Priority\n7|RUNNING|None\n8|PENDING|Resources")
+    assert commands.job_named("x") == commands.Job(job_id="7", state="RUNNING", reason="None")
+    says(programs, "squeue", "")
+    assert commands.job_named("x") is None
+
+
+def test_a_silent_controller_is_not_an_empty_queue(programs: Path) -> None:
+    says(programs, "squeue", "", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
+    with pytest.raises(commands.UnansweredError, match="Unable to contact"):
+        commands.job_named("x")
+
+
+def test_without_accounting_the_end_of_a_forgotten_job_is_unknown(programs: Path) -> None:
+    says(programs, "scontrol", "", status=1, error="slurm_load_jobs error: Invalid job id specified")
+    assert commands.end_of("7") == ""
+    says(programs, "sacct", "Slurm accounting storage is disabled", status=1)
+    assert commands.end_of("7") == ""
+    says(programs, "sacct", "CANCELLED by 0")
+    assert commands.end_of("7") == "CANCELLED by 0"
+
+
+def test_the_controllers_memory_comes_before_accounting(programs: Path) -> None:
+    says(programs, "scontrol", "JobId=7 JobName=x JobState=NODE_FAIL Reason=NodeDown Dependency=(null)")
+    assert commands.end_of("7") == "NODE_FAIL, NodeDown"
+    assert commands.state_of("7") == "NODE_FAIL"
+
+
+def test_a_submission_whose_answer_was_lost_is_found_in_the_queue(programs: Path, tmp_path: Path) -> None:
+    says(programs, "sbatch", "", status=1, error="Batch job submission failed: Socket timed out on send/recv operation")
+    says(programs, "squeue", "7|PENDING|Priority")
+    with (tmp_path / "lock").open("w") as lock:
+        assert commands.submit(tmp_path / "job.sh", "x", held=lock.fileno()) == "7"
+        says(programs, "sbatch", "", status=1, error="sbatch: error: invalid account")
+        with pytest.raises(MachineError, match="did not take the job: invalid account"):
+            commands.submit(tmp_path / "job.sh", "x", held=lock.fileno())
+
+
+def test_a_machine_without_slurm_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match=r"no sbatch, squeue, scontrol.*login node"):
+        commands.require_commands()
+
+
+def test_sbatch_holds_the_lock_of_the_submission(programs: Path, tmp_path: Path) -> None:
+    path = programs / "sbatch"
+    path.write_text(f"#!/bin/sh\nls -l /proc/$$/fd > {tmp_path}/fds\necho 5\n")
+    path.chmod(0o755)
+    with (tmp_path / "lock").open("w") as lock:
+        commands.submit(tmp_path / "job.sh", "x", held=lock.fileno())
+    assert str(tmp_path / "lock") in (tmp_path / "fds").read_text()
+
+
+def test_a_job_without_progress_starts_so_often_and_no_more(tmp_path: Path) -> None:
+    starts = [batch._may_start(tmp_path, "7", 2) for _ in range(4)]
+    assert starts == [True, True, True, False]
+    assert batch._may_start(tmp_path, "8", 2)  # submitted again
+
+
+def test_progress_forgives_earlier_starts(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    for step in range(6):
+        assert batch._may_start(tmp_path, "7", 0)
+        (checkpoints / f"step-{step:08d}.pt").touch()
+    assert batch._may_start(tmp_path, "7", 0)
+    assert not batch._may_start(tmp_path, "7", 0)
+
+
+@pytest.mark.parametrize("written", ["checkpoints/step-00000010.pt", "events.jsonl", "seeds/encoder-0/outcome.json"])
+def test_whatever_is_kept_is_progress(tmp_path: Path, written: str) -> None:
+    before = progress_of(tmp_path)
+    (tmp_path / written).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / written).write_text("{}")
+    assert progress_of(tmp_path) != before
+
+
+def test_a_job_is_put_back_only_while_it_runs(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_REQUEUED_IN_S", 0)
+    asked_for: list[str] = []
+    monkeypatch.setattr(commands, "requeue", lambda job: asked_for.append(job) or "")
+    for state in ("CANCELLED", "COMPLETING", "PREEMPTED", ""):
+        monkeypatch.setattr(commands, "state_of", lambda job, state=state: state)
+        assert batch._requeued("7") == 85
+    assert asked_for == []
+    monkeypatch.setattr(commands, "state_of", lambda job: "RUNNING")
+    assert batch._requeued("7") == 85
+    assert asked_for == ["7"]
+
+
+def test_the_job_script_is_a_script_of_bash(tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text("\n".join(script(tmp_path, launcher(setup=("if true; then echo yes; fi",)))))
+    subprocess.run(["bash", "-n", str(path)], check=True)
