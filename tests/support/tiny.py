@@ -76,6 +76,8 @@ def runtime_section(**changes: Any) -> dict[str, Any]:
         "sweep_workers": 1,
         "runs_folder": "runs",
         "progress_every_s": 10.0,
+        "checkpoint_every_s": None,
+        "validate_every_s": None,
         "peer_timeout_s": 120.0,
         "profile": False,
     }

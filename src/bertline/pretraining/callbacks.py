@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ from bertline.training.devices import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.matmul_rate import peak_rate
 from bertline.training.peers import COMPUTE, DATA, EXCHANGE, Peers
-from bertline.training.probe import is_due
+from bertline.training.probe import DueProbes
 from bertline.training.progress import TrainingProgress
 
 
@@ -39,8 +40,8 @@ class BetweenSteps(pl.Callback):
     time) and `perf/paused_fraction` (fraction of wall time spent on probes, validation and saving). In addition, each
     row has `perf/memory_bytes` (peak of this process so far) and `perf/time_left_s` (see `TimeLeft`).
 
-    A checkpoint is saved every `pretrain.checkpoint_every_steps` steps, after the best and the last step, and before a
-    requested stop.
+    A checkpoint is saved every `pretrain.checkpoint_every_steps` steps, `runtime.checkpoint_every_s` seconds after the
+    last one, after the best and the last step, and before a requested stop.
     """
 
     state: TrainingState
@@ -52,8 +53,11 @@ class BetweenSteps(pl.Callback):
     """Whether a stop was requested."""
     peers: Peers
     """Told where this rank is."""
+    now: Callable[[], float] = time.monotonic
+    """Function that returns the time in seconds, for cadences in seconds."""
     stopped: bool = False
     """Whether training was stopped on request, and saved."""
+    _saved_at: float = 0.0
     _learning_rate: float = 0.0
     _matmul_rate: float | None = None  # FLOP/s of all ranks together; first rank only
     _listening: ExitStack = field(default_factory=ExitStack)
@@ -62,13 +66,19 @@ class BetweenSteps(pl.Callback):
     _micro_batches_left: int = 0
 
     def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
-        """Prepare the agreement of all ranks on when to stop."""
+        """Prepare the agreements of all ranks on when to stop, to save and to probe."""
+        runtime = self.state.job.runtime
+        every_s, self._saved_at = runtime.checkpoint_every_s, self.now()
         self._agreement = StopAgreement(
             self.request,
             ranks=module.machine.ranks,
             device=module.machine.device,
             most_steps=LOG_EVERY_STEPS,
             now=lambda: self.state.clock.trained_s,
+            asks_to_save=lambda: every_s is not None and self.now() - self._saved_at >= every_s,
+        )
+        self._due = DueProbes(
+            self.state.probes, self.state.plan.num_steps, runtime.validate_every_s, module.machine, self.now
         )
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
@@ -121,7 +131,8 @@ class BetweenSteps(pl.Callback):
         job, step, num_steps = self.state.job, module.finished_steps, self.state.plan.num_steps
         self.stopped = step < num_steps and self._agreement.reached(step)
         is_due = step % job.pretrain.checkpoint_every_steps == 0 or step in (self.state.best.step, num_steps)
-        if self.stopped or is_due:
+        if self.stopped or is_due or self._agreement.is_save_due:
+            self._saved_at = self.now()
             with self.state.clock.paused(), self.peers.busy():
                 if self.guard.accepts_state(module):
                     self.state.save(wait=self.stopped or step == num_steps)
@@ -180,8 +191,8 @@ class BetweenSteps(pl.Callback):
 
     def _run_probes(self, module: PretrainingModule) -> None:
         """Run the probes that are due and log their metrics."""
-        step, num_steps = module.finished_steps, self.state.plan.num_steps
-        due = [probe for probe in self.state.probes if is_due(probe, step, num_steps)]
+        step = module.finished_steps
+        due = self._due.after(step)
         if due:
             with self.state.clock.paused(), self.peers.busy():
                 metrics = {key: value for probe in due for key, value in probe.probe(step).items()}

@@ -104,6 +104,12 @@ class RuntimeConfig:
     """Folder of work in progress: frozen configurations, logs, checkpoints, metrics."""
     progress_every_s: float
     """Seconds between progress lines when there is no terminal."""
+    checkpoint_every_s: float | None
+    """Largest number of seconds of pretraining between two checkpoints, whatever `pretrain.checkpoint_every_steps` is:
+    what a failure can lose. None: the cadence in steps alone counts."""
+    validate_every_s: float | None
+    """Smallest number of seconds between two validations in pretraining, and between two measurements of each probe;
+    one that is due by its cadence in steps earlier is left out. None: the cadence in steps alone counts."""
     peer_timeout_s: float
     """Seconds after which a rank that is lost, or that all others wait for, ends the training of all. Compiling,
     validating and saving do not count."""
@@ -125,7 +131,8 @@ class RuntimeConfig:
                 f"give micro_batch_size or micro_batch_tokens, not both, found {self.micro_batch_size} and "
                 f"{self.micro_batch_tokens}"
             )
-        if self.peer_timeout_s <= 0:
-            raise ValueError(f"peer_timeout_s must be positive, found {self.peer_timeout_s}")
+        for name in ("checkpoint_every_s", "validate_every_s", "peer_timeout_s"):
+            if (seconds := getattr(self, name)) is not None and seconds <= 0:
+                raise ValueError(f"{name} must be positive, found {seconds}")
         if self.num_workers < 0:
             raise ValueError(f"num_workers must not be negative, found {self.num_workers}")

@@ -72,7 +72,7 @@ class StopRequest:
 
 @dataclass
 class StopAgreement:
-    """Makes all ranks stop after the same step: signals reach them at different times, or reach only some of them.
+    """Makes all ranks stop, or save, after the same step: signals reach them at different times, or only some of them.
 
     To agree, ranks wait for the device, and so for one another. They do so about once per second: after each step if
     steps take that long, and at least every `most_steps` steps if steps are short. The first rank measures the step
@@ -88,17 +88,22 @@ class StopAgreement:
     """Largest number of steps between two agreements."""
     now: Callable[[], float]
     """Function that returns the time in seconds."""
+    asks_to_save: Callable[[], bool] = lambda: False
+    """Whether a checkpoint is due by the clock; called on the first rank only."""
+    is_save_due: bool = False
+    """Whether all ranks save after the step of the last `reached`, because the first one asked to."""
     _interval: int = 1
     _last: tuple[int, float] | None = None
 
     def reached(self, step: int) -> bool:
         """Return whether to stop after this step, the last finished one. Every rank calls this after every step."""
-        if self.ranks.world_size == 1:
-            return self.request.made
-        if step % self._interval:
+        self.is_save_due = False
+        if self.ranks.world_size > 1 and step % self._interval:
             return False
-        if sum_over_ranks([self.request.made], self.device)[0]:
-            return True
+        asked = [self.request.made, self.ranks.is_first and self.asks_to_save()]
+        stops, self.is_save_due = map(bool, sum_over_ranks(asked, self.device))
+        if stops or self.ranks.world_size == 1:
+            return stops
         # Only after the sum are the steps complete on the device: before, it may have been behind.
         now, last = self.now(), self._last
         if last is not None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
 from bertline.modeling.bert import MaskedLanguageModel
-from bertline.training.devices import Machine
+from bertline.training.devices import Machine, sum_over_ranks
 
 
 class Probe(Protocol):
@@ -38,6 +41,32 @@ run passes in probes this way."""
 def is_due(probe: Probe, step: int, num_steps: int) -> bool:
     """Return whether a probe must run after `step` finished steps of `num_steps`."""
     return step % probe.every_steps == 0 or step == num_steps
+
+
+@dataclass
+class DueProbes:
+    """Finds the probes that must run after a step: at their cadence in steps, and not too often by the clock."""
+
+    probes: Sequence[Probe]
+    num_steps: int
+    """Number of steps of the run; after the last one all probes run."""
+    every_s: float | None
+    """Smallest number of seconds between two measurements of a probe; None: the cadence in steps alone counts."""
+    machine: Machine
+    now: Callable[[], float] = time.monotonic
+    """Function that returns the time in seconds; that of the first rank counts."""
+    _measured_at: dict[int, float] = field(default_factory=dict)
+
+    def after(self, step: int) -> list[Probe]:
+        """Return the probes to run now; the same ones on every rank. All ranks call it after every step."""
+        due = [index for index, probe in enumerate(self.probes) if is_due(probe, step, self.num_steps)]
+        if due and self.every_s is not None and step < self.num_steps:
+            first, now = self.machine.ranks.is_first, self.now()
+            is_long_ago = [first and now - self._measured_at.get(index, -math.inf) >= self.every_s for index in due]
+            agreed = sum_over_ranks(is_long_ago, self.machine.device)
+            due = [index for index, is_agreed in zip(due, agreed, strict=True) if is_agreed]
+        self._measured_at.update(dict.fromkeys(due, self.now()))
+        return [self.probes[index] for index in due]
 
 
 @contextmanager

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from bertline.training.devices import Machine, Ranks
-from bertline.training.probe import evaluating, is_due
+from bertline.training.probe import DueProbes, evaluating, is_due
 
 
 class EveryTen:
@@ -11,6 +11,29 @@ class EveryTen:
 
 def test_probes_run_before_the_first_step_every_so_often_and_at_the_end():
     assert [step for step in range(26) if is_due(EveryTen(), step, 25)] == [0, 10, 20, 25]
+
+
+class EveryTwo:
+    every_steps = 2
+
+
+def measured(every_s, step_s):
+    """The steps after which each of two probes measures, of 24 that take so long."""
+    clock, found, probes = [0.0], ([], []), [EveryTen(), EveryTwo()]
+    due = DueProbes(probes, 24, every_s, machine("fp32"), lambda: clock[0])
+    for step in range(25):
+        for probe in due.after(step):
+            found[probes.index(probe)].append(step)
+        clock[0] += step_s
+    return found
+
+
+def test_by_the_clock_a_probe_is_left_out_until_its_last_measurement_is_long_ago():
+    assert measured(None, 1.0) == ([0, 10, 20, 24], [*range(0, 25, 2)])
+    assert measured(5.0, 1.0) == ([0, 10, 20, 24], [0, 6, 12, 18, 24])
+    assert measured(15.0, 1.0) == ([0, 20, 24], [0, 16, 24])
+    assert measured(100.0, 1.0) == ([0, 24], [0, 24])
+    assert measured(100.0, 60.0) == ([0, 10, 20, 24], [*range(0, 25, 2)])
 
 
 def machine(precision: str) -> Machine:

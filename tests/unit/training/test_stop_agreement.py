@@ -1,5 +1,6 @@
 """Ranks that agree on the step to stop after, as threads whose sums wait for one another."""
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,8 +17,9 @@ MOST_STEPS = 20
 class Steps:
     """Training of several ranks in which step n takes `seconds_of(n)`; one rank is signalled after `signal_after`."""
 
-    def __init__(self, monkeypatch, seconds_of, *, signal_after, num_ranks=2):
+    def __init__(self, monkeypatch, seconds_of, *, signal_after, num_ranks=2, save_every_s=None):
         self.seconds_of, self.signal_after, self.num_ranks = seconds_of, signal_after, num_ranks
+        self.save_every_s, self.saved = save_every_s, [[] for _ in range(num_ranks)]
         self.sums = 0
         self._barrier = threading.Barrier(num_ranks, timeout=10)
         self._values = {}
@@ -36,13 +38,18 @@ class Steps:
             device=torch.device("cpu"),
             most_steps=MOST_STEPS,
             now=lambda: clock[0] * (1 + rank),  # no two clocks are alike
+            asks_to_save=lambda: bool(self.save_every_s and clock[0] - saved_at >= self.save_every_s),
         )
+        saved_at = 0.0
         for step in range(1, 400):
             clock[0] += self.seconds_of(step)
             if step == self.signal_after and rank == self.num_ranks - 1:
                 request.signal_name = "SIGTERM"
             if agreement.reached(step):
                 return step
+            if agreement.is_save_due:
+                self.saved[rank].append(step)
+                saved_at = clock[0]
         return None
 
     def _sum(self, values, device):
@@ -82,3 +89,31 @@ def test_one_process_stops_at_once():
     assert not agreement.reached(7)
     request.signal_name = "SIGINT"
     assert agreement.reached(8)
+
+
+@pytest.mark.parametrize(("step_s", "save_every_s"), [(0.04, 3.0), (0.7, 10.0), (60.0, 30.0)])
+def test_all_ranks_save_after_the_same_steps_by_the_clock_of_the_first(monkeypatch, step_s, save_every_s):
+    steps = Steps(monkeypatch, lambda step: step_s, signal_after=None, save_every_s=save_every_s)
+    assert steps.run() == [None, None]
+    first, second = steps.saved
+    assert first == second
+    between = [(later - earlier) * step_s for earlier, later in itertools.pairwise([0, *first])]
+    assert save_every_s <= min(between) and max(between) <= max(save_every_s, step_s) + 1.0 + step_s
+
+
+def test_one_process_saves_after_the_first_step_that_ends_late_enough():
+    seconds = [0.0]
+    agreement = StopAgreement(
+        StopRequest(),
+        ranks=Ranks(),
+        device=torch.device("cpu"),
+        most_steps=MOST_STEPS,
+        now=lambda: 0.0,
+        asks_to_save=lambda: seconds[0] >= 5,
+    )
+    due = []
+    for step in range(1, 5):
+        seconds[0] += 2
+        assert not agreement.reached(step)
+        due.append(agreement.is_save_due)
+    assert due == [False, False, True, True]
