@@ -230,7 +230,7 @@ class StudyStore:
 
 def is_shared(url: str) -> bool:
     """Return whether several machines can use a database of studies (see `StudyStore` for the URL)."""
-    return database_url(os.environ.get(URL_VARIABLE) or url).get_backend_name() != "sqlite"
+    return database_url(os.environ.get(STUDIES_VARIABLE) or url).get_backend_name() != "sqlite"
 
 
 def database_url(url: str) -> URL:

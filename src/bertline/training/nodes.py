@@ -138,5 +138,6 @@ def _advice(num_nodes: int) -> str:
         "Start the same command on every node with its number and the address of the first; on the second, for "
         f"example: NODE_RANK=1 MASTER_ADDR=node0 MASTER_PORT={_DEFAULT_PORT} python pipelines/pretrain.py "
         f"runtime.num_nodes={num_nodes} ... In a Slurm job srun says both: srun --nodes={num_nodes} "
-        f"--ntasks-per-node=1 python pipelines/pretrain.py runtime.num_nodes={num_nodes} ..."
+        f"--ntasks-per-node=1 python pipelines/pretrain.py runtime.num_nodes={num_nodes} ... From a login node of a "
+        f"Slurm cluster: dvc repro with runtime=slurm"
     )

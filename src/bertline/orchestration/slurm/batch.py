@@ -52,13 +52,17 @@ def main(folder: Path, function: str) -> int:
         write_status(folder, Status(state="failed", message=_no_progress(job_id, launcher.max_requeues)))
         return 1
     _run_ranks(folder, function, config, launcher, ranks=ranks, shares_work=shares_work)
-    match read_status(folder).state:
+    status = read_status(folder)
+    match status.state:
         case "finished":
             return 0
         case "failed":
             return 1
-        case _:  # stopped and saved, or killed
-            return _requeued(job_id)
+        case "stopped":
+            say(status.message)
+        case _:
+            say("the first rank was killed")
+    return _requeued(job_id)
 
 
 def _run_ranks(
