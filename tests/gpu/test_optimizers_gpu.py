@@ -47,18 +47,36 @@ def test_steps_are_those_of_the_cpu_to_rounding(config):
         torch.testing.assert_close(weight.cpu(), expected[name], atol=2e-4, rtol=1e-3, msg=name)
 
 
+@pytest.mark.parametrize("found_inf", [None, 0.0, 1.0])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
-def test_no_step_waits_for_the_device(config, precision):
+def test_no_step_waits_for_the_device(config, precision, found_inf):
     model = model_on("cuda")
     optimizer = config.build(model, precision=precision)
     take_step(model, optimizer, 0)
+    optimizer.found_inf = None if found_inf is None else torch.full((), found_inf, device="cuda")
+    take_step(model, optimizer, 1)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
         optimizer.step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
+def test_a_step_that_the_device_may_skip_needs_no_copy_of_weights_and_state(config):
+    model = model_on("cuda")
+    optimizer = config.build(model)
+    take_step(model, optimizer, 0)
+    peaks = []
+    for found_inf in (None, torch.zeros((), device="cuda")):
+        optimizer.found_inf = found_inf
+        take_step(model, optimizer, 1)
+        torch.cuda.reset_peak_memory_stats()
+        optimizer.step()
+        peaks.append(torch.cuda.max_memory_allocated())
+    assert peaks[1] - peaks[0] < sum(weight.nbytes for weight in model.parameters())
 
 
 def test_a_large_product_is_faster_in_bf16_and_leaves_no_mark_on_the_peak_of_memory():

@@ -48,11 +48,8 @@ def start_ranks(
     inputs: Path, run_folders: list[Path], changes: Mapping[str, Any], *, before: Callable[[], None] | None = None
 ) -> list[ForkServerProcess]:
     """Start processes that train together, as torchrun does: one for each run folder, which is the same as a rule."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
     size = len(run_folders)
-    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     changes = {**changes, "runtime__num_devices": size}
     return [
         start(
@@ -64,6 +61,13 @@ def start_ranks(
         )
         for rank, folder in enumerate(run_folders)
     ]
+
+
+def free_port() -> str:
+    """A port on which nobody listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
 
 
 def output_of(run_folder: Path) -> Path:

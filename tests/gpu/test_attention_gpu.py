@@ -1,0 +1,61 @@
+"""Gradients of masked attention on a CUDA device; skipped where there is none."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertline.modeling.attention import attend, padded_scope
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+LENGTHS = [63, 64, 128, 192, 320]
+
+
+def inputs(length: int, *, scale: float) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Heads of two rows, the second half padding; with a large scale, the scores of many a row are far below zero."""
+    generator = torch.Generator().manual_seed(length)
+    heads = [torch.randn(2, 4, length, 64, generator=generator) for _ in range(3)]
+    heads[0], heads[1] = heads[0].abs() * scale, -heads[1].abs() * scale
+    mask = torch.arange(length) < torch.tensor([[length], [length // 2]])
+    return [tensor.to("cuda", torch.bfloat16).requires_grad_() for tensor in heads], mask.long().cuda()
+
+
+def gradients(attention, heads, mask) -> list[torch.Tensor]:
+    context = attention(*heads, padded_scope(mask))
+    return list(torch.autograd.grad(context.float().square().sum(), heads))
+
+
+def fused(query, key, value, scope):
+    return attend(query, key, value, scope, kind="sdpa").context
+
+
+def plain(query, key, value, scope):
+    return attend(query, key, value, scope, kind="plain").context
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 8.0], ids=["usual", "logsumexp below -88"])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_gradients_of_masked_rows_are_finite_and_those_of_the_formula(length, scale, compiled):
+    heads, mask = inputs(length, scale=scale)
+    attention = torch.compile(fused, dynamic=False) if compiled else fused
+    found, expected = gradients(attention, heads, mask), gradients(plain, heads, mask)
+    for name, ours, theirs in zip(("query", "key", "value"), found, expected, strict=True):
+        assert ours.isfinite().all(), name
+        assert (ours.float() - theirs.float()).norm() <= 0.05 * theirs.float().norm() + 1e-2, name
+
+
+@pytest.mark.parametrize("length", [64, 192, 320])
+def test_the_kernel_of_these_lengths_is_not_that_of_cudnn(length):
+    heads, mask = inputs(length, scale=1.0)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        gradients(fused, heads, mask)
+    names = {event.key for event in profile.key_averages()}
+    assert not any("cudnn" in name for name in names)
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        F.scaled_dot_product_attention(*heads)  # no mask: whatever PyTorch prefers
+    assert any("scaled_dot_product" in event.key for event in profile.key_averages())

@@ -1,0 +1,83 @@
+"""Two ranks under NCCL; skipped where there are no two CUDA devices."""
+
+import pytest
+import torch
+
+import pretraining_inputs
+import pretraining_processes as processes
+from bertline.training import devices
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices"),
+]
+
+COMMON = {
+    "runtime__device": "cuda",
+    "model__hidden_dropout_prob": 0.0,
+    "model__attention_probs_dropout_prob": 0.0,
+    # Shares of 7 and 8 sequences.
+    "pretrain__phases": [
+        {"steps": 20, "max_length": 16, "global_batch_size": 15},
+        {"steps": 10, "max_length": 24, "global_batch_size": 6},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    pretraining_inputs.write_inputs(folder, lengths=(16, 24))
+    return folder
+
+
+def weights(inputs, run_folder) -> dict[str, torch.Tensor]:
+    return pretraining_inputs.newest_state(pretraining_inputs.pretrain_job(inputs, run_folder))["model"]
+
+
+def assert_close(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=5e-3, atol=2e-4, msg=name)
+
+
+@pytest.mark.parametrize("compile_setting", ["off", "on"])
+@pytest.mark.parametrize("packing", ["off", "on"])
+def test_two_ranks_that_accumulate_train_like_one(inputs, tmp_path, packing, compile_setting):
+    if compile_setting == "on" and devices._missing(torch.device("cuda", 0)) is not None:
+        pytest.skip(devices._missing(torch.device("cuda", 0)))
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    changes = {**COMMON, "runtime__packing": packing}
+    processes.finish(processes.start(inputs, alone, changes))
+    several = {**changes, "runtime__micro_batch_size": 3, "runtime__compile": compile_setting}
+    processes.finish(*processes.start_ranks(inputs, [together] * 2, several))
+    assert_close(weights(inputs, together), weights(inputs, alone))
+
+
+@pytest.mark.parametrize("optimizer", ["lamb", "muon"])
+def test_ranks_stay_alike_with_an_optimizer_of_our_own(inputs, tmp_path, optimizer):
+    settings = {"lr": 5e-3, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.01, "max_grad_norm": 1.0}
+    more = {"momentum": 0.95, "adamw_lr": 1e-2} if optimizer == "muon" else {}
+    changes = {**COMMON, "optimizer": {**settings, **more, "kind": optimizer}}
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    processes.finish(processes.start(inputs, alone, changes))
+    processes.finish(*processes.start_ranks(inputs, [together] * 2, changes))
+    assert_close(weights(inputs, together), weights(inputs, alone))
+
+
+def test_each_rank_may_see_its_gpu_alone(inputs, tmp_path):
+    """As with `srun --gpus-per-task=1`: both have it as device 0."""
+    both, own = tmp_path / "both", tmp_path / "own"
+    processes.finish(*processes.start_ranks(inputs, [both] * 2, COMMON))
+    changes = {**COMMON, "runtime__num_devices": 2}
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": processes.free_port()}
+    ranks = [
+        processes.start(
+            inputs,
+            own,
+            changes,
+            environment={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "CUDA_VISIBLE_DEVICES": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    processes.finish(*ranks)
+    assert_close(weights(inputs, own), weights(inputs, both))
