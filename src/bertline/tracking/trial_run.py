@@ -37,8 +37,11 @@ def try_run(uri: str, experiment_name: str) -> None:
             raise ArtifactsRefusedError(str(error)) from error
         with suppress(Exception):  # some storages do not delete; a few bytes stay
             _delete_artifact(store, run_id)
-    finally:
-        client.delete_run(run_id)
+    except Exception:
+        with suppress(Exception):  # what failed first is what is told
+            client.delete_run(run_id)
+        raise
+    client.delete_run(run_id)
 
 
 def _delete_artifact(store: Store, run_id: str) -> None:
