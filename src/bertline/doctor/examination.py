@@ -215,8 +215,13 @@ class Examination:
 
     def _servers(self) -> list[Check]:
         tracking, away = self.config.tracking, "Start it, or correct its address; a firewall may swallow requests."
-        several = self.several_machines
-        checks = [_check("studies", lambda: servers.studies_findings(tracking, several_machines=several), away)]
+        launcher, several = self.config.runtime.launcher, self.several_machines
+        tasks = launcher.sweep_tasks if isinstance(launcher, SlurmLauncherConfig) else 1
+
+        def studies() -> Iterator[Finding]:
+            return servers.studies_findings(tracking, several_machines=several, num_sweep_tasks=tasks)
+
+        checks = [_check("studies", studies, away)]
         if self.place.ranks.is_first:
             used = self.submits or "SLURM_JOB_ID" in os.environ
             script = self._job_script()

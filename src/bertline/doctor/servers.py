@@ -92,12 +92,15 @@ def _advice(error: str) -> str:
     return "Look at the server's log; tracking.uri must be the address of an MLflow server or of its database."
 
 
-def studies_findings(tracking: TrackingConfig, *, several_machines: bool) -> Iterator[Finding]:
+def studies_findings(
+    tracking: TrackingConfig, *, several_machines: bool, num_sweep_tasks: int = 1
+) -> Iterator[Finding]:
     """Check the database of Optuna's studies.
 
     Args:
         tracking: The tracking section.
         several_machines: Whether the configuration runs on more than one machine.
+        num_sweep_tasks: Number of machines that share a sweep.
 
     Raises:
         ConfigError: The address is none of a database.
@@ -108,7 +111,14 @@ def studies_findings(tracking: TrackingConfig, *, several_machines: bool) -> Ite
     url = database_url(os.environ.get(STUDIES_VARIABLE) or tracking.studies_url)
     if url.get_backend_name() == "sqlite":
         finding = sqlite_finding("studies", Path(str(url.database)), setting="tracking.studies_url")
-        if finding.status == "green" and several_machines:
+        if finding.status == "green" and num_sweep_tasks > 1:
+            finding = red(
+                "studies",
+                f"{finding.found}; the {num_sweep_tasks} machines of a sweep cannot share it",
+                "Use PostgreSQL, tracking.studies_url=postgresql://USER@HOST/DATABASE, or "
+                "runtime.launcher.sweep_tasks=1.",
+            )
+        elif finding.status == "green" and several_machines:
             finding = note(
                 "studies",
                 f"{finding.found}; several machines cannot share it",

@@ -135,6 +135,8 @@ def test_several_machines_cannot_share_a_file_of_studies(config, tmp_path):
     section = tracking(config, studies_url=f"sqlite:///{tmp_path}/studies.db")
     assert only(studies_findings(section, several_machines=False)).status == "green"
     assert only(studies_findings(section, several_machines=True)).status == "note"
+    found = only(studies_findings(section, several_machines=True, num_sweep_tasks=4))
+    assert (found.status, "runtime.launcher.sweep_tasks=1" in found.fix) == ("red", True)
 
 
 @pytest.fixture

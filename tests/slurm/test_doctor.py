@@ -1,0 +1,68 @@
+"""`make doctor` on a cluster with real daemons: from the login node, as tasks of srun, and as a job."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCTOR = ROOT / "pipelines/doctor.py"
+
+
+@pytest.fixture
+def examine(cluster, tmp_path):
+    """`examine("srun", "--nodes=2", overrides=[...])`: exit status, and the lines by check."""
+    runs = tmp_path / "runs"
+    places = [f"runtime.runs_folder={runs}", f"tracking.uri=sqlite:///{runs}/a.db"]
+    places += [f"tracking.studies_url=sqlite:///{runs}/b.db", "runtime.device=cpu"]
+
+    def run(*launcher, overrides=()):
+        environment = {**cluster.environment(), "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+        command = [*launcher, sys.executable, str(DOCTOR), *places, *overrides, "--json"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+        assert done.stdout.startswith("{"), done.stderr
+        return done.returncode, {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+
+    return run
+
+
+def test_tasks_of_two_nodes_sum_and_see_each_others_files(examine):
+    step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2")
+    status, lines = examine(*step, overrides=["runtime.num_nodes=2"])
+    assert lines["ranks"]["found"] == "2 on 2 host(s): node1 (1), node2 (1)"
+    assert "correct over 2 ranks with gloo" in lines["all-reduce"]["found"]
+    assert lines["runs: other nodes"]["status"] == "green"
+    assert lines["Slurm"]["status"] == "green"
+    assert "no accounting" in lines["Slurm"]["found"]
+    assert status == 0
+
+
+def test_one_task_for_each_node_starts_a_rank_for_each_device(examine):
+    step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2")
+    _, lines = examine(*step, overrides=["runtime.num_nodes=2", "runtime.num_devices=2", "runtime.num_workers=0"])
+    assert lines["ranks"]["found"] == "4 on 2 host(s): node1 (2), node2 (2)"
+    assert lines["device"]["ranks"] == [0, 1, 2, 3]
+
+
+def test_the_login_node_asks_whether_the_job_would_be_taken(examine):
+    submits = ["runtime/launcher=slurm", "runtime.num_nodes=2", "runtime.launcher.gpus=false"]
+    status, lines = examine(overrides=submits)
+    assert "would take the job" in lines["Slurm"]["found"], lines["Slurm"]
+    assert status == 0
+    assert "srun --nodes=2" in lines["ranks"]["fix"]
+    assert "device" not in lines
+    status, lines = examine(overrides=[*submits, "runtime.launcher.partition=none"])
+    assert (status, lines["Slurm"]["status"]) == (1, "red")
+    assert "partition" in lines["Slurm"]["found"]
+    status, lines = examine(overrides=[*submits, "runtime.launcher.gpus=true"])  # this cluster has none
+    assert (status, "gres" in lines["Slurm"]["found"]) == (1, True)
+
+
+def test_a_controller_that_is_gone_is_red(examine, cluster):
+    cluster.stop()
+    status, lines = examine(overrides=["runtime/launcher=slurm"])
+    assert (status, lines["Slurm"]["status"]) == (1, "red")
