@@ -30,10 +30,12 @@ from bertline.foundation.progress import say
 from bertline.orchestration.choices import choices_at_stake, described, header, lasting_choices
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
 from bertline.orchestration.fingerprints import code_fingerprint
+from bertline.orchestration.secrets import refuse_secrets_of_dvc
 from bertline.orchestration.stages import CODE, STAGES
 from bertline.orchestration.status import open_folders
 from bertline.orchestration.stopping import in_one_line
 from bertline.orchestration.user_data import link_user_data
+from bertline.tracking.config import masked
 from composition import CONF, loaded, plain, unreadable_yaml
 
 PARAMS = Path("params.yaml")
@@ -61,7 +63,9 @@ def main(arguments: list[str]) -> None:
         show(overrides)
     elif by_dvc_experiment:
         # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
-        write_params(_present())
+        present = _present()
+        _mask_secrets()
+        write_params(present)
     else:
         if "--drop" not in flags:
             refuse_to_undo(composed([]))
@@ -85,6 +89,7 @@ def composed(overrides: list[str]) -> dict[str, Any]:
 
 def write_params(mapping: dict[str, Any]) -> None:
     """Validate, link the user's data, and write params.yaml and the code fingerprints."""
+    refuse_secrets_of_dvc()
     config = pipeline_config(mapping)
     _check_tasks(config)
     link_user_data(config)
@@ -197,6 +202,13 @@ def _check_tasks(config: PipelineConfig) -> None:
             "tasks in both: `task_names` in conf/tasks.yaml, and a line `- task@tasks.NAME: NAME` in conf/config.yaml."
             + "".join(how_to_register(name) for name in sorted({*listed} ^ {*config.tasks}))
         )
+
+
+def _mask_secrets() -> None:
+    """Take secrets out of params.yaml, which git tracks."""
+    text = PARAMS.read_text(encoding="utf-8")
+    if masked(text) != text:
+        write_atomically(PARAMS, masked(text))
 
 
 def _present() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import planted
 import smoke
 import warm_python
 
@@ -40,7 +41,9 @@ def smoke_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not (shared / "smoke-pipeline.done").exists():
             shutil.rmtree(folder, ignore_errors=True)
             smoke.clone(folder)
-            smoke.run(["dvc", "repro"], folder)
+            # test_secrets.py searches the finished pipeline for these.
+            smoke.run(["git", "remote", "add", "company", planted.GIT_REMOTE], folder)
+            smoke.run(["dvc", "repro"], folder, **planted.ENVIRONMENT)
             (shared / "smoke-pipeline.done").touch()
     return folder
 

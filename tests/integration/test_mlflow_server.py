@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 from mlflow import MlflowClient
 
+import planted
 import servers
 import smoke
 from bertline.foundation.metrics_log import read_metrics
@@ -36,6 +37,8 @@ class Servers(NamedTuple):
     proxy: servers.Proxy
     mlflow: servers.MLflowServer
     bucket: Any
+    database: str
+    """Address of MLflow's database, with the password."""
 
     @property
     def uri(self) -> str:
@@ -50,15 +53,16 @@ class Servers(NamedTuple):
 def tracked() -> Iterator[Servers]:
     """All servers but MLflow, which a test starts when it wants to; it stays for the next one."""
     with servers.PostgreSQL() as postgresql, servers.S3() as s3, servers.Proxy(0) as proxy:
+        database = postgresql.database("mlflow")
         mlflow = servers.MLflowServer(
-            postgresql.database("mlflow", with_password=False),
+            database.replace(f":{postgresql.password_in_address}@", "@"),
             "s3://models/bertline",
             hosts=f"127.0.0.1:{proxy.port}",
             environment={**s3.environment(), **postgresql.environment()},
         )
         proxy.target = mlflow.port
         try:
-            yield Servers(proxy, mlflow, s3.bucket("models"))
+            yield Servers(proxy, mlflow, s3.bucket("models"), database)
         finally:
             mlflow.stop()
 
@@ -76,7 +80,7 @@ class Training:
         rare += [f"pretrain.{key}={num_steps // 4}" for key in ("validate_every_steps", "checkpoint_every_steps")]
         load = ["tracking.system_metrics=true", "tracking.system_metrics_every_s=0.5"]
         words = ["pipelines/pretrain.py", phases, *rare, *load, f"tracking.uri={uri}", "tracking.experiment_name=chaos"]
-        environment = smoke.environment(pipeline, SOCKET_GUARD=str(self.guard))
+        environment = smoke.environment(pipeline, SOCKET_GUARD=str(self.guard), **planted.ENVIRONMENT)
         environment["PYTHONPATH"] = os.pathsep.join([str(GUARD), environment["PYTHONPATH"]])
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
@@ -204,15 +208,21 @@ def test_what_is_unsent_at_the_end_is_sent_by_one_command(
     training.end()
     assert "did not take all records" in training.said() and "pipelines/send.py" in training.said()
     (kept,) = pipeline.glob("runs/unsent/*/*.json")
-    failed = run(pipeline, sys.executable, *send)
+    failed = run(pipeline, sys.executable, *send, **planted.ENVIRONMENT)
     assert failed.returncode == 1 and "kept in runs/unsent" in failed.stderr
     assert kept.exists()
     tracked.proxy.come_back()
     for said in ("has the records of 1 command(s) now", "nothing is unsent"):
-        done = run(pipeline, sys.executable, *send)
+        done = run(pipeline, sys.executable, *send, **planted.ENVIRONMENT)
         assert done.returncode == 0 and said in done.stdout, done.stdout + done.stderr
         assert_complete(tracked, training, tmp_path)
+        assert planted.SECRET not in done.stdout + done.stderr
     assert_no_connection(training)
+    # All of it ran with secrets in its environment.
+    assert planted.SECRET not in training.said() + failed.stdout + failed.stderr
+    assert planted.places_of_secret(pipeline) == []
+    assert planted.rows_with_secret(tracked.database) == []
+    assert planted.objects_with_secret(tracked.bucket) == []
 
 
 def test_the_guard_refuses_a_connection_of_a_worker(tmp_path: Path) -> None:

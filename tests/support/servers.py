@@ -118,6 +118,11 @@ class PostgreSQL(Server):
         """Host and port."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def password_in_address(self) -> str:
+        """The password as an address has it."""
+        return "".join(c if c.isalnum() else f"%{ord(c):02X}" for c in self.password)
+
     def command(self) -> list[str]:
         settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=200"]
         flags = [word for setting in settings for word in ("-c", setting)]
@@ -135,22 +140,21 @@ class PostgreSQL(Server):
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def database(self, name: str, *, with_password: bool = True) -> str:
-        """Create a database, and return its address."""
+    def database(self, name: str) -> str:
+        """Create a database, and return its address with the password."""
         import psycopg
 
         name = "".join(c if c.isalnum() else "_" for c in name).lower()[:60]
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
-        return self._url(name) if with_password else f"postgresql://ada@{self.address}/{name}"
+        return self._url(name)
 
     def environment(self) -> dict[str, str]:
         """The variable from which its clients read the password, if their address lacks it."""
         return {"PGPASSWORD": self.password}
 
     def _url(self, database: str) -> str:
-        password = "".join(f"%{ord(c):02X}" if not c.isalnum() else c for c in self.password)
-        return f"postgresql://ada:{password}@{self.address}/{database}"
+        return f"postgresql://ada:{self.password_in_address}@{self.address}/{database}"
 
     def _place(self) -> Path:
         """The folder of the database, which is made at the first call."""

@@ -19,6 +19,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.modeling.config import ModelConfig
+from bertline.orchestration.secrets import refuse_secrets
 from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
@@ -65,6 +66,7 @@ def pipeline_config(mapping: Mapping[str, Any]) -> PipelineConfig:
     Raises:
         ConfigError: The configuration is not valid; the message names key, value, rule and fix of every problem.
     """
+    refuse_secrets(mapping)  # first: messages about other problems repeat values
     config = validate(PipelineConfig, mapping)
     problems = list(_broken_rules(config))
     if problems:

@@ -58,14 +58,27 @@ _SECRETS = r"[\w.-]*(?:passw(?:or)?d|pwd|token|secret|key|credential|signature)[
 _SECRET_QUERY = re.compile(rf"(?i)([?&;#](?:{_SECRETS})=)[^&;\s]+")
 
 
+# Tokens that are known by their form: Hugging Face, AWS, GitHub, GitLab, Databricks.
+_TOKENS = re.compile(
+    r"\b(hf_|AKIA|gh[pousr]_|github_pat_|glpat-|dapi)(?:(?<=AKIA)[0-9A-Z]{16}|(?<!AKIA)[A-Za-z0-9_-]{20,})"
+)
+# `export NAME=value` as in the set-up lines of a job; what a shell is to find out ($NAME, `cat file`) is no secret.
+_ASSIGNMENT = re.compile(
+    r"""\b([A-Z0-9_]*(?:TOKEN|PASSWORD|PASSWD|SECRET|API_KEY|ACCESS_KEY)[A-Z0-9_]*=)(?!["']?[$`])["']?[^\s"']+["']?"""
+)
+
+
 def masked(text: str) -> str:
     """Mask passwords and tokens in an address or in a message that contains addresses.
 
     Example:
         >>> masked("cannot reach https://ada:s3cret@mlflow.example.org/api?token=abc")
         'cannot reach https://ada:***@mlflow.example.org/api?token=***'
+        >>> masked("export MLFLOW_TRACKING_TOKEN=abc HF_TOKEN=$(cat file)")
+        'export MLFLOW_TRACKING_TOKEN=*** HF_TOKEN=$(cat file)'
     """
-    return _SECRET_QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+    without_addresses = _SECRET_QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+    return _ASSIGNMENT.sub(r"\1***", _TOKENS.sub(r"\1***", without_addresses))
 
 
 def has_credentials(uri: str) -> bool:

@@ -1,0 +1,113 @@
+"""Passwords, tokens and keys in configurations, which are written to files that git tracks: found, and refused.
+
+Secrets come from the environment only. A message about one names the key and the variable to use, never the value.
+"""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bertline.foundation.errors import ConfigError
+from bertline.tracking.config import has_credentials, masked
+
+DVC_CONFIG = Path(".dvc/config")
+_DVC_SECRETS = frozenset(
+    {
+        "access_key_id",
+        "account_key",
+        "client_secret",
+        "connection_string",
+        "gdrive_client_secret",
+        "oss_key_id",
+        "oss_key_secret",
+        "password",
+        "sas_token",
+        "secret_access_key",
+        "session_token",
+        "token",
+    }
+)
+_OWN_MESSAGES = ("tracking.uri", "tracking.studies_url")  # TrackingConfig refuses these with messages of its own
+_OF_THE_USER = (".sentences",)  # the user's text may say anything
+_VARIABLES = {
+    "runtime": "set it in the environment of the command: Slurm passes the environment on to the job",
+    "tracking": "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
+}
+_HUB = (
+    "for the Hugging Face hub, set the environment variable HF_TOKEN; for other places, fetch the files first and name "
+    "their folder"
+)
+
+
+def refuse_secrets(mapping: Mapping[str, Any]) -> None:
+    """Raise an error if a value of a configuration, at any depth, is or contains a secret.
+
+    Raises:
+        ConfigError: The message names all keys with secrets, without the values.
+    """
+    problems = [
+        f"{key} has a password, a token or a key in it, and configurations are written to params.yaml, which git "
+        f"tracks. Leave it out here: {_VARIABLES.get(key.partition('.')[0], _HUB)}."
+        for key, value in _texts(mapping, "")
+        if key not in _OWN_MESSAGES and not key.rpartition("[")[0].endswith(_OF_THE_USER) and is_secret(value)
+    ]
+    if problems:
+        raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
+
+
+def refuse_secrets_of_dvc(path: Path = DVC_CONFIG) -> None:
+    """Raise an error if DVC's configuration file, which git tracks, has the credentials of a remote.
+
+    Raises:
+        ConfigError: The message names the option and the ways that keep it out of git.
+    """
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read(path, encoding="utf-8")
+    except configparser.Error:
+        return  # DVC itself says what is wrong
+    for section in parser.sections():
+        for option, value in parser.items(section):
+            if option in _DVC_SECRETS or is_secret(value):
+                raise ConfigError(
+                    f"{path}, {section}: {option} has a password, a token or a key in it, and git tracks this file. "
+                    "Remove it there, and set the environment variables that DVC reads, such as AWS_ACCESS_KEY_ID and "
+                    "AWS_SECRET_ACCESS_KEY, or use `dvc remote modify --local REMOTE OPTION VALUE`, which writes "
+                    ".dvc/config.local, a file outside git. A secret that was committed must be replaced."
+                )
+
+
+def is_secret(text: str) -> bool:
+    """Return whether a text contains a password or token, in an address, an assignment or by its form.
+
+    Example:
+        >>> is_secret("https://ada:s3cret@example.org/data"), is_secret("export HF_TOKEN=abc"), is_secret("--key=abc")
+        (True, True, False)
+        >>> is_secret("google-bert/bert-base-uncased"), is_secret("export HF_TOKEN=$(cat ~/token)")
+        (False, False)
+    """
+    if masked(text) != text:
+        return True
+    return text.startswith(("http://", "https://")) and _is_address(text) and has_credentials(text)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(urlsplit(text).netloc)
+    except ValueError:
+        return False
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _texts(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _texts(item, f"{key}[{index}]")

@@ -1,0 +1,92 @@
+"""A configuration with a secret is refused, with the variable to use instead and without the secret."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertline.foundation.errors import ConfigError
+from bertline.orchestration.config import pipeline_config
+from bertline.orchestration.secrets import is_secret, refuse_secrets_of_dvc
+from planted import SECRET
+
+PLANTED = [
+    ("tracking.uri", f"https://ada:{SECRET}@mlflow.example.org", "MLFLOW_TRACKING_PASSWORD"),
+    ("tracking.uri", f"https://{SECRET}@mlflow.example.org", "MLFLOW_TRACKING_TOKEN"),
+    ("tracking.uri", f"https://mlflow.example.org/?token={SECRET}", "MLFLOW_TRACKING_TOKEN"),
+    ("tracking.uri", f"postgresql://ada:{SECRET}@db/mlflow", "MLflow server"),
+    ("tracking.studies_url", f"postgresql://ada:{SECRET}@db/studies", "BERTLINE_STUDIES_URL"),
+    ("tracking.studies_url", f"postgresql://ada@db/studies?password={SECRET}", "BERTLINE_STUDIES_URL"),
+    ("tracking.experiment_name", f"https://ada:{SECRET}@mlflow.example.org", "MLFLOW_TRACKING_TOKEN"),
+    ("corpus.path", f"https://ada:{SECRET}@data.example.org/text.parquet", "HF_TOKEN"),
+    ("corpus.name", f"https://huggingface.co/datasets/x?access_token={SECRET}", "HF_TOKEN"),
+    ("tasks.docs_match.start_from", f"https://ada:{SECRET}@huggingface.co/model", "HF_TOKEN"),
+    ("tasks.docs_match.source.path", f"s3://AKIA:{SECRET}@bucket/rows", "HF_TOKEN"),
+    ("pretrain.start_from", f"https://hf_{SECRET}0123456789@huggingface.co/model", "HF_TOKEN"),
+    ("sweep.reference_encoder", f"hf_{SECRET}0123456789", "HF_TOKEN"),
+    ("export.model_name", f"ghp_{SECRET}0123456789", "HF_TOKEN"),
+    ("runtime.runs_folder", f"s3://key:{SECRET}@bucket", "environment of the command"),
+    ("runtime.launcher", {"setup": [f"export MLFLOW_TRACKING_TOKEN={SECRET}"]}, "environment of the command"),
+    ("runtime.launcher", {"flags": {"export": f"ALL,HF_TOKEN={SECRET}"}}, "environment of the command"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "advice"), PLANTED, ids=[one[0] for one in PLANTED])
+def test_a_secret_in_a_configuration_is_refused_and_not_repeated(
+    composed: Callable[..., dict[str, Any]], key: str, value: Any, advice: str
+) -> None:
+    mapping = copy.deepcopy(composed("experiment=smoke"))
+    *sections, last = key.split(".")
+    place = mapping
+    for section in sections:
+        place = place[section]
+    place[last] = value
+    with pytest.raises(ConfigError) as caught:
+        pipeline_config(mapping)
+    assert advice in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_what_is_no_secret_is_accepted() -> None:
+    for text in (
+        "google-bert/bert-base-uncased",
+        "http://127.0.0.1:5000",
+        "postgresql://ada@db/studies",
+        "s3://bucket/models",
+        "module load cuda; export HF_TOKEN=$(cat ~/.token)",
+        'export MLFLOW_TRACKING_TOKEN="$TOKEN"',
+        "The key=value pairs of a query; see the token=1 example.",
+    ):
+        assert not is_secret(text), text
+
+
+def test_the_users_own_sentences_may_say_anything(composed: Callable[..., dict[str, Any]]) -> None:
+    mapping = copy.deepcopy(composed("experiment=smoke"))
+    mapping["pretrain"]["mask_predictions"]["sentences"] = ["Open https://user:password@[MASK].org in a browser."]
+    pipeline_config(mapping)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        f"secret_access_key = {SECRET}",
+        f"access_key_id = {SECRET}",
+        f"password = {SECRET}",
+        f"url = https://ada:{SECRET}@store.example.org/dvc",
+    ],
+)
+def test_credentials_in_the_file_of_dvc_that_git_tracks_are_refused(tmp_path: Path, option: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(f"[core]\n    remote = store\n['remote \"store\"']\n    url = s3://bucket\n    {option}\n")
+    if option.startswith("url"):
+        path.write_text(f"['remote \"store\"']\n    {option}\n")
+    with pytest.raises(ConfigError, match=r"AWS_SECRET_ACCESS_KEY.*--local") as caught:
+        refuse_secrets_of_dvc(path)
+    assert SECRET not in str(caught.value)
+    path.write_text("['remote \"store\"']\n    url = s3://bucket\n    endpointurl = http://127.0.0.1:9000\n")
+    refuse_secrets_of_dvc(path)
+    refuse_secrets_of_dvc(tmp_path / "missing")
