@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 
 import pytest
 
@@ -19,8 +20,15 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("signalled", [[0], [1], [0, 1]])
-def test_ranks_stop_and_save_within_two_steps_whichever_of_them_hears_of_it(tmp_path, signalled):
+@pytest.mark.parametrize(
+    ("signalled", "numbers"),
+    [
+        ([0], [signal.SIGTERM]),
+        ([1], [signal.SIGUSR1, signal.SIGTERM]),
+        ([0, 1], [signal.SIGTERM, signal.SIGTERM, signal.SIGTERM]),
+    ],
+)
+def test_ranks_stop_and_save_within_two_steps_whichever_of_them_hears_of_it(tmp_path, signalled, numbers):
     write_inputs(tmp_path)
     job = pretrain_job(tmp_path, tmp_path / "run", **CHANGES)
     before = processes.slow_steps(STEP_S)
@@ -30,8 +38,10 @@ def test_ranks_stop_and_save_within_two_steps_whichever_of_them_hears_of_it(tmp_
         return processes.output_of(job.run_folder).read_text() if processes.output_of(job.run_folder).exists() else ""
 
     processes.wait_for(lambda: "step 3 of 40" in said(), ranks[0])
-    for rank in signalled:
-        os.kill(ranks[rank].pid, signal.SIGTERM)
+    for number in numbers:
+        for rank in signalled:
+            os.kill(ranks[rank].pid, number)
+        time.sleep(0.01)
     for rank in ranks:
         rank.join(timeout=60)
     assert 0 not in [rank.exitcode for rank in ranks]

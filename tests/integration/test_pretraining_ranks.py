@@ -1,0 +1,7 @@
+"""Promise 3 over a whole training: the loss is that of the global batch, however many ranks share it unequally."""
+
+from rank_curves import assert_same_curves
+
+
+def test_one_two_and_four_ranks_give_the_same_curve(tmp_path):
+    assert_same_curves(tmp_path, [2, 4], {}, rel=1e-3)
