@@ -90,9 +90,10 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, launcher: Slurm
         job.follow()
     except KeyboardInterrupt as error:
         number = error.number if isinstance(error, Stopped) else signal.SIGINT
+        which = "the work" if job.note.job_id is None else f"job {job.note.job_id}"
+        end = "" if job.note.job_id is None else f", or `scancel {job.note.job_id}` to end it"
         raise Detached(
-            f"by {named(number)}; job {job.note.job_id} continues without this command. Run the same command again to "
-            f"see it, or `scancel {job.note.job_id}` to end it",
+            f"by {named(number)}; {which} continues without this command. Run the same command again to see it{end}",
             number,
         ) from None
 
@@ -109,9 +110,10 @@ def _submitted(
             _write(folder, note)
             say(f"attached to job {job.job_id} ({job.state.lower()}); Ctrl-C leaves it running (log: {folder / 'log'})")
             return note
+        if is_locked(folder):
+            say(f"attached to the process that works at {folder} already; Ctrl-C leaves it running")
+            return note
         status = read_status(folder)
-        if status.state == "finished" and not note.reported:
-            return note  # it ended while nobody watched
         if status.inputs_changed or (status.state == "failed" and not note.reported):
             _write(folder, dataclasses.replace(note, reported=True))
             raise BertlineError(_failed(folder, note, status.message))
