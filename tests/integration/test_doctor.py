@@ -148,6 +148,17 @@ def test_a_mistyped_key_is_explained(places):
     assert "runtime.num_devices" in done.stderr
 
 
+def test_make_installs_first_but_not_in_each_task_of_a_step():
+    def planned(**more):
+        done = run("make", "--dry-run", "--always-make", "-C", ROOT, "doctor", "ARGS=--json", **more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    alone, task = planned(), planned(SLURM_STEP_NUM_TASKS="16")
+    assert ("pip install" in alone, "pip install" in task) == (True, False)
+    assert "pipelines/doctor.py --json" in task
+
+
 # The doctor with 3 s instead of 40 for the ranks to meet.
 IMPATIENT = f"""
 import runpy, sys

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from bertline.doctor import devices, memory, processes, servers, slurm, software
-from bertline.doctor.finding import Finding
+from bertline.doctor.finding import Finding, unused
 from bertline.doctor.folders import Folder, existing, folder_findings, linked_folders
 from bertline.doctor.limits import Check, Deadline, run_checks
 from bertline.doctor.meeting import Place
@@ -30,9 +30,7 @@ from bertline.training.launchers import SlurmLauncherConfig
 _GIB = 1 << 30
 _QUICK_S, _COMPILER_S, _DEVICE_S, _FOLDER_S, _SERVER_S = 8.0, 20.0, 20.0, 8.0, 15.0
 # Steps of batches that are ready at once: per data worker, and in the training process (pretraining.data).
-_AHEAD_OF_EACH_WORKER, _AHEAD_OF_TRAINING = 4, 3
-_BYTES_PER_TOKEN = 32
-"""Bytes of a batch per token, at most: ids, types, mask and targets as int64."""
+AHEAD_OF_EACH_WORKER, AHEAD_OF_TRAINING = 4, 3
 _HANGS = "It hangs: look at dmesg, the mounts and the load of this machine, and run the doctor again."
 
 
@@ -144,7 +142,9 @@ class Examination:
             found = memory.forecast_on(self.config, memory_bytes, self.device, num_ranks=self.num_ranks)
             yield from memory.memory_findings(found, on_gpu=self.device.type == "cuda", chosen_by_hand=by_hand)
 
-        return self._run([_check("memory", compare)]) if self.config.pretrains else []
+        if not self.config.pretrains:
+            return [unused("memory", "not used: nothing is pretrained")]
+        return self._run([_check("memory", compare)])
 
     def folders(self) -> list[Folder]:
         """Return the folders to check."""
@@ -208,9 +208,9 @@ class Examination:
                 micro_batches = max(micro_batches, -(-share // (rows_at_once(runtime, phase.max_length) or share)))
         return processes.BatchTraffic(
             num_workers=runtime.num_workers,
-            num_steps=runtime.num_workers * _AHEAD_OF_EACH_WORKER + _AHEAD_OF_TRAINING,
+            num_steps=runtime.num_workers * AHEAD_OF_EACH_WORKER + AHEAD_OF_TRAINING,
             micro_batches=micro_batches,
-            bytes_per_step=tokens * _BYTES_PER_TOKEN,
+            bytes_per_step=tokens * processes.BYTES_PER_TOKEN,
         )
 
     def _servers(self) -> list[Check]:
@@ -267,8 +267,12 @@ class Examination:
 
 def _cache_folder(repository: Path) -> Path:
     from dvc.config import Config
+    from dvc.exceptions import DvcException
 
-    folder = Config(str(repository / ".dvc"))["cache"].get("dir")
+    try:
+        folder = Config(str(repository / ".dvc"))["cache"].get("dir")
+    except DvcException:  # the check of the remote reads it again, and says what is wrong
+        folder = None
     return Path(folder) if folder else repository / ".dvc" / "cache"
 
 

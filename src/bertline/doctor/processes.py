@@ -17,8 +17,10 @@ SHARED_MEMORY = Path("/dev/shm")
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_FILES = 256
 """Files that a rank opens apart from its batches: libraries, shards, sockets, logs."""
-_TENSORS = 8
+TENSORS = 10
 """Tensors of a micro-batch, at most; each is an open file while it is in shared memory."""
+BYTES_PER_TOKEN = 40
+"""Bytes of a batch per token, at most, targets included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +38,7 @@ class BatchTraffic:
     @property
     def num_files(self) -> int:
         """Files that a rank keeps open, at most."""
-        return _OWN_FILES + (self.num_steps * self.micro_batches * _TENSORS if self.num_workers else 0)
+        return _OWN_FILES + (self.num_steps * self.micro_batches * TENSORS if self.num_workers else 0)
 
     @property
     def num_bytes(self) -> int:
@@ -65,7 +67,7 @@ def shared_memory_finding(traffic: BatchTraffic, num_local_ranks: int, folder: P
     """Compare the free shared memory of a host with the batches of its ranks' data workers."""
     needed = num_local_ranks * traffic.num_bytes
     if not needed:
-        return unused("shared memory", "not used: no data workers (runtime.num_workers=0)")
+        return unused("shared memory", "not used: no data workers prepare batches of pretraining")
     if not folder.is_dir():
         return red(
             "shared memory",

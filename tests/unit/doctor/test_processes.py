@@ -6,9 +6,13 @@ import os
 import resource
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bertline.doctor.examination import AHEAD_OF_EACH_WORKER, AHEAD_OF_TRAINING
 from bertline.doctor.processes import (
+    BYTES_PER_TOKEN,
+    TENSORS,
     BatchTraffic,
     cores_finding,
     cpu_quota,
@@ -17,6 +21,8 @@ from bertline.doctor.processes import (
     shared_memory_finding,
     usable_cores,
 )
+from bertline.examples.packing import packed_batches
+from bertline.pretraining import data
 
 TRAFFIC = BatchTraffic(num_workers=2, num_steps=11, micro_batches=4, bytes_per_step=1_000_000)
 
@@ -30,7 +36,7 @@ def limited():
 
 
 def test_too_few_open_files_are_red_with_the_number_that_is_enough(limited):
-    assert TRAFFIC.num_files == 256 + 11 * 4 * 8
+    assert TRAFFIC.num_files == 256 + 11 * 4 * TENSORS
     limited(TRAFFIC.num_files)
     assert descriptor_finding(TRAFFIC).status == "green"
     limited(TRAFFIC.num_files - 1)
@@ -106,3 +112,26 @@ def test_limits_of_cgroups_are_read_on_the_way_to_the_root(tmp_path, version):
     assert cpu_quota(root, own) == 1.5
     assert memory_limit(root, own) == 700_000
     assert cpu_quota(tmp_path / "none", tmp_path / "none") is None
+
+
+def test_what_a_batch_needs_is_not_more_than_assumed():
+    rows, width, targets = 16, 128, 20
+    generator = np.random.default_rng(0)
+    batch = {
+        "input_ids": generator.integers(5, 99, (rows, width)),
+        "token_type_ids": np.zeros((rows, width), np.int64),
+        "attention_mask": np.ones((rows, width), np.int64),
+        "masked_positions": np.tile(np.arange(1, targets + 1), (rows, 1)),
+        "masked_labels": np.ones((rows, targets), np.int64),
+        "next_sentence_labels": np.zeros(rows, np.int64),
+    }
+    padded = sum(values.nbytes for values in batch.values())
+    assert padded <= BYTES_PER_TOKEN * rows * width
+    for packed in packed_batches(batch, pad_id=0, max_targets=targets, rows_per_batch=None):
+        assert len(packed) <= TENSORS
+        assert sum(values.nbytes for values in packed.values()) <= BYTES_PER_TOKEN * packed["input_ids"].size
+
+
+def test_as_many_steps_are_ready_as_the_training_prepares():
+    assert AHEAD_OF_EACH_WORKER == data._STEPS_AHEAD
+    assert AHEAD_OF_TRAINING == data._STEPS_FETCHED + 1  # and the one that is computed
