@@ -32,6 +32,7 @@ from bertline.planning.budget import as_override, best_use, overrides_for
 from bertline.planning.config import THIS_MACHINE, PlanConfig
 from bertline.planning.forecast import Resources, Training, forecast, phases_reached
 from bertline.planning.hardware import gpu_named, this_machine
+from bertline.planning.interconnect import link_of
 from bertline.planning.rates import Rates, read_records
 from bertline.planning.report import as_data, best_use_text, candidate_as_data, forecast_text, money
 from bertline.planning.text_size import made_as_configured, sections_made_with, text_size, vocab_size
@@ -92,7 +93,13 @@ def resources_and_training(config: PipelineConfig, asked: PlanConfig) -> tuple[R
     resources = Resources(
         hardware=hardware,
         num_devices=asked.num_devices,
-        rates=Rates(hardware, precision, read_records(RECORDS), num_devices=asked.num_devices),
+        rates=Rates(hardware, precision, read_records(RECORDS)),
+        link=link_of(
+            hardware.name,
+            asked.num_devices,
+            devices_per_node=asked.devices_per_node,
+            network_gbit=asked.network_gbit,
+        ),
         text=text,
     )
     training = Training(

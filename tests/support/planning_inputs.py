@@ -12,6 +12,7 @@ from bertline.modeling.config import ModelConfig
 from bertline.planning.config import PlanConfig
 from bertline.planning.forecast import Resources, Training
 from bertline.planning.hardware import GPUS
+from bertline.planning.interconnect import link_of
 from bertline.planning.rates import Rates, SpeedRecord
 from bertline.planning.text_size import TextSize
 from bertline.pretraining.config import PhaseConfig
@@ -67,7 +68,8 @@ def resources(
     return Resources(
         hardware=GPUS[device],
         num_devices=num_devices,
-        rates=Rates(GPUS[device], precision, records, num_devices=num_devices),
+        rates=Rates(GPUS[device], precision, records),
+        link=link_of(device, num_devices, devices_per_node=8, network_gbit=200),
         text=text if tokens is None else TextSize(tokens=tokens, basis="plan.corpus_tokens"),
     )
 

@@ -16,6 +16,10 @@ class PlanConfig:
     """`cpu` for this machine's processor, or a name in `planning.hardware`; converted to lower case."""
     num_devices: int
     """Number of devices of the run."""
+    devices_per_node: int
+    """Number of devices of one machine, joined by NVLink or PCIe; more than these share gradients over the network."""
+    network_gbit: float
+    """Network of each device between machines, in Gbit/s."""
     price_per_hour: float | None
     """Price of one device per hour, in any currency; None omits costs."""
     hours: float | None
@@ -30,11 +34,12 @@ class PlanConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "device", self.device.lower())  # users write A100
-        if self.num_devices < 1:
-            raise ValueError(f"num_devices must be at least 1, found {self.num_devices}")
+        for name in ("num_devices", "devices_per_node"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
         if self.device == THIS_MACHINE and self.num_devices != 1:
             raise ValueError(f"num_devices is {self.num_devices}, but device is {THIS_MACHINE}, this machine: give 1")
-        for name in ("hours", "max_epochs", "corpus_tokens"):
+        for name in ("hours", "max_epochs", "corpus_tokens", "network_gbit"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be above 0 and finite, or null, found {value}")

@@ -11,7 +11,9 @@ from bertline.foundation.errors import ConfigError
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
+from bertline.planning.communication import Link, gradient_buckets, step_s
 from bertline.planning.hardware import Hardware, Precision
+from bertline.planning.interconnect import OVERLAP, computing_of
 from bertline.planning.memory import MemoryEstimate, StepShape, largest_fitting, memory_of
 from bertline.planning.rates import Rate, Rates
 from bertline.planning.text_size import TextSize
@@ -71,6 +73,9 @@ class Resources:
     hardware: Hardware
     num_devices: int
     rates: Rates
+    """Speed of one of the devices."""
+    link: Link
+    """What connects them."""
     text: TextSize
 
 
@@ -200,14 +205,18 @@ def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> P
     one_pass = resources.text.examples(length)
     shape = _shape(phase, training, resources)
     fraction = training.target_fraction(length)
-    rate = resources.rates.of(training.model, vocab_size=training.vocab_size, seq_len=length, target_fraction=fraction)
+    one = resources.rates.of(training.model, vocab_size=training.vocab_size, seq_len=length, target_fraction=fraction)
     # Rows are computed whole unless they are packed.
     fill = resources.text.tokens_per_sequence(length) / length
     is_packed = packs(training.runtime, fill=fill, attention=_attention(length, training, resources))
     flops = training.flops_per_token(length)
-    computing_s = sequences * length * (fill if is_packed else 1.0) * flops / rate.flops_per_s
-    launching_s = phase.steps * _launches_s(phase, shape, training, resources)
-    hours = max(computing_s, launching_s) / 3600
+    computed = sequences * length * (fill if is_packed else 1.0) * flops
+    computing_s = computed / (one.flops_per_s * resources.num_devices)
+    passes = math.ceil(phase.global_batch_size / resources.num_devices / shape.sequences)
+    launching_s = phase.steps * passes * _launches_s(training, resources)
+    alone_s = max(computing_s, launching_s)
+    share = _computing_share(alone_s / phase.steps, passes, training, resources)
+    hours = alone_s / share / 3600
     return PhaseForecast(
         **asdict(phase),
         sequences=sequences,
@@ -217,7 +226,7 @@ def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> P
         flops=tokens * flops,
         hours=hours,
         tokens_per_s=tokens / (3600 * hours),
-        rate=rate,
+        rate=one.together(resources.num_devices, share),
         launches_take_longest=launching_s > computing_s,
         micro_batch_size=shape.sequences,
         memory=memory_of(training.model, shape, vocab_size=training.vocab_size),
@@ -227,12 +236,21 @@ def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> P
     )
 
 
-def _launches_s(phase: PhaseConfig, shape: StepShape, training: Training, resources: Resources) -> float:
-    """Return the minimum seconds per step due to kernel launches."""
+def _computing_share(seconds: float, passes: int, training: Training, resources: Resources) -> float:
+    """Return the share of a step that is not spent waiting for gradients, if computing takes `seconds`."""
+    model = training.model
+    buckets = gradient_buckets(
+        num_encoder_parameters(model), num_embedding_parameters(model, vocab_size=training.vocab_size)
+    )
+    computing = computing_of(seconds, passes=passes)
+    return seconds / step_s(computing, buckets, resources.num_devices, resources.link, overlap=OVERLAP)
+
+
+def _launches_s(training: Training, resources: Resources) -> float:
+    """Return the minimum seconds of a forward and backward pass due to kernel launches."""
     if not resources.hardware.is_gpu:
         return 0.0
-    passes = math.ceil(phase.global_batch_size / resources.num_devices / shape.sequences)
-    return passes * (_LAUNCH_S + training.model.num_hidden_layers * _LAUNCH_OF_LAYER_S)
+    return _LAUNCH_S + training.model.num_hidden_layers * _LAUNCH_OF_LAYER_S
 
 
 def _shape(phase: PhaseConfig, training: Training, resources: Resources) -> StepShape:

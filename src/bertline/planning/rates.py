@@ -37,9 +37,6 @@ _SAME_FLOPS = 1.02
 _NEARBY = 3.0
 """Maximum factor between the FLOPs per token of the model and of a measured one; for lengths it is `_NEARBY` + 1."""
 
-# NVIDIA's BERT is 7.9 times as fast on 8 A100 with NVLink (DeepLearningExamples); without NVLink it will be less.
-_SHARE_OF_SEVERAL = 0.9
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpeedRecord:
@@ -63,7 +60,7 @@ class SpeedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Model FLOPs per second on all devices together, with their uncertainty."""
+    """Model FLOPs per second, with their uncertainty."""
 
     flops_per_s: float
     slowest: float
@@ -72,38 +69,40 @@ class Rate:
     measured: bool
     basis: str
 
+    def together(self, num_devices: int, share: float) -> Rate:
+        """Return the rate of several devices, which spend a share of the time on computing.
+
+        In the best case of a measured rate, the devices do not wait for each other at all.
+        """
+        if num_devices == 1:
+            return self
+        return replace(
+            self,
+            flops_per_s=self.flops_per_s * num_devices * share,
+            fastest=min(self.fastest, 1 / share) if self.measured else self.fastest,
+            measured=False,
+            basis=f"{self.basis}; {num_devices} devices together at {share:.0%} of that each, by a model of the link",
+        )
+
 
 class Rates:
-    """Training rates of one kind of device.
+    """Training rates of one device.
 
     Args:
         hardware: The device.
         precision: Precision of the training.
         records: Measured records, of any device.
-        num_devices: Number of devices that train together.
     """
 
-    def __init__(
-        self, hardware: Hardware, precision: Precision, records: Sequence[SpeedRecord], *, num_devices: int
-    ) -> None:
+    def __init__(self, hardware: Hardware, precision: Precision, records: Sequence[SpeedRecord]) -> None:
         self.hardware = hardware
         self.precision = precision
-        self.num_devices = num_devices
         self._records = [one for one in records if one.precision == precision and _is_of(one, hardware)]
 
     def of(self, model: ModelConfig, *, vocab_size: int, seq_len: int, target_fraction: float) -> Rate:
         """Return the rate for one model and sequence length."""
         needed = flops_per_token(model, vocab_size=vocab_size, seq_len=seq_len, target_fraction=target_fraction)
-        one = self._measured(needed, seq_len, model) or self._stated(model)
-        if self.num_devices == 1:
-            return one
-        return replace(
-            one,
-            flops_per_s=one.flops_per_s * self.num_devices * _SHARE_OF_SEVERAL,
-            fastest=min(one.fastest, 1 / _SHARE_OF_SEVERAL) if one.measured else one.fastest,
-            measured=False,
-            basis=f"{one.basis}; {self.num_devices} devices together at {_SHARE_OF_SEVERAL:.0%} of that each",
-        )
+        return self._measured(needed, seq_len, model) or self._stated(model)
 
     def _measured(self, needed: float, seq_len: int, model: ModelConfig) -> Rate | None:
         """Interpolate between measured models at the nearest sequence length; None if no record is near enough."""

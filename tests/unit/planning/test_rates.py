@@ -91,7 +91,9 @@ def test_in_fp32_without_tensor_cores_small_models_come_near_the_peak_too() -> N
 
 
 def test_several_devices_do_a_little_less_than_their_number() -> None:
-    one, eight = rate("base", record()), rate("base", record(), num_devices=8)
+    one = rate("base", record())
+    eight = one.together(8, 0.95)
+    assert one.together(1, 1.0) == one
     assert 7 < eight.flops_per_s / one.flops_per_s < 8
     assert eight.flops_per_s * eight.fastest <= 8 * one.flops_per_s * one.fastest
     assert "8 devices together" in eight.basis
@@ -110,7 +112,7 @@ def test_records_of_this_machine_count_only_for_as_many_threads(monkeypatch: pyt
         num_threads=2,
     )
     measured = {
-        threads: Rates(machine, "bf16", [record(device="A CPU", threads=threads)], num_devices=1)
+        threads: Rates(machine, "bf16", [record(device="A CPU", threads=threads)])
         .of(model("base"), vocab_size=30_522, seq_len=128, target_fraction=19 / 128)
         .measured
         for threads in (1, 2)
