@@ -48,7 +48,7 @@ def training(size: str, *phases: tuple[int, int, int], **changes: Any) -> Traini
         "mask_prob": 0.15,
         "phases": tuple(PhaseConfig(steps=a, max_length=b, global_batch_size=c) for a, b, c in phases),
         "optimizer": optimizer("adamw"),
-        "runtime": validate(RuntimeConfig, {**_content("runtime/default"), **of_runtime}),
+        "runtime": validate(RuntimeConfig, {**_runtime(), **of_runtime}),
         "precision": "bf16",
         **{key: value for key, value in changes.items() if key in Training.__slots__},
     }
@@ -94,6 +94,12 @@ def record(**changes: Any) -> SpeedRecord:
         "flops_per_token": 514_986_984.0,
     }
     return SpeedRecord(**{**fields, **changes})
+
+
+def _runtime() -> dict[str, Any]:
+    content = _content("runtime/default")
+    content.pop("defaults")  # Hydra's
+    return {**content, "launcher": _content("runtime/launcher/local")}
 
 
 def _content(name: str) -> dict[str, Any]:
