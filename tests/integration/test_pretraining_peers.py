@@ -40,7 +40,7 @@ def ended(job, rank):
     assert rank.exitcode == 1, printed
     assert took_s < TIMEOUT_S + 2, printed  # 2 s: the process ends
     assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest() is not None
-    return " ".join(re.findall(r"bertline.foundation.errors.MachineError: (.*)", printed))
+    return " ".join(re.findall(r"bertline.foundation.errors\.(?:PeerLost|Machine)Error: (.*)", printed))
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -53,6 +53,18 @@ def test_a_rank_that_is_killed_or_stopped_ends_the_training(tmp_path, lost, numb
         assert f"rank {lost}" in said
         assert lost == 0 or f"rank 1 on {socket.gethostname()} (process {ranks[1].pid})" in said
         assert "start the run again, and it resumes" in said
+    finally:
+        processes.kill(*ranks)
+
+
+def test_a_launcher_that_stops_the_others_hides_no_reason(tmp_path):
+    """As torchrun and srun do when a rank has failed."""
+    job, ranks = started(tmp_path, before=processes.stop_as_a_worker())
+    try:
+        ranks[1].kill()
+        time.sleep(0.1)
+        os.kill(ranks[0].pid, signal.SIGTERM)
+        assert f"rank 1 on {socket.gethostname()} (process {ranks[1].pid})" in ended(job, ranks[0])
     finally:
         processes.kill(*ranks)
 

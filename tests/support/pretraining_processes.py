@@ -140,6 +140,11 @@ def slow_validation(seconds: float, *, rank: int) -> Callable[[], None]:
     return functools.partial(_slow_validation, seconds, rank)
 
 
+def stop_as_a_worker() -> Callable[[], None]:
+    """For `before`: outside of training, TERM raises KeyboardInterrupt, as in `bertline.orchestration.worker`."""
+    return functools.partial(signal.signal, signal.SIGTERM, signal.default_int_handler)
+
+
 def checkpoints_visible_within(seconds: float) -> Callable[[], None]:
     """For `before`: a rank waits no longer for the file that the first one chose."""
     return functools.partial(_look_for_checkpoints, seconds)

@@ -21,8 +21,9 @@ from torch.distributed.elastic.multiprocessing import SignalException, api
 
 # To save a large model on a slow file system. Schedulers may give less, and kill all processes themselves.
 _AFTER_REQUEST_S = 300
-# A rank on the same node that is stopped or hangs in the kernel ends neither by itself nor by TERM.
-_AFTER_FAILURE_S = 15
+# A rank on the same node that is stopped or hangs in the kernel ends neither by itself nor by TERM. The others need a
+# while to find out which rank failed.
+_AFTER_FAILURE_S = 30
 
 
 def _stop(number: int, frame: Any) -> None:

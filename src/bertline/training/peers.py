@@ -24,6 +24,7 @@ import torch.distributed as dist
 
 from bertline.foundation.errors import MachineError, PeerLostError
 from bertline.foundation.progress import warn
+from bertline.foundation.signals import RECEIVED
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
 from bertline.training.process_group import cut_connections
@@ -38,6 +39,8 @@ _LONGEST_INTERVAL_S = 2.0
 # A rank that was silent for so many intervals when a connection broke is the one that broke it.
 _SUSPECT_INTERVALS = 2.5
 _PATIENCE_INTERVALS = 6
+# After a request to stop, which may be a launcher's that saw a rank fail and will soon kill the others.
+_STOPPING_INTERVALS = 5
 # For the main thread to fail in the collective operation that was cut; else the process is ended where it hangs.
 _TO_FAIL_S = 20.0
 # Of a process's trainings: all ranks count them alike, and the keys of an earlier one stay in the store.
@@ -132,8 +135,9 @@ class Peers:
             return None
         end = time.monotonic() + _PATIENCE_INTERVALS * self._interval_s
         while self.lost is None and time.monotonic() < end:
-            time.sleep(self._interval_s / 4)
-            self._find_silent(_SUSPECT_INTERVALS * self._interval_s)
+            with suppress(KeyboardInterrupt):  # training is ending already
+                time.sleep(self._interval_s / 4)
+                self._find_silent(_SUSPECT_INTERVALS * self._interval_s)
         host = self._own["host"]
         unknown = f"rank {self._ranks.rank} on {host} lost its connection to another rank ({error}). {_ADVICE}"
         return self._error(self.lost or unknown)
@@ -169,7 +173,10 @@ class Peers:
 
     def _judge(self) -> None:
         while not self._closed.wait(self._interval_s) and self.lost is None:
-            self._find_silent(self._silence_s)
+            is_stopping = RECEIVED.first is not None
+            self._find_silent(
+                min(self._silence_s, _STOPPING_INTERVALS * self._interval_s) if is_stopping else self._silence_s
+            )
             if self._ranks.is_first:
                 self._find_stalled()
 
@@ -261,14 +268,13 @@ def watching(ranks: Ranks, timeout_s: float) -> Iterator[Peers]:
     except TrainingInterrupted:
         peers.close()
         raise
-    except Exception as error:
-        reason = peers.reason(error)
+    except BaseException as error:
+        # A launcher that sees a rank fail stops the others: the request to stop may come while the error is handled.
+        cause = error if isinstance(error, Exception) else error.__context__
+        reason = peers.reason(cause) if isinstance(cause, Exception) else None
         peers.close(error if reason is None else None)
         if reason is not None:
-            raise reason from error
-        raise
-    except BaseException as error:
-        peers.close(error)
+            raise reason from cause
         raise
     peers.close()
 
