@@ -12,6 +12,7 @@ from bertline.orchestration.stages import ARTIFACTS
 from bertline.planning.config import THIS_MACHINE
 from bertline.planning.forecast import Forecast, Resources, Training, forecast, phases_reached
 from bertline.planning.hardware import GPUS, Hardware
+from bertline.planning.interconnect import link_of
 from bertline.planning.rates import Rates
 from bertline.planning.text_size import TextSize, vocab_size
 from bertline.training.devices import resolve_precision
@@ -61,7 +62,8 @@ def forecast_on(config: PipelineConfig, memory_bytes: int, device: torch.device,
     resources = Resources(
         hardware=hardware,
         num_devices=num_ranks,
-        rates=Rates(hardware, precision, [], num_devices=num_ranks),
+        rates=Rates(hardware, precision, []),
+        link=link_of(hardware.name, num_ranks, devices_per_node=num_ranks, network_gbit=1.0),
         text=TextSize(tokens=1.0, basis=""),
     )
     return forecast(training, resources)
