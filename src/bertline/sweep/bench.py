@@ -145,7 +145,8 @@ def num_sweep_workers(runtime: RuntimeConfig) -> int:
     """
     if runtime.sweep_workers is not None:
         return runtime.sweep_workers
-    device = resolve_device(runtime, Ranks()).type
+    # The devices that pretraining is to use need not all be there: each worker uses one.
+    device = resolve_device(replace(runtime, num_devices=1, num_nodes=1), Ranks()).type
     if device == "cuda":
         return torch.cuda.device_count()
     return _WORKERS_ON_A_CPU if device == "cpu" else 1

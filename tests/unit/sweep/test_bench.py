@@ -59,7 +59,8 @@ def test_workers_are_one_for_each_visible_gpu_unless_their_number_is_given(input
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(devices, "driver_sees_gpu", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert num_sweep_workers(inputs.runtime(device="auto", sweep_workers=asked)) == found
+    runtime = inputs.runtime(device="auto", sweep_workers=asked, num_devices=8, num_nodes=2)
+    assert num_sweep_workers(runtime) == found
 
 
 def test_each_worker_has_a_gpu_of_its_own(inputs, input_folder, tmp_path, monkeypatch):
