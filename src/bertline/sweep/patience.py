@@ -103,7 +103,8 @@ class Patience:
     @property
     def in_contact_s(self) -> float:
         """Seconds since contact began that has had no gap; after an outage nobody's silence counts as death at once."""
-        return time.time() - self._contact[0] if self._contact is not None else 0.0
+        contact, now = self._contact, time.time()
+        return now - contact[0] if contact is not None and 0 <= now - contact[1] <= self._gap_s else 0.0
 
     def _succeeded(self) -> None:
         now = time.time()  # it counts the time of a machine that sleeps, too

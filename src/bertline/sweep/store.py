@@ -181,7 +181,8 @@ class StudyStore:
 
     def silent_trials(self, study: optuna.Study) -> list[int]:
         """Return the ids of running trials whose heartbeat stopped for longer than the grace."""
-        return self.storage._get_stale_trial_ids(study._study_id) if self.can_tell_the_silent else []
+        found = self.storage._get_stale_trial_ids(study._study_id)
+        return found if self.can_tell_the_silent else []  # asked afterwards: the question itself may have waited
 
     def execute(self, operation: Callable[[sqlalchemy.Connection], T]) -> T:
         """Run an operation in one transaction; it is repeated after an outage, so it must be safe to repeat."""
