@@ -355,6 +355,11 @@ def _comments(file: Path) -> dict[str, str]:
 def _bases(file: Path) -> Iterator[tuple[Path, str]]:
     """Yield the files of the group that a file builds on, and the key below which each is put, with a dot."""
     for entry in _raw(file).get("defaults", []) if CONF in file.parent.parents else []:
+        if isinstance(entry, dict):  # a group inside the group: launcher: local
+            ((group, name),) = entry.items()
+            key = group.removeprefix("override ")
+            yield file.parent / key / f"{name}.yaml", f"{key}."
+            continue
         name, _, key = entry.partition("@")
         if name != "_self_":
             yield file.parent / f"{name}.yaml", "" if key in ("", "_here_") else f"{key}."
