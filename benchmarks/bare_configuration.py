@@ -60,11 +60,15 @@ def parse_changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    """Read a file of conf/, merged over the files of its group in its defaults list."""
+    """Read a file of conf/, merged over the files of its defaults list: of its group, or of a group within it."""
     content = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
-    bases = content.pop("defaults", [])
-    group = name.partition("/")[0]
-    return {key: value for base in bases for key, value in _read(f"{group}/{base}").items()} | content
+    group, merged = name.rpartition("/")[0], {}
+    for base in content.pop("defaults", []):
+        if isinstance(base, dict):
+            merged |= {key: _read(f"{group}/{key}/{chosen}") for key, chosen in base.items()}
+        elif base != "_self_":
+            merged |= _read(f"{group}/{base}")
+    return merged | content
 
 
 def _resolved(own: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
     python benchmarks/pretraining_step.py --model mini --threads 2
     python benchmarks/pretraining_step.py --model base --seq-len 512 --keep
+    python benchmarks/pretraining_step.py --model base --lengths artifacts/examples --keep
     python benchmarks/pretraining_step.py --model base --arms bertline --rounds 1 --set runtime.num_workers=8
 
 Requires only torch, Lightning and transformers (with accelerate and PyYAML). All sides take optimizer steps on the same
-synthetic full-length sequences, with the same model, dropout, device and number of sequences per step:
+synthetic sequences, with the same model, dropout, device and number of sequences per step:
 
 bertline  the engine as the pretrain stage runs it, including order, masking, loading, optimizer and metrics log
 plain     the Trainer as people run it: its defaults, which are fp32 and logits over the vocabulary at every position
@@ -15,6 +16,10 @@ All sides run in the environment in which bertline's pipeline starts training (`
 memory is kept, in huge pages, and threads spin before they sleep). With --environment own, the peers run in the
 environment of the benchmark itself, as people run them: the ratios then include the effect of the environment, and the
 record states this.
+
+All sequences have the full length, unless --lengths says otherwise: with `mixed` one of ten is shorter, by any number
+of tokens, as the reference code makes them; with the folder of an examples artifact they have its lengths. Only real
+tokens count. Such records are not read by the planner.
 
 Each side is a process that waits while another one is timed. Rounds alternate between the sides, so that a busy machine
 slows all of them; the median over the rounds counts. The measure is real tokens per second, from the end of one step to
@@ -40,6 +45,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import repository_source  # noqa: F401
 from bare_configuration import parse_changes, section
 from made_up_examples import FEWEST_TOKENS, MASK_PROB, write_made_up_examples
@@ -59,8 +65,8 @@ STEP_TOKENS_ON_GPU = {"tiny": 65_536, "mini": 65_536, "base": 32_768, "large": 3
 
 _SECTIONS = ("objective", "optimizer", "schedule", "pretrain", "runtime")
 _TOLD_APART = (
-    "vocab_size", "batch_size", "peer_accumulation", "dropout", "arms", "threads", "workers", "precision", "set",
-    "environment",
+    "lengths", "vocab_size", "batch_size", "peer_accumulation", "dropout", "arms", "threads", "workers", "precision",
+    "set", "environment",
 )  # fmt: skip
 """Arguments that are part of a record's file name if they are not the defaults."""
 
@@ -120,16 +126,18 @@ def main() -> None:
     arms = [Arm(name, **how) for name in ("matmul", *arguments.arms)]
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            write_made_up_examples(Path(folder), vocab_size=vocab_size, seq_len=arguments.seq_len)
-            measured = measure(arms, config, vocab_size, Path(folder), arguments)
+            lengths = write_made_up_examples(
+                Path(folder), vocab_size=vocab_size, seq_len=arguments.seq_len, lengths=arguments.lengths
+            )
+            measured = measure(arms, config, vocab_size, Path(folder), arguments, mean_length=float(lengths.mean()))
     finally:
         for arm in arms:
             arm.end()
-    figures = figures_of(measured, config, vocab_size, arguments)
+    figures = figures_of(measured, config, vocab_size, arguments, lengths)
     print(table_of(figures, measured))
     if arguments.keep:
         record = Record(
-            benchmark="pretraining_step",
+            benchmark="pretraining_step" if arguments.lengths == "full" else "real_lengths",
             model=arguments.model,
             seq_len=arguments.seq_len,
             variant=variant,
@@ -143,7 +151,13 @@ def main() -> None:
 
 
 def measure(
-    arms: list[Arm], config: ModelConfig, vocab_size: int, folder: Path, arguments: argparse.Namespace
+    arms: list[Arm],
+    config: ModelConfig,
+    vocab_size: int,
+    folder: Path,
+    arguments: argparse.Namespace,
+    *,
+    mean_length: float,
 ) -> Measured:
     """Warm up the sides one by one, then take the rounds. Sets the arguments that the command line left open.
 
@@ -154,6 +168,7 @@ def measure(
         "model": asdict(config),
         "vocab_size": vocab_size,
         "seq_len": arguments.seq_len,
+        "mean_length": mean_length,
         "peer_accumulation": arguments.peer_accumulation,
         "rounds": arguments.rounds,
         "precision": arguments.precision,
@@ -197,12 +212,14 @@ def measure(
 
 
 def figures_of(
-    measured: Measured, config: ModelConfig, vocab_size: int, arguments: argparse.Namespace
+    measured: Measured, config: ModelConfig, vocab_size: int, arguments: argparse.Namespace, lengths: np.ndarray
 ) -> dict[str, Any]:
     """Return the content of the last line."""
     seq_len = arguments.seq_len
     share = max_targets(seq_len, MASK_PROB) / seq_len
-    flops = flops_per_token(config, vocab_size=vocab_size, seq_len=seq_len, target_fraction=share)
+    # Of attention, a token takes as many operations as its sequence has tokens.
+    attended = float((lengths**2).sum() / lengths.sum())
+    flops = flops_per_token(config, vocab_size=vocab_size, seq_len=attended, target_fraction=share)
     speeds = {arm: measured.median(arm, "tokens_per_s") for arm in ARMS}
     peaks = {arm: measured.median(arm, "peak_memory_bytes") for arm in ARMS}
     product = measured.median("matmul", "flops_per_s")
@@ -221,6 +238,8 @@ def figures_of(
         "threads": measured.facts["threads"],
         "model": arguments.model,
         "seq_len": seq_len,
+        "lengths": arguments.lengths,
+        "fill": round(float(lengths.mean()) / seq_len, 4),
         "vocab_size": vocab_size,
         "batch_size": arguments.batch_size,
         "dropout": config.hidden_dropout_prob,
@@ -335,6 +354,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=tuple(VOCAB_SIZES), default="mini")
     parser.add_argument("--seq-len", type=int, default=128)
+    parser.add_argument("--lengths", default="full", help="full, mixed, or an examples folder; see above")
     parser.add_argument("--vocab-size", type=int, help="without it, what belongs to the model")
     parser.add_argument("--batch-size", type=int, default=0, help="sequences a step; without it, by device and model")
     parser.add_argument("--peer-accumulation", type=int, default=1, help="parts of a step in plain and tuned")

@@ -45,6 +45,8 @@ class ArmSettings:
     model: dict[str, Any]
     vocab_size: int
     seq_len: int
+    mean_length: float
+    """Mean number of tokens of a sequence; `seq_len` if all are full."""
     batch_size: int
     """Sequences per optimizer step."""
     peer_accumulation: int
@@ -140,7 +142,7 @@ class Gate:
             self._synchronize()
             seconds = time.perf_counter() - started
             self._port.tell(
-                tokens_per_s=settings.steps * settings.batch_size * settings.seq_len / seconds,
+                tokens_per_s=settings.steps * settings.batch_size * settings.mean_length / seconds,
                 step_s=seconds / settings.steps,
                 data_wait_fraction=self._waited_s / seconds,
                 peak_memory_bytes=self._peak_memory_bytes(),
@@ -248,7 +250,7 @@ def train_peer(settings: ArmSettings, machine: Machine, gate: Gate) -> None:
         model=build(ModelConfig, settings.model),
         store=ExampleStore.open(folder / "examples", "train", settings.seq_len),
         tokenizer_folder=folder / "tokenizer",
-        full_length=True,
+        full_length=settings.mean_length == settings.seq_len,
         sequences_an_epoch=num_steps * settings.batch_size,
         machine=machine,
         workers=settings.workers,

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bertline.examples.store import ExampleStore
 from pretraining_inputs import write_inputs
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -136,6 +138,26 @@ def test_pretraining_step_needs_no_more_than_a_gpu_image_and_compares_three_side
     assert {side: len(rounds) for side, rounds in record["rounds"].items()} == {
         "matmul": 2, "bertline": 2, "plain": 2, "tuned": 2,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("source", ["mixed", "examples"])
+def test_real_lengths_count_only_real_tokens(tmp_path, monkeypatch, source):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from made_up_examples import sequence_lengths, write_made_up_examples
+
+    write_inputs(tmp_path / "source", lengths=(16,), num_train=300)
+    choice = "mixed" if source == "mixed" else str(tmp_path / "source" / "examples")
+    lengths = write_made_up_examples(tmp_path, vocab_size=64, seq_len=16, lengths=choice)
+    store = ExampleStore.open(tmp_path / "examples", "train", 16)
+    assert store.num_tokens == lengths.sum() and len(store) == len(lengths)
+    padded = store.padded(np.arange(50))
+    assert (padded.lengths == lengths[:50]).all() and (padded.first_segment_lengths < padded.lengths - 1).all()
+    assert lengths.min() >= 8 and lengths.max() == 16
+    if source == "mixed":
+        assert (lengths == 16).mean() == pytest.approx(0.9 + 0.1 / 9, abs=0.02)
+    else:  # as many of each length as in the artifact, from 8 to 16
+        assert np.bincount(lengths, minlength=17)[8:].min() > 0.05 * len(lengths)
+    assert (sequence_lengths("full", 3, 16) == 16).all()
 
 
 def learning_options(tmp_path: Path, *more: str) -> list[str]:
