@@ -6,6 +6,7 @@ and not in the tests.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import io
 import multiprocessing
@@ -143,6 +144,18 @@ def slow_validation(seconds: float, *, rank: int) -> Callable[[], None]:
 def stop_as_a_worker() -> Callable[[], None]:
     """For `before`: outside of training, TERM raises KeyboardInterrupt, as in `bertline.orchestration.worker`."""
     return functools.partial(signal.signal, signal.SIGTERM, signal.default_int_handler)
+
+
+def in_namespace(name: str) -> Callable[[], None]:
+    """For `before`: the process moves to a network namespace of `ip netns`."""
+    return functools.partial(_enter_namespace, name)
+
+
+def _enter_namespace(name: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path("/run/netns", name).open() as namespace:
+        if libc.setns(namespace.fileno(), 0) != 0:  # os.setns is there from Python 3.12 on
+            raise OSError(ctypes.get_errno(), "setns")
 
 
 def checkpoints_visible_within(seconds: float) -> Callable[[], None]:
