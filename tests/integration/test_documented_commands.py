@@ -37,7 +37,7 @@ NOT_RUN = (
     "curl ",
 )
 # Run by other tests: test_plan.py compares the output, test_pretraining_srun.py starts several nodes, tests/slurm has a
-# cluster.
+# cluster, test_dvc_remote.py a second clone.
 ELSEWHERE = {"console", "text", "sh"}
 # The line of a block before the content of a file.
 FILE = re.compile(r"# ((?:conf|src)/\S+)$", flags=re.MULTILINE)
@@ -94,7 +94,7 @@ def test_all_blocks_are_marked_so_that_they_are_run() -> None:
         if language in ("", "text") and re.search(r"^(python|dvc|make) ", text, flags=re.MULTILINE)
     ]
     assert {language for _, language in found} <= {"bash", "python", "yaml", "", *ELSEWHERE}
-    assert {name for name, _ in commands} <= {"several-machines.md"}
+    assert {name for name, _ in commands} <= {"several-machines.md", "share.md"}
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -191,6 +191,8 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
     runs = [path for path in (pipeline / "runs/pretrain").iterdir() if (path / "result").exists()]
     finished = max(runs, key=lambda path: path.stat().st_mtime)
     for readers, smoke in {
+        "/path/to/store": f"{tmp_path}/store",
+        "git commit": "git -c user.name=ada -c user.email=ada@example.org commit",
         "/path/to/texts": f"{tmp_path}/texts corpus.validation_fraction=0.2 tokenizer.vocab_size=120",
         # The preset's own sizes are for a GPU; that it is valid is tested with the other presets.
         "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
