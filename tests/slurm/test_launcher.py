@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,7 +175,7 @@ def test_a_killed_rank_is_noticed_and_the_job_resumes(new_workspace: NewWorkspac
     workspace = new_workspace(*TRAINING)
     client = workspace.start()
     workspace.until_step(50)
-    os.kill(ranks(workspace)[-1], signal.SIGKILL)
+    os.kill(workspace.ranks[-1], signal.SIGKILL)
     assert client.wait(slurm_workspace.WITHIN_S) == 0
     assert len(workspace.starts) == 2
     assert workspace.weights == undisturbed
@@ -215,7 +214,7 @@ def test_a_full_disk_on_one_node_fails_the_job_and_loses_nothing(new_workspace: 
     workspace.until_step(50)
     cluster = workspace.cluster
     cluster.own_disk("node1", checkpoints, "100k")
-    for pid in ranks(workspace):
+    for pid in workspace.ranks:
         subprocess.run(["nsenter", "--target", str(pid), "--mount", "true"], check=True)
     assert client.wait(slurm_workspace.WITHIN_S) == 1
     assert workspace.said("No space left on device")
@@ -248,20 +247,3 @@ def test_a_cancelled_job_stays_cancelled_and_is_submitted_again_on_request(
     assert workspace.cluster.wait_for(1, "CANCELLED") == "CANCELLED"
     workspace.finish()
     assert workspace.weights == undisturbed
-
-
-def ranks(workspace: Workspace) -> list[int]:
-    """Processes of the ranks, the first rank first."""
-    found: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (folder / "cmdline").read_bytes().split(b"\0")
-            variables = (folder / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"bertline.orchestration.worker" not in command or os.fsencode(sys.executable) != command[0]:
-            continue
-        values = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
-        if values.get(b"WORKSPACE") == os.fsencode(workspace.folder) and b"SLURM_PROCID" in values:
-            found.setdefault(int(values[b"SLURM_PROCID"]), int(folder.name))
-    return [found[rank] for rank in sorted(found)]

@@ -205,6 +205,11 @@ class SlurmCluster:
                 found.append(int(folder.name))
         return found
 
+    def orphans(self) -> list[int]:
+        """Return those of `processes` that are not the cluster's own daemons."""
+        own = {process.pid for process in self._processes.values()}
+        return [pid for pid in self.processes() if pid not in own]
+
     def __enter__(self) -> SlurmCluster:
         """Start everything and wait until the nodes are idle."""
         try:

@@ -101,6 +101,23 @@ class Workspace:
         """The starts of the job."""
         return [json.loads(line) for line in (self.run / "starts.jsonl").read_text().splitlines()]
 
+    @property
+    def ranks(self) -> list[int]:
+        """Processes of the ranks, the first rank first."""
+        found: dict[int, int] = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (folder / "cmdline").read_bytes().split(b"\0")
+                variables = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"bertline.orchestration.worker" not in command or os.fsencode(sys.executable) != command[0]:
+                continue
+            values = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
+            if values.get(b"WORKSPACE") == os.fsencode(self.folder) and b"SLURM_PROCID" in values:
+                found.setdefault(int(values[b"SLURM_PROCID"]), int(folder.name))
+        return [found[rank] for rank in sorted(found)]
+
     def configure(self, *overrides: str) -> None:
         """Save a configuration."""
         command = [sys.executable, "pipelines/configure.py", *overrides, "--save"]
