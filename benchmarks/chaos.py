@@ -110,6 +110,8 @@ def disturbed(template: Path, folder: Path, arguments: argparse.Namespace, expec
             cluster.wait_until_idle()
             time.sleep(2)  # processes that only end need a moment
             orphans = cluster.orphans()
+            for pid in orphans:
+                print(f"orphan {pid}: {command_of(pid)}", flush=True)
             written, recorded = written_metrics(workspace.run), recorded_metrics(uri)
             return {
                 "faults": len(chaos.done),
@@ -126,6 +128,14 @@ def disturbed(template: Path, folder: Path, arguments: argparse.Namespace, expec
                 "seed": arguments.seed,
                 "steps": arguments.steps,
             }
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process, as far as it is still there."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return "(ended)"
 
 
 def written_metrics(run: Path) -> set[tuple[str, int]]:
