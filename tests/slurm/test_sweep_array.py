@@ -54,5 +54,5 @@ def test_the_tasks_of_an_array_share_a_sweep(template, tmp_path, cluster, monkey
 def test_an_array_is_refused_where_the_study_is_a_file(template, tmp_path, cluster):
     workspace = array(template, tmp_path / "workspace", cluster)
     said = workspace.finish("python", "pipelines/configure.py", "runtime.launcher.sweep_tasks=2", expected=1)
-    assert "several nodes cannot share a study in SQLite" in said
+    assert "nodes cannot share a study in SQLite" in said
     assert "BERTLINE_STUDIES_URL" in said

@@ -154,7 +154,7 @@ class Workspace:
         return said
 
     def until(self, what: Callable[[], Any], *, within_s: float = WITHIN_S) -> Any:
-        """Wait until something is true (an OSError counts as not yet), and return it.
+        """Wait until something is true (an error of a missing or torn file counts as not yet), and return it.
 
         Raises:
             AssertionError: It was not in time; with what client and job have written.
@@ -164,7 +164,7 @@ class Workspace:
             try:
                 if found := what():
                     return found
-            except (OSError, ValueError):
+            except (OSError, ValueError, StopIteration):
                 pass
             time.sleep(0.1)
         raise AssertionError(self._written())

@@ -72,7 +72,11 @@ def main(folder: Path, function: str) -> int:
         # Other ranks write nothing, the status neither. Were a stop a failure of theirs, torchrun would end the first
         # one, which is still writing.
         with suppress(KeyboardInterrupt):
-            _work(function, *_frozen(folder), folder)
+            try:
+                _work(function, *_frozen(folder), folder)
+            except BertlineError as error:
+                print(f"error: rank {os.environ['RANK']}: {error}", file=sys.stderr, flush=True)
+                return EXIT_STATUS["failed"]
         return EXIT_STATUS["finished"]
     while True:
         with hold_lock(folder) as held:

@@ -105,6 +105,10 @@ def _submitted(
     with _submitting(folder) as held:
         note = _read(folder) or Note(name=f"bertline-{folder.parent.name}-{folder.name}-{secrets.token_hex(3)}")
         job = _known_to_slurm(note)
+        status = read_status(folder)
+        while job is not None and status.state == "failed" and note.reported:
+            time.sleep(_ASK_QUEUE_S)  # its other ranks are ending
+            job, status = _known_to_slurm(note), read_status(folder)
         if job is not None:
             note = dataclasses.replace(note, job_id=job.job_id, reported=False)
             _write(folder, note)
@@ -113,7 +117,6 @@ def _submitted(
         if is_locked(folder):
             say(f"attached to the process that works at {folder} already; Ctrl-C leaves it running")
             return note
-        status = read_status(folder)
         if status.inputs_changed or (status.state == "failed" and not note.reported):
             _write(folder, dataclasses.replace(note, reported=True))
             raise BertlineError(_failed(folder, note, status.message))
