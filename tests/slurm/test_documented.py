@@ -30,7 +30,7 @@ WITH_COMMANDS = [page for page in sorted(PAGES.rglob("*.md")) if commands(page)]
 def test_the_commands_of_a_page_run_on_a_cluster(page, template, tmp_path, cluster):
     workspace = Workspace.copied(template, tmp_path / "workspace", cluster)
     for command in commands(page):
-        command = re.sub(r"^dvc repro$", "dvc repro pretrain", command)  # noqa: PLW2901
+        command = re.sub(r"^dvc repro$", "dvc repro pretrain", command)
         for found, small in FOR_SMOKE.items():
             command = command.replace(found, small)
         workspace.finish("bash", "-c", command)

@@ -106,8 +106,8 @@ def _submitted(
         note = _read(folder) or Note(name=f"bertline-{folder.parent.name}-{folder.name}-{secrets.token_hex(3)}")
         job = _known_to_slurm(note)
         status = read_status(folder)
-        while job is not None and status.state == "failed" and note.reported:
-            time.sleep(_ASK_QUEUE_S)  # its other ranks are ending
+        while job is not None and (job.state == "COMPLETING" or (status.state == "failed" and note.reported)):
+            time.sleep(_ASK_QUEUE_S)  # it is ending, or its other ranks are
             job, status = _known_to_slurm(note), read_status(folder)
         if job is not None:
             note = dataclasses.replace(note, job_id=job.job_id, reported=False)
