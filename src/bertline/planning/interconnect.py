@@ -16,7 +16,7 @@ _INSIDE_NODE = (
     (r"v100", 150.0),  # NVLink 2
     (r"rtx5090", 64.0),  # PCIe 5.0, 16 lanes
     (r"h100_pcie", 64.0),
-    (r"t4|v100_pcie", 16.0),  # PCIe 3.0, 16 lanes
+    (r"t4", 16.0),  # PCIe 3.0, 16 lanes
     (r"", 32.0),  # PCIe 4.0, 16 lanes
 )
 _EFFICIENCY = 0.8
