@@ -113,9 +113,11 @@ def test_a_time_limit_sends_the_signal_that_the_job_asks_for(cluster: SlurmClust
 
 def test_what_a_job_leaves_behind_is_found(cluster: SlurmCluster):
     before = set(cluster.processes())
+    assert cluster.orphans() == []
     left = subprocess.Popen(["sleep", "60"], env=cluster.environment())
     try:
         assert set(cluster.processes()) == before | {left.pid}
+        assert cluster.orphans() == [left.pid]
     finally:
         left.send_signal(signal.SIGKILL)
         left.wait()

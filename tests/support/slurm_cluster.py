@@ -206,9 +206,9 @@ class SlurmCluster:
         return found
 
     def orphans(self) -> list[int]:
-        """Return those of `processes` that are not the cluster's own daemons."""
+        """Return those of `processes` that are neither the cluster's own daemons nor children that these keep."""
         own = {process.pid for process in self._processes.values()}
-        return [pid for pid in self.processes() if pid not in own]
+        return [pid for pid in self.processes() if pid not in own and _parent(pid) not in own]
 
     def __enter__(self) -> SlurmCluster:
         """Start everything and wait until the nodes are idle."""
@@ -391,8 +391,16 @@ def _ancestry() -> set[int]:
     found, pid = set(), os.getpid()
     while pid > 0:
         found.add(pid)
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        pid = _parent(pid)
     return found
+
+
+def _parent(pid: int) -> int:
+    """Return the parent of a process; 0 if it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def _until(true: Callable[[], bool], within_s: float, complaint: Callable[[], str]) -> None:
