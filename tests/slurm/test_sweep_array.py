@@ -29,26 +29,41 @@ def array(template: Path, folder: Path, cluster, *overrides: str) -> Workspace:
     )
 
 
-@pytest.mark.parametrize("lost", [False, True], ids=["undisturbed", "leader lost"])
-def test_the_tasks_of_an_array_share_a_sweep(template, tmp_path, cluster, monkeypatch, lost):
+@pytest.mark.parametrize("disturbed", ["not", "leader killed", "member asked to stop"])
+def test_the_tasks_of_an_array_share_a_sweep(template, tmp_path, cluster, monkeypatch, disturbed):
     with PostgreSQL() as server:
         monkeypatch.setenv("BERTLINE_STUDIES_URL", server.database("studies"))
         workspace = array(template, tmp_path / "workspace", cluster, "runtime.launcher.sweep_tasks=2")
         client = workspace.start(*SWEEP)
         folder = workspace.until(lambda: next((workspace.folder / "runs/sweep@docs_match").glob("*/job.json"))).parent
-        if lost:
-            owner = workspace.until(lambda: json.loads((folder / "owner.json").read_text()))
-            workspace.until(lambda: (folder / "log").stat().st_size > 200)
-            os.kill(owner["pid"], signal.SIGKILL)
+        if disturbed != "not":
+            disturb(workspace, folder, disturbed)
         assert client.wait(240) == 0, (workspace.folder / "client.log").read_text()[-3000:]
-        logs = sorted(path.name for path in folder.glob("log*"))
-        assert logs == ["log", "log.task0", "log.task1"]
+        starts = [len(path.read_text().splitlines()) for path in folder.glob("*.starts.jsonl")]
+        assert min(starts) == 1  # a task that was not disturbed is not started again
+        assert sum(starts) <= (2 if disturbed == "not" else 3)
+        assert sorted(path.name for path in folder.glob("log*")) == ["log", "log.task0", "log.task1"]
         events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
         done = Counter((event["arm"], event["kind"], event["number"]) for event in events)
         assert set(done.values()) == {1}
         assert len([event for event in events if event["kind"] == "trial" and event["state"] == "COMPLETE"]) >= 4
         assert (workspace.folder / "artifacts/sweep/docs_match/result.json").exists()
         assert len(set(workspace.accepted)) == 2  # the pretraining and the sweep
+
+
+def disturb(workspace: Workspace, folder: Path, how: str) -> None:
+    """Kills the process that leads, or asks the other task to stop, once both are at work."""
+    owner = workspace.until(lambda: json.loads((folder / "owner.json").read_text()))
+    workspace.until(lambda: (folder / "log").stat().st_size > 200)
+    if how == "leader killed":
+        os.kill(owner["pid"], signal.SIGKILL)
+        return
+    shown = workspace.cluster.ask("squeue", "--noheader", "--array", "--format=%A %F_%K")
+    tasks = dict(line.split() for line in shown.splitlines())
+    (other,) = (task for job, task in tasks.items() if job != owner["job"])
+    workspace.cluster.ask("scancel", "--signal=USR1", other)
+    log = folder / f"log.task{other.partition('_')[2]}"
+    workspace.until(lambda: "lets go of what it had" in log.read_text() or (folder / "result").exists())
 
 
 def test_an_array_is_refused_where_the_study_is_a_file(template, tmp_path, cluster):

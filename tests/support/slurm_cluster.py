@@ -145,7 +145,7 @@ class SlurmCluster:
         return self._processes[name].pid
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """Kill `slurmctld` or a node's slurmd (the jobs on the node go on); `start` starts it again.
+        """Kill `slurmctld` or a node's slurmd (the jobs on the node continue); `start` starts it again.
 
         A controller that is killed before it has written down a job's start requeues the job and drains its node.
         """

@@ -159,9 +159,7 @@ def _take(folder: Path, owner: Owner, *, lock_is_free: bool) -> bool:
         temporary.write_text(json.dumps(asdict(owner)), encoding="utf-8")
         os.link(temporary, turn)  # one after the other: fails if there is one
     except FileExistsError:
-        age = age_s(turn)
-        if age is not None and age > GRACE_S:
-            turn.unlink(missing_ok=True)  # of a process that was killed here; the next attempt succeeds
+        _drop_stale(turn, aside=temporary.with_suffix(".stale"))  # the next attempt succeeds
         return False
     except OSError:
         if not owner.locks:
@@ -179,6 +177,22 @@ def _take(folder: Path, owner: Owner, *, lock_is_free: bool) -> bool:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _drop_stale(turn: Path, *, aside: Path) -> None:
+    """Remove the turn of a process that was killed in it."""
+    try:
+        held = turn.read_bytes()
+        age = age_s(turn)
+        if age is None or age < GRACE_S:
+            return
+        turn.rename(aside)
+        if aside.read_bytes() != held:  # another process was faster, and this is the turn of a third one
+            os.link(aside, turn)
+    except OSError:
+        pass
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _beat(folder: Path, owner: Owner, stop: threading.Event) -> None:

@@ -20,6 +20,7 @@ import dataclasses
 import os
 import pkgutil
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -56,6 +57,7 @@ from bertline.orchestration.stopping import (
 from bertline.training.environment import start_compiler
 from bertline.training.nodes import adopt_srun_ranks
 
+_ATTEMPTS, _AGAIN_S = 4, 0.5
 _JOINS = "BERTLINE_JOIN" in os.environ
 """Whether this process takes a share of work that another machine leads, instead of ending."""
 
@@ -78,16 +80,33 @@ def main(folder: Path, function: str) -> int:
                 print(f"error: rank {os.environ['RANK']}: {error}", file=sys.stderr, flush=True)
                 return EXIT_STATUS["failed"]
         return EXIT_STATUS["finished"]
-    while True:
+    if _JOINS:
+        return _lead_or_join(folder, function)
+    for attempt in range(_ATTEMPTS):
         with hold_lock(folder) as held:
             if held:
                 return _lead(folder, function)
-        if not _JOINS:
-            return ALREADY_RUNNING
-        # Another machine leads this work: take a share of it, and the lead if nobody has it any more.
-        frozen, config = _frozen(folder)
-        if _joined(function, frozen, config, folder):
-            return EXIT_STATUS["finished"]
+        if attempt + 1 < _ATTEMPTS:  # who only looks whether somebody works here holds the lock for a moment, too
+            time.sleep(_AGAIN_S)
+    return ALREADY_RUNNING
+
+
+def _lead_or_join(folder: Path, function: str) -> int:
+    """Lead the work of a run folder, or take a share of it while another machine leads."""
+    if __name__ == "__main__":
+        receive_signals(_stop)
+    try:
+        while True:
+            with hold_lock(folder) as held:
+                if held:
+                    return _lead(folder, function)
+            frozen, config = _frozen(folder)
+            if _joined(function, frozen, config, folder):
+                return EXIT_STATUS["finished"]
+    except KeyboardInterrupt as error:
+        with suppress(OSError):
+            say(f"this task lets go of what it had in progress: {error}")
+        return TO_BE_REQUEUED
 
 
 def _lead(folder: Path, function: str) -> int:

@@ -7,9 +7,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 # Minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, ...: sbatch(1), --time.
-_TIME = re.compile(r"(\d+-)?\d+(:\d+){0,2}")
-_OURS = ("--job-name", "--dependency", "--output", "--error", "--open-mode", "--signal", "--requeue", "--no-requeue")
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
+_OURS = (
+    "--job-name",
+    "--array",
+    "--chdir",
+    "--dependency",
+    "--output",
+    "--error",
+    "--open-mode",
+    "--signal",
+    "--requeue",
+    "--no-requeue",
+)
+_OURS_SHORT = ("-J", "-a", "-D", "-d", "-o", "-e")
 """Flags of sbatch by which a job is found again, followed and stopped in time."""
+_LONGEST_NOTICE_S = 65_535  # sbatch's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,15 +76,37 @@ class SlurmLauncherConfig:
             raise ValueError(f"max_requeues must not be negative, found {self.max_requeues}")
         if self.time is not None and not _TIME.fullmatch(self.time):
             raise ValueError(f"time must be a limit as sbatch takes it, such as '4:00:00', found {self.time!r}")
+        most = _LONGEST_NOTICE_S if self.time is None else min(_LONGEST_NOTICE_S, seconds_of(self.time) // 2)
+        if self.stop_before_s > most:
+            raise ValueError(
+                f"stop_before_s must be at most {most}, half of time, found {self.stop_before_s}: Slurm asks up to a "
+                "minute early, and a start must have time to train"
+            )
         for flag in self.flags:
-            name = flag.partition("=")[0]
-            if name in _OURS:
+            name = re.split(r"[=\s]", flag)[0]
+            if name[:2] in _OURS_SHORT or (name.startswith("--") and any(own.startswith(name) for own in _OURS)):
                 raise ValueError(f"flags must not contain {name}: jobs are found and followed by it")
             if not flag.startswith("-"):
                 raise ValueError(f"flags are flags of sbatch, such as --qos=low, found {flag!r}")
         for field, text in (("flags", self.flags), ("srun_flags", self.srun_flags), ("setup", self.setup)):
             if any("\n" in line for line in text):
                 raise ValueError(f"each line of {field} must be one line")
+
+
+def seconds_of(time: str) -> int:
+    """Return a time limit of sbatch in seconds.
+
+    >>> [seconds_of(time) for time in ("90", "90:30", "4:00:00", "1-12", "1-12:30")]
+    [5400, 5430, 14400, 129600, 131400]
+    """
+    found = _TIME.fullmatch(time)
+    assert found is not None
+    parts = [int(part) for part in found["rest"].split(":")]
+    if found["days"] is not None:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+        return ((int(found["days"]) * 24 + hours) * 60 + minutes) * 60 + seconds
+    hours, minutes, seconds = {1: (0, *parts, 0), 2: (0, *parts)}.get(len(parts), tuple(parts))
+    return (hours * 60 + minutes) * 60 + seconds
 
 
 LauncherConfig = LocalLauncherConfig | SlurmLauncherConfig

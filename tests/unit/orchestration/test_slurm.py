@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 
 import tiny
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.orchestration.slurm import batch, commands
+from bertline.orchestration.slurm import batch, client, commands
 from bertline.orchestration.slurm.batch import progress_of
-from bertline.orchestration.slurm.script import job_script, srun_command
+from bertline.orchestration.slurm.script import job_script, own_flags, srun_command
 from bertline.training.config import RuntimeConfig
 from bertline.training.launchers import SlurmLauncherConfig
 
@@ -110,7 +111,15 @@ def test_folders_with_spaces_stay_whole(tmp_path: Path, monkeypatch: pytest.Monk
         ({"flags": ("--job-name=mine",)}, "--job-name"),
         ({"flags": ("qos=low",)}, "--qos=low"),
         ({"setup": ("a\nb",)}, "one line"),
+        ({"flags": ("-Jmine",)}, "-Jmine"),
+        ({"flags": ("-J mine",)}, "-J"),
+        ({"flags": ("--job-name mine",)}, "--job-name"),
+        ({"flags": ("--job=mine",)}, "--job"),
+        ({"flags": ("--array=0-3",)}, "--array"),
+        ({"flags": ("-o here",)}, "-o"),
         ({"time": "soon"}, "4:00:00"),
+        ({"time": "3:00", "stop_before_s": 120}, "at most 90, half of time"),
+        ({"stop_before_s": 65536}, "at most 65535"),
         ({"sweep_tasks": 0}, "at least 1"),
         ({"max_requeues": -1}, "negative"),
         ({"cpus_per_task": 0}, "cpus_per_task"),
@@ -164,14 +173,36 @@ def test_the_controllers_memory_comes_before_accounting(programs: Path) -> None:
     assert commands.state_of("7") == "NODE_FAIL"
 
 
-def test_a_submission_whose_answer_was_lost_is_found_in_the_queue(programs: Path, tmp_path: Path) -> None:
+def test_a_submission_whose_answer_was_lost_is_found_in_the_queue(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     says(programs, "sbatch", "", status=1, error="Batch job submission failed: Socket timed out on send/recv operation")
     says(programs, "squeue", "7|PENDING|Priority")
-    with (tmp_path / "lock").open("w") as lock:
-        assert commands.submit(tmp_path / "job.sh", "x", held=lock.fileno()) == "7"
-        says(programs, "sbatch", "", status=1, error="sbatch: error: invalid account")
-        with pytest.raises(MachineError, match="did not take the job: invalid account"):
-            commands.submit(tmp_path / "job.sh", "x", held=lock.fileno())
+    assert submitted(tmp_path) == "7"
+    monkeypatch.setattr(commands, "_LOST_ANSWER_S", 0.1)
+    says(programs, "squeue", "", status=1, error="Unable to contact slurm controller")
+    with pytest.raises(MachineError, match="run the same command again, which looks for the job first"):
+        submitted(tmp_path)
+    says(programs, "sbatch", "", status=1, error="sbatch: error: invalid account")
+    with pytest.raises(MachineError, match="did not take the job: invalid account. The job script"):
+        submitted(tmp_path)
+
+
+def submitted(folder: Path) -> str:
+    with (folder / "lock").open("w") as lock:
+        return commands.submit(folder / "job.sh", ["--job-name=x"], "x", held=lock.fileno())
+
+
+def test_what_finds_the_job_again_stands_on_the_command_line(programs: Path, tmp_path: Path) -> None:
+    # There it comes before what SBATCH_JOB_NAME and its like say.
+    path = programs / "sbatch"
+    path.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/given\necho 5\n')
+    path.chmod(0o755)
+    assert submitted(tmp_path) == "5"
+    assert "--job-name=x" in (tmp_path / "given").read_text()
+    flags = own_flags(tmp_path / "my runs", launcher(), name="bertline-x", ranks=True, quoted=False)
+    assert f"--output={tmp_path}/my runs/log" in flags
+    assert {"--job-name=bertline-x", "--requeue", "--dependency=singleton", "--signal=USR1@120"} <= set(flags)
 
 
 def test_a_machine_without_slurm_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -184,8 +215,7 @@ def test_sbatch_holds_the_lock_of_the_submission(programs: Path, tmp_path: Path)
     path = programs / "sbatch"
     path.write_text(f"#!/bin/sh\nls -l /proc/$$/fd > {tmp_path}/fds\necho 5\n")
     path.chmod(0o755)
-    with (tmp_path / "lock").open("w") as lock:
-        commands.submit(tmp_path / "job.sh", "x", held=lock.fileno())
+    submitted(tmp_path)
     assert str(tmp_path / "lock") in (tmp_path / "fds").read_text()
 
 
@@ -213,17 +243,64 @@ def test_whatever_is_kept_is_progress(tmp_path: Path, written: str) -> None:
     assert progress_of(tmp_path) != before
 
 
-def test_a_job_is_put_back_only_while_it_runs(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_put_back_only_while_it_runs(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "_REQUEUED_IN_S", 0)
     asked_for: list[str] = []
     monkeypatch.setattr(commands, "requeue", lambda job: asked_for.append(job) or "")
-    for state in ("CANCELLED", "COMPLETING", "PREEMPTED", ""):
-        monkeypatch.setattr(commands, "state_of", lambda job, state=state: state)
+    for state in ("CANCELLED", "COMPLETING", "PREEMPTED"):
+        says(programs, "scontrol", f"JobId=7 JobState={state} Reason=None")
         assert batch._requeued("7") == 85
+    says(programs, "scontrol", "", status=1, error="slurm_load_jobs error: Invalid job id specified")
+    assert batch._requeued("7") == 85
     assert asked_for == []
-    monkeypatch.setattr(commands, "state_of", lambda job: "RUNNING")
+    says(programs, "scontrol", "JobId=7 JobState=RUNNING Reason=None")
     assert batch._requeued("7") == 85
     assert asked_for == ["7"]
+
+
+def test_a_controller_that_is_away_is_waited_for_before_a_job_is_put_back(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "_REQUEUED_IN_S", 0)
+    monkeypatch.setattr(batch, "_LOOK_S", 0)
+    answers = iter(["away", "away", "RUNNING"])
+
+    def state(job: str) -> str:
+        if (answer := next(answers)) == "away":
+            raise commands.UnansweredError("Unable to contact slurm controller")
+        return answer
+
+    put_back: list[str] = []
+    monkeypatch.setattr(commands, "state_of", state)
+    monkeypatch.setattr(commands, "requeue", lambda job: put_back.append(job) or "")
+    assert batch._requeued("7") == 85
+    assert put_back == ["7"]
+
+
+def test_a_silent_controller_is_not_a_job_that_it_forgot(programs: Path) -> None:
+    says(programs, "scontrol", "", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
+    with pytest.raises(commands.UnansweredError, match="Unable to contact"):
+        commands.state_of("7")
+    with pytest.raises(commands.UnansweredError, match="Unable to contact"):
+        commands.requeue("7")
+
+
+def test_the_name_of_a_job_is_chosen_once(tmp_path: Path) -> None:
+    together = threading.Barrier(8)
+    names: list[str] = []
+
+    def choose() -> None:
+        together.wait()
+        names.append(client._first_note(tmp_path).name)
+
+    threads = [threading.Thread(target=choose) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(names) == 8
+    assert len(set(names)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
 
 
 def test_the_job_script_is_a_script_of_bash(tmp_path: Path) -> None:

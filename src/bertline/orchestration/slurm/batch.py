@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import yaml
 
 from bertline.foundation.files import append_lines, read_json_lines
 from bertline.foundation.progress import say, warn
+from bertline.foundation.signals import STOP_SIGNALS
 from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.ownership import is_locked
 from bertline.orchestration.slurm import commands
@@ -31,6 +33,8 @@ from bertline.training.nodes import outside_step
 
 _STARTS = "starts.jsonl"
 _REQUEUED_IN_S = 120.0
+# A controller that restarts must not cost the rest of the work.
+_CONTROLLER_BACK_S = 600.0
 _LOOK_S = 5.0
 
 
@@ -40,7 +44,7 @@ def main(folder: Path, function: str) -> int:
     config = pipeline_config(frozen["config"])
     launcher = config.runtime.launcher
     assert isinstance(launcher, SlurmLauncherConfig)  # the client froze it so
-    job_id = os.environ["SLURM_JOB_ID"]
+    job_id = this_job(os.environ)
     ranks = stage_named(frozen["stage"]).on_several_devices
     shares_work = not ranks and launcher.sweep_tasks > 1
     if not shares_work:
@@ -49,6 +53,9 @@ def main(folder: Path, function: str) -> int:
         say("the work is finished already")
         return 0
     if not _may_start(folder, job_id, launcher.max_requeues):
+        if shares_work and is_locked(folder):
+            warn(_no_progress(job_id, launcher.max_requeues))
+            return 1  # the others continue without this task
         write_status(folder, Status(state="failed", message=_no_progress(job_id, launcher.max_requeues)))
         return 1
     _run_ranks(folder, function, config, launcher, ranks=ranks, shares_work=shares_work)
@@ -81,11 +88,17 @@ def _run_ranks(
         # The first rank is on this node. Names of nodes need not be names of hosts.
         environment["MASTER_ADDR"] = commands.address_of(os.environ["SLURMD_NODENAME"])
     command = srun_command(folder, function, config.runtime, launcher, ranks=ranks)
-    process = subprocess.Popen(command, env=environment)
-    # A signal to this process alone (`scancel --batch`) is meant for the work; srun passes it on.
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
-        signal.signal(number, lambda got, frame: process.send_signal(got))
-    return process.wait()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, frame: Any) -> None:
+        # A signal to this process alone (`scancel --batch`) is meant for the work. TERM would make srun kill the ranks.
+        for process in started:
+            process.send_signal(signal.SIGUSR1)
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, pass_on)
+    started.append(subprocess.Popen(command, env=environment))
+    return started[0].wait()
 
 
 def _wait_for_earlier(folder: Path) -> None:
@@ -130,16 +143,41 @@ def _no_progress(job_id: str, max_requeues: int) -> str:
     )
 
 
+def this_job(environment: Mapping[str, str]) -> str:
+    """Return the number by which Slurm knows this job, or this task of an array alone.
+
+    One task of an array has the array's own number as its SLURM_JOB_ID, which stands for all tasks.
+
+    >>> this_job({"SLURM_JOB_ID": "7"})
+    '7'
+    >>> this_job({"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"})
+    '7_1'
+    """
+    if "SLURM_ARRAY_TASK_ID" in environment:
+        return f"{environment['SLURM_ARRAY_JOB_ID']}_{environment['SLURM_ARRAY_TASK_ID']}"
+    return environment["SLURM_JOB_ID"]
+
+
 def _requeued(job_id: str) -> int:
     """Put the job back into the queue, which ends this process; returns the exit status where it is not put back."""
-    state = commands.state_of(job_id)
-    if state not in ("RUNNING", "SUSPENDED"):  # cancelled by a person, or requeued by Slurm itself
-        say(f"job {job_id} stops here ({state or 'unknown state'})")
-        return TO_BE_REQUEUED
-    say(f"job {job_id} is put back into the queue; its next start resumes")
-    if refused := commands.requeue(job_id):
+    until = time.monotonic() + _CONTROLLER_BACK_S
+    while True:
+        try:
+            state = commands.state_of(job_id)
+            if state not in ("RUNNING", "SUSPENDED"):  # cancelled by a person, or requeued by Slurm itself
+                say(f"job {job_id} stops here ({state or 'unknown state'})")
+                return TO_BE_REQUEUED
+            refused = commands.requeue(job_id)
+            break
+        except commands.UnansweredError as error:
+            if time.monotonic() > until:
+                refused = str(error)
+                break
+            time.sleep(_LOOK_S)
+    if refused:
         warn(f"Slurm did not put job {job_id} back into the queue ({refused}); submit it again to resume")
         return TO_BE_REQUEUED
+    say(f"job {job_id} is put back into the queue; its next start resumes")
     time.sleep(_REQUEUED_IN_S)  # Slurm ends the job meanwhile
     return TO_BE_REQUEUED
 

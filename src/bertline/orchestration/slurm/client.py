@@ -13,6 +13,7 @@ import dataclasses
 import fcntl
 import os
 import secrets
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from bertline.foundation.progress import say, warn
 from bertline.orchestration.log_view import LogView
 from bertline.orchestration.ownership import is_locked
 from bertline.orchestration.slurm import commands
-from bertline.orchestration.slurm.script import SCRIPT_NAME, job_script
+from bertline.orchestration.slurm.script import SCRIPT_NAME, job_script, own_flags
 from bertline.orchestration.status import Status, mark_watched, read_status, write_status
 from bertline.orchestration.stopping import Detached, Stopped, named
 from bertline.training.config import RuntimeConfig
@@ -81,21 +82,22 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, launcher: Slurm
 
     Raises:
         BertlineError: The job ended before its work, or an earlier one failed that no client has reported.
-        Detached: A signal ended the watching; the job goes on.
+        Detached: A signal ended the watching; the job continues.
         MachineError: There is no Slurm, or it refused the job.
     """
     commands.require_commands()
-    job = _Job(folder, _submitted(folder, function, runtime, launcher, ranks=ranks))
     try:
-        job.follow()
+        _Job(folder, _submitted(folder, function, runtime, launcher, ranks=ranks)).follow()
     except KeyboardInterrupt as error:
         number = error.number if isinstance(error, Stopped) else signal.SIGINT
-        which = "the work" if job.note.job_id is None else f"job {job.note.job_id}"
-        end = "" if job.note.job_id is None else f", or `scancel {job.note.job_id}` to end it"
-        raise Detached(
-            f"by {named(number)}; {which} continues without this command. Run the same command again to see it{end}",
-            number,
-        ) from None
+        raise Detached(f"by {named(number)}; {_continues(_read(folder))}", number) from None
+
+
+def _continues(note: Note | None) -> str:
+    again = "Run the same command again to see it"
+    if note is None or note.job_id is None:
+        return f"what was submitted, or works already, continues without this command. {again}"
+    return f"job {note.job_id} continues without this command. {again}, or `scancel {note.job_id}` to end it"
 
 
 def _submitted(
@@ -103,11 +105,14 @@ def _submitted(
 ) -> Note:
     """Return the note of the job in the queue, which is submitted if there is none."""
     with _submitting(folder) as held:
-        note = _read(folder) or Note(name=f"bertline-{folder.parent.name}-{folder.name}-{secrets.token_hex(3)}")
+        note = _first_note(folder)
         job = _known_to_slurm(note)
-        status = read_status(folder)
+        status, told = read_status(folder), False
         while job is not None and (job.state == "COMPLETING" or (status.state == "failed" and note.reported)):
-            time.sleep(_ASK_QUEUE_S)  # it is ending, or its other ranks are
+            if not told:
+                say(f"job {job.job_id} is ending ({job.state.lower()}); waiting until it has")
+                told = True
+            time.sleep(_ASK_QUEUE_S)
             job, status = _known_to_slurm(note), read_status(folder)
         if job is not None:
             note = dataclasses.replace(note, job_id=job.job_id, reported=False)
@@ -127,7 +132,9 @@ def _submitted(
         # What a worker wrote before says nothing about this job; `inputs_changed` was looked at above.
         write_status(folder, Status(state="new"))
         _write(folder, dataclasses.replace(note, job_id=None, reported=False))
-        note = dataclasses.replace(note, job_id=commands.submit(script, note.name, held=held), reported=False)
+        flags = own_flags(folder, launcher, name=note.name, ranks=ranks, quoted=False)
+        job_id = commands.submit(script, flags, note.name, held=held)
+        note = dataclasses.replace(note, job_id=job_id, reported=False)
         _write(folder, note)
         say(f"submitted job {note.job_id}; Ctrl-C leaves it running (log: {folder / 'log'})")
         return note
@@ -214,7 +221,7 @@ class _Job:
 
     def _without_an_end(self) -> str:
         end = commands.end_of(str(self.note.job_id)) or "Slurm has forgotten how"
-        lines = _last_lines(self._folder / "log")
+        lines = _last_lines(self._folder)
         return (
             f"job {self.note.job_id} ended before its work was done ({end}).\n{lines}Run the same command again: the "
             "work is submitted again and resumes"
@@ -224,14 +231,14 @@ class _Job:
 def _failed(folder: Path, note: Note, message: str) -> str:
     return (
         f"job {note.job_id} failed while nobody watched: {message}\nThe last lines of {folder / 'log'}:\n"
-        f"{_last_lines(folder / 'log')}Run the same command again to submit it again: it resumes from its checkpoints"
+        f"{_last_lines(folder)}Run the same command again to submit it again: it resumes from its checkpoints"
     )
 
 
-def _last_lines(log: Path) -> str:
-    if not log.exists():
-        return ""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+def _last_lines(folder: Path) -> str:
+    """Return the end of the newest log: each task of an array has one of its own."""
+    logs = sorted(folder.glob("log*"), key=lambda path: path.stat().st_mtime)
+    lines = logs[-1].read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:] if logs else []
     return "".join(f"  | {line}\n" for line in lines)
 
 
@@ -243,6 +250,23 @@ def _submitting(folder: Path) -> Iterator[int]:
             fcntl.flock(handle, fcntl.LOCK_EX)
         os.set_inheritable(handle.fileno(), True)
         yield handle.fileno()
+
+
+def _first_note(folder: Path) -> Note:
+    """Return the note, whose name is chosen once, also by clients whose locks do not reach one another."""
+    if (found := _read(folder)) is not None:
+        return found
+    token = secrets.token_hex(3)
+    temporary = folder / f".{_NOTE}.{token}"
+    write_json(temporary, dataclasses.asdict(Note(name=f"bertline-{folder.parent.name}-{folder.name}-{token}")))
+    try:
+        os.link(temporary, folder / _NOTE)  # fails if there is one
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        shutil.copyfile(temporary, folder / _NOTE)
+    temporary.unlink()
+    return Note(**read_json(folder / _NOTE))
 
 
 def _read(folder: Path) -> Note | None:

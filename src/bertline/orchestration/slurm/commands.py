@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from bertline.foundation.errors import MachineError
 _COMMANDS = ("sbatch", "squeue", "scontrol")
 _ANSWERS_IN_S = 60
 # A submission whose answer was lost may have been accepted.
-_LOST_ANSWER_S = 5.0
+_LOST_ANSWER_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,32 +44,56 @@ def require_commands() -> None:
         )
 
 
-def submit(script: Path, name: str, *, held: int) -> str:
+def submit(script: Path, flags: Sequence[str], name: str, *, held: int) -> str:
     """Submit a job script and return the number of the job.
 
     Args:
         script: Job script.
-        name: Name of the job that the script gives, by which it is found if the answer is lost.
+        flags: Flags for the command line, which come before those of the script and of the environment.
+        name: Name of the job that the flags give, by which it is found if the answer is lost.
         held: Descriptor of the lock that sbatch holds, too: a killed caller leaves the lock to it.
 
     Raises:
         MachineError: Slurm refused the job; the message has its words.
     """
-    answer = subprocess.run(
-        ["sbatch", "--parsable", str(script)], capture_output=True, text=True, check=False, pass_fds=(held,)
+    process = subprocess.Popen(
+        ["sbatch", "--parsable", *flags, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        pass_fds=(held,),
+        start_new_session=True,  # a Ctrl-C would end it in the middle of its request
     )
-    found = re.match(r"(\d+)", answer.stdout)
-    if answer.returncode == 0 and found:
+    try:
+        out, error = process.communicate()
+    except KeyboardInterrupt:
+        process.communicate()  # the next caller finds the job by its name
+        raise
+    found = re.match(r"(\d+)", out)
+    if process.returncode == 0 and found:
         return found[1]
-    until = time.monotonic() + _LOST_ANSWER_S
-    while "imed out" in answer.stderr and time.monotonic() < until:
-        if job := job_named(name):
+    said = _words(error or out)
+    if "timed out" in error.lower() or "contact" in error.lower():
+        if job := _found_later(name):
             return job.job_id
-        time.sleep(1)
+        said += ". It may have taken it nevertheless: run the same command again, which looks for the job first"
     raise MachineError(
-        f"Slurm did not take the job: {_said(answer) or 'sbatch said nothing'}. The job script is {script}; its flags "
-        "come from runtime.launcher (account, partition, time, memory, flags) and the numbers of devices and nodes."
+        f"Slurm did not take the job: {said or 'sbatch said nothing'}. The job script is {script}; its flags come from "
+        "runtime.launcher (account, partition, time, memory, flags) and the numbers of devices and nodes."
     )
+
+
+def _found_later(name: str) -> Job | None:
+    """Return the job of a name that the controller shows within a minute."""
+    until = time.monotonic() + _LOST_ANSWER_S
+    while time.monotonic() < until:
+        try:
+            if job := job_named(name):
+                return job
+        except UnansweredError:
+            pass
+        time.sleep(2)
+    return None
 
 
 def job_named(name: str) -> Job | None:
@@ -79,7 +104,7 @@ def job_named(name: str) -> Job | None:
     """
     answer = _run("squeue", "--noheader", f"--name={name}", "--format=%F|%T|%r")
     if answer.returncode != 0:
-        raise UnansweredError(_said(answer))
+        raise UnansweredError(_words(answer.stderr or answer.stdout))
     rows = [line.strip().split("|") for line in answer.stdout.splitlines() if line.count("|") == 2]
     if not rows:
         return None
@@ -101,14 +126,31 @@ def end_of(job_id: str) -> str:
 
 
 def state_of(job_id: str) -> str:
-    """Return the state of a job that Slurm still knows, such as `RUNNING`; empty otherwise."""
-    return end_of(job_id).partition(",")[0]
+    """Return the state of a job that the controller still knows, such as `RUNNING`; empty otherwise.
+
+    Raises:
+        UnansweredError: The controller does not answer.
+    """
+    answer = _run("scontrol", "--oneliner", "show", "job", job_id)
+    if answer.returncode != 0 and "invalid job id" not in answer.stderr.lower():
+        raise UnansweredError(_words(answer.stderr or answer.stdout))
+    state = re.search(r"JobState=(\S+)", answer.stdout)
+    return state[1] if state else ""
 
 
 def requeue(job_id: str) -> str:
-    """Put this running job back into the queue; returns why Slurm refused, or nothing."""
+    """Put this running job back into the queue; returns why Slurm refused, or nothing.
+
+    Raises:
+        UnansweredError: The controller does not answer.
+    """
     answer = _run("scontrol", "requeue", job_id)
-    return "" if answer.returncode == 0 else _said(answer) or "scontrol failed"
+    if answer.returncode == 0:
+        return ""
+    said = _words(answer.stderr or answer.stdout) or "scontrol failed"
+    if "contact" in said.lower() or "timed out" in said.lower():
+        raise UnansweredError(said)
+    return said
 
 
 def address_of(node: str) -> str:
@@ -129,6 +171,6 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, stdout="", stderr=f"{command[0]}: {error}")
 
 
-def _said(answer: subprocess.CompletedProcess[str]) -> str:
-    lines = (answer.stderr or answer.stdout).strip().splitlines()
-    return "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
+def _words(text: str) -> str:
+    """Return what a command of Slurm said, in one line and without its own name."""
+    return "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in text.strip().splitlines())

@@ -30,6 +30,25 @@ def job_script(
     Raises:
         ConfigError: A path has a character that sbatch would replace.
     """
+    options = {
+        "nodes": str(runtime.num_nodes if ranks else 1),
+        "ntasks-per-node": str(runtime.num_devices if ranks else 1),
+        **_asked(runtime, launcher, ranks=ranks),
+    }
+    lines = [f"#SBATCH {flag}" for flag in own_flags(folder, launcher, name=name, ranks=ranks)]
+    lines += [f"#SBATCH --{key}={shlex.quote(value)}" for key, value in options.items()]
+    lines += [f"#SBATCH {flag}" for flag in launcher.flags]
+    python = shlex.quote(launcher.python or sys.executable)
+    call = f"exec {python} -m bertline.orchestration.slurm.batch {shlex.quote(str(folder))} {function}"
+    return "\n".join(["#!/bin/bash", *lines, "", *launcher.setup, call, ""])
+
+
+def own_flags(folder: Path, launcher: SlurmLauncherConfig, *, name: str, ranks: bool, quoted: bool = True) -> list[str]:
+    """Return the flags by which a job is found again, followed and stopped in time (see `job_script`).
+
+    Args:
+        quoted: Whether values are quoted, as a script needs it, but not a command line without a shell.
+    """
     place = Path.cwd()
     log = (folder / "log").resolve()
     for path in (place, log):
@@ -41,17 +60,11 @@ def job_script(
         "chdir": str(place),
         "output": f"{log}.task%a" if is_array else str(log),
         "open-mode": "append",
-        "nodes": str(runtime.num_nodes if ranks else 1),
-        "ntasks-per-node": str(runtime.num_devices if ranks else 1),
         "signal": f"USR1@{launcher.stop_before_s}",
         **({"array": f"0-{launcher.sweep_tasks - 1}"} if is_array else {"dependency": "singleton"}),
-        **_asked(runtime, launcher, ranks=ranks),
     }
-    lines = [f"#SBATCH --{key}={shlex.quote(value)}" for key, value in options.items()]
-    lines += ["#SBATCH --requeue", *(f"#SBATCH {flag}" for flag in launcher.flags)]
-    python = shlex.quote(launcher.python or sys.executable)
-    call = f"exec {python} -m bertline.orchestration.slurm.batch {shlex.quote(str(folder))} {function}"
-    return "\n".join(["#!/bin/bash", *lines, "", *launcher.setup, call, ""])
+    quote = shlex.quote if quoted else str
+    return [*(f"--{key}={quote(value)}" for key, value in options.items()), "--requeue"]
 
 
 def srun_command(
