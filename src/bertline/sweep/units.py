@@ -121,7 +121,7 @@ class UnitTable:
                 if row.token == token:  # an earlier attempt's
                     return Claimed(Unit(**json.loads(row.payload)), token)
             for row in rows:
-                if (names is not None and row.name not in names) or row.losses > max_losses or not self._is_free(row):
+                if (names is not None and row.name not in names) or row.losses > max_losses or not self.is_free(row):
                     continue
                 changed = self._run(
                     connection,
@@ -164,7 +164,8 @@ class UnitTable:
         """Give a sign of life for all claimed units."""
         self._change("owner = owner", "owner = :owner AND state = 'claimed'", owner=self.member)
 
-    def _is_free(self, row: UnitRow) -> bool:
+    def is_free(self, row: UnitRow) -> bool:
+        """Return whether nobody works at a unit: it is open, or its member has died."""
         if row.state != "claimed":
             return row.state == "open"
         if row.owner == self.member:
@@ -266,7 +267,7 @@ class SharedUnits:
                 say(f"{self._task_name}, {row.message}")
             elif row.age_s > _SEEN_WITHIN_S:
                 self._table.reopen(row.name)
-        elif row.losses > self._max_losses:
+        elif row.losses > self._max_losses and self._table.is_free(row):  # the last attempt may still be running
             raise MachineError(
                 f"{self._task_name}: a run of one of the best configurations, or the baselines, lost its process "
                 f"{row.losses} times, most likely for lack of memory. Run the stage again with fewer "

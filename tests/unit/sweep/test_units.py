@@ -130,3 +130,26 @@ def test_a_sweep_that_was_stopped_in_this_process_lets_go_of_its_units(table, sh
 def test_units_of_another_run_folder_are_other_units(table, shared):
     assert shared(table(), "a").take()
     assert shared(table(sweep="another"), "a").take()
+
+
+def test_the_last_attempt_at_a_unit_is_waited_for_as_long_as_its_process_lives(table, shared, tmp_path, monkeypatch):
+    """The one before was lost with its machine, so that the loss was counted when the last attempt began."""
+    shared(table("a lost machine"), "a", max_losses=0).take()
+    monkeypatch.setattr(store_module, "_GRACE_S", 0.3)
+    other, leader = (shared(table(name), "a", max_losses=0) for name in ("another machine", "the leader's"))
+    threading.Event().wait(0.35)
+    work = other.take()
+    assert leader.take() is None and not leader.is_finished()
+    do(other, work, tmp_path)
+    assert leader.is_finished()
+
+
+def test_a_unit_whose_last_attempt_was_lost_with_its_machine_fails_the_sweep(table, shared, monkeypatch):
+    shared(table("a lost machine"), "a", max_losses=0).take()
+    monkeypatch.setattr(store_module, "_GRACE_S", 0.3)
+    other, leader = (shared(table(name), "a", max_losses=0) for name in ("another machine", "the leader's"))
+    threading.Event().wait(0.35)
+    other.take()
+    threading.Event().wait(0.35)
+    with pytest.raises(MachineError, match="lost its process 1 times"):
+        leader.take()
