@@ -224,11 +224,10 @@ class Examination:
         checks = [_check("studies", studies, away)]
         if self.place.ranks.is_first:
             used = self.submits or "SLURM_JOB_ID" in os.environ
-            script = self._job_script()
             checks += [
                 _check("MLflow", lambda: servers.mlflow_findings(tracking), away),
                 _check("DVC remote", lambda: servers.remote_findings(self.repository), away),
-                _check("Slurm", lambda: slurm.slurm_findings(is_used=used, script=script), away),
+                _check("Slurm", lambda: slurm.slurm_findings(is_used=used, script=self._job_script()), away),
             ]
         return [Check(name=one.name, run=one.run, advice=one.advice, limit_s=_SERVER_S) for one in checks]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -56,13 +55,21 @@ def examine(examination: Examination) -> list[tuple[Reporter, list[Finding]]] | 
     reports, missing = _heard_from(examination, meeting, own)
     findings = [*_of_hosts(examination, reports), *_ranks_findings(examination, reports, missing=missing)]
     firsts = {report.rank: report.host for report in _first_of_hosts(reports)[1:]}
-    shared = [one.title for one in examination.folders() if not one.is_input or os.access(one.path, os.W_OK)]
-    titles = shared if firsts and not missing else []
+    titles = _shared_titles(examination, own) if firsts and not missing else []
     meeting.tell("go", {"measure": not missing, "folders": titles, "lookers": list(firsts)})
     if not missing:
         findings += _measured_together(examination, meeting, reports)
         findings += _shared_folders(examination, meeting, titles, firsts)
     return _gathered(reports, findings)
+
+
+def _shared_titles(examination: Examination, own: Report) -> list[str]:
+    """Return the folders that ranks write: all but the inputs in which the check of this host wrote nothing.
+
+    Asking the file system again could hang, outside of the limits of a check.
+    """
+    written = {one.check for one in own.findings}
+    return [one.title for one in examination.folders() if not one.is_input or f"{one.title}: rename" in written]
 
 
 def _submitting(examination: Examination) -> Finding:

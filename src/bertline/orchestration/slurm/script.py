@@ -53,7 +53,7 @@ def own_flags(folder: Path, launcher: SlurmLauncherConfig, *, name: str, ranks: 
     log = (folder / "log").resolve()
     for path in (place, log):
         if "%" in str(path) or "\\" in str(path) or "\n" in str(path):
-            raise ConfigError(f"{path} has a %, a backslash or a line end, which sbatch would replace; rename it")
+            raise ConfigError(f"{path} has a %, a backslash or a line end, which sbatch would replace. Rename it.")
     is_array = not ranks and launcher.sweep_tasks > 1
     options = {
         "job-name": name,

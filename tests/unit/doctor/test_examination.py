@@ -1,0 +1,75 @@
+"""The examination of a rank whose surroundings are broken: it ends in time, and each problem is a line of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+from bertline.doctor import together
+from bertline.doctor.examination import Examination, Report
+from bertline.doctor.finding import green, red
+from bertline.doctor.limits import Deadline, run_checks
+from bertline.doctor.meeting import Place, free_port
+from bertline.doctor.processes import usable_cores
+from bertline.training.devices import Ranks
+
+HANGS = red("data: folder", "no answer within 16 s", "Look at its mount.")
+
+
+@pytest.fixture
+def examination(config, tmp_path):
+    """`examination(*overrides, world_size=2)`: that of rank 0, which has 7 s."""
+
+    def of(*overrides, world_size=1):
+        place = Place(ranks=Ranks(world_size=world_size), host="node1", port=free_port())
+        return Examination(config(*overrides), place, tmp_path, Deadline(time.monotonic() + 7.0))
+
+    return of
+
+
+def report(*findings):
+    return Report(
+        rank=0, host="node1", cores=usable_cores(), memory_bytes=1 << 40, device_type="cpu", findings=list(findings)
+    )
+
+
+def test_a_folder_that_hangs_delays_nothing_but_its_own_check(examination, monkeypatch):
+    """The ranks come after the folders; a mount whose server is gone blocks whoever asks for it."""
+    access = os.access
+
+    def blocks(path, *args, **kwargs):
+        if os.path.basename(path) == "data":  # noqa: PTH119  (a path or a string)
+            threading.Event().wait(20)
+        return access(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "access", blocks)
+    monkeypatch.setattr(Examination, "report", lambda examination: report(HANGS))
+    started = time.monotonic()
+    ((_, findings),) = together.examine(examination(world_size=2))
+    assert time.monotonic() - started < 12
+    lines = {one.check: one for one in findings}
+    assert (lines["data: folder"], lines["ranks"].status) == (HANGS, "red")
+
+
+@pytest.mark.parametrize(
+    ("finding", "is_shared"), [(green("data: rename", "atomic"), True), (HANGS, False)], ids=["writable", "hangs"]
+)
+def test_ranks_compare_what_they_see_of_an_input_only_where_they_can_write(examination, finding, is_shared):
+    titles = together._shared_titles(examination(), report(finding))
+    assert titles == ["runs", "cache", *(["data"] if is_shared else [])]
+
+
+def test_a_folder_that_sbatch_cannot_take_is_a_line_of_the_table(examination, tmp_path, monkeypatch):
+    folder = tmp_path / "100%"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("bertline.doctor.slurm._answer", lambda command, text="": (0, "is UP"))
+    monkeypatch.setattr("bertline.doctor.slurm.shutil.which", lambda command: command)
+    examined = examination("runtime/launcher=slurm")
+    (check,) = [one for one in examined._servers() if one.name == "Slurm"]
+    (line,) = run_checks([check], examined.deadline)
+    assert (line.check, line.status, line.fix) == ("Slurm", "red", "Rename it.")
+    assert "100% has a %" in line.found
