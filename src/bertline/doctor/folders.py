@@ -222,7 +222,7 @@ def speed_finding(folder: Folder, speed: Speed) -> Finding:
     pages_mb = speed.pages_per_s * PAGE_BYTES / 1e6
     found = (
         f"writes {rate(speed.written_bytes_per_s)}, reads {rate(speed.read_bytes_per_s)}, random 4 KiB pages "
-        f"{pages_mb:,.1f} MB/s ({speed.pages_per_s:,.0f} a second)"
+        f"{pages_mb:,.1f} MB/s ({speed.pages_per_s:,.0f} per second)"
     )
     figures = {
         "written_bytes_per_s": speed.written_bytes_per_s,

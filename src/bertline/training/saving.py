@@ -1,4 +1,4 @@
-"""Saving beside training: a step waits for a copy in host memory only; a thread writes that to disk."""
+"""Saving during training: a step waits for a copy in host memory only; a thread writes that to disk."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_device_that_cannot_be_had_is_red_with_the_fix_of_the_training(runtime
     monkeypatch.setattr(devices, "resolve_device", refuse)
     line = found(runtime)["device"]
     assert (line.status, line.fix) == ("red", "Ask for no more.")
-    assert device_of(runtime(), Ranks()).type == "cpu"  # the other checks go on
+    assert device_of(runtime(), Ranks()).type == "cpu"  # the other checks continue
 
 
 def test_the_drivers_version_is_read_and_a_torch_for_the_cpu_is_noted(monkeypatch, tmp_path):
