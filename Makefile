@@ -39,7 +39,7 @@ test-slurm: install-dev ## Test launching on a Slurm cluster with real daemons
 	      >/dev/null 2>&1 || echo "could not be installed: $(SLURM)"; \
 	  else echo "not installed: apt-get install $(SLURM)"; fi; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/slurm
-SLURM := slurm-wlm munge iproute2
+SLURM := slurm-wlm munge iproute2 nftables
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)
 	$(BIN)/python pipelines/ui.py $(ARGS)
