@@ -69,11 +69,12 @@ def test_a_launcher_that_stops_the_others_hides_no_reason(tmp_path):
         processes.kill(*ranks)
 
 
-def test_a_rank_that_hangs_ends_the_training_and_the_message_says_where(tmp_path):
-    job, ranks = started(tmp_path, before=processes.hang_at_step(30, rank=1, seconds=3600))
+@pytest.mark.parametrize("hanging", [0, 1])
+def test_a_rank_that_hangs_ends_the_training_and_the_message_says_where(tmp_path, hanging):
+    job, ranks = started(tmp_path, before=processes.hang_at_step(30, rank=hanging, seconds=3600))
     try:
-        said = ended(job, ranks[0])
-        assert f"rank 1 on {socket.gethostname()}" in said
+        said = ended(job, ranks[1 - hanging])
+        assert f"rank {hanging} on {socket.gethostname()}" in said
         assert "has kept the others waiting" in said
         assert "waits for its next batch" in said
     finally:

@@ -152,7 +152,8 @@ class Peers:
     def _exchange(self) -> None:
         """Tell the state of this rank and read those of the others (on the first rank), or that of the first one."""
         first = self._ranks.is_first
-        others = [rank for rank in range(self._ranks.world_size) if rank != self._ranks.rank] if first else [0]
+        # The first one reads its own state too, to judge itself as it judges the others.
+        watched = list(range(self._ranks.world_size)) if first else [0]
         is_last = False
         while not is_last:
             is_last = self._closed.wait(self._interval_s if self._own["beat"] else 0)
@@ -162,7 +163,7 @@ class Peers:
                 self._store.set(self._key(self._ranks.rank), json.dumps(self._own))
                 if first and self.lost:
                     self._store.set(self._key("lost"), self.lost)
-                present = [rank for rank in others if rank in self._seen or self._store.check([self._key(rank)])]
+                present = [rank for rank in watched if rank in self._seen or self._store.check([self._key(rank)])]
                 found = self._store.multi_get([self._key(rank) for rank in present]) if present else []
                 now = time.monotonic()
                 for rank, told in zip(present, map(json.loads, found), strict=True):
@@ -200,11 +201,11 @@ class Peers:
         return None
 
     def _find_stalled(self) -> None:
-        """Find a rank that another one has been waiting for all the time."""
+        """Find a rank, be it this one, that another one has been waiting for all the time."""
         now = time.monotonic()
-        everyone = [_place(self._own), *(_place(seen.told) for seen in self._seen.values() if not seen.told["left"])]
-        for rank, seen in self._seen.items():
-            if seen.told["is_busy"] or _place(seen.told) >= max(everyone):
+        known = list(self._seen.items())
+        for rank, seen in known:
+            if seen.told["is_busy"] or _place(seen.told) >= max(_place(other.told) for _, other in known):
                 seen.behind_since = None
                 continue
             seen.behind_since = seen.behind_since or now
