@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +51,29 @@ def test_ranks_stop_and_save_within_two_steps_whichever_of_them_hears_of_it(tmp_
     assert len(stopped) == 2
     assert stopped[0] == stopped[1]
     assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == int(stopped[0]) <= 5
+
+
+def test_a_signal_to_all_processes_of_a_step_leaves_the_data_workers_their_work(tmp_path):
+    """As Slurm sends it: a worker that died of it would make training fail before it has saved."""
+    write_inputs(tmp_path)
+    changes = {**CHANGES, "runtime__num_workers": 2}
+    job = pretrain_job(tmp_path, tmp_path / "run", **changes)
+    before = processes.slow_steps_in_a_group(STEP_S)
+    trainer = processes.start(tmp_path, job.run_folder, changes, before=before)
+
+    def said() -> str:
+        return processes.output_of(job.run_folder).read_text() if processes.output_of(job.run_folder).exists() else ""
+
+    processes.wait_for(lambda: "step 3 of 40" in said(), trainer)
+    workers = children_of(trainer.pid)
+    assert len(workers) == 2
+    os.killpg(trainer.pid, signal.SIGTERM)
+    trainer.join(timeout=60)
+    assert "DataLoader" not in said()
+    (stopped,) = re.findall(r"TrainingInterrupted: pretraining was stopped and saved after step (\d+) of 40", said())
+    assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == int(stopped)
+    assert not [worker for worker in workers if Path("/proc", worker).exists()]
+
+
+def children_of(process_id):
+    return Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()

@@ -126,6 +126,11 @@ def slow_steps(seconds: float) -> Callable[[], None]:
     return functools.partial(_slow_down, seconds)
 
 
+def slow_steps_in_a_group(seconds: float) -> Callable[[], None]:
+    """For `before`: every step takes so much longer, and the process and those that it starts are a process group."""
+    return functools.partial(_slow_group, seconds)
+
+
 def hang_at_step(step: int, *, rank: int, seconds: float) -> Callable[[], None]:
     """For `before`: this rank waits so long for the batch of a step."""
     return functools.partial(_at_batch, step, rank, functools.partial(time.sleep, seconds))
@@ -204,6 +209,11 @@ def _limit_memory(tokens_of_ranks: list[int]) -> None:
         return forward(losses, batch)
 
     PreTrainingLosses.forward = limited
+
+
+def _slow_group(seconds: float) -> None:
+    os.setpgid(0, 0)
+    _slow_down(seconds)
 
 
 def _slow_down(seconds: float) -> None:

@@ -26,7 +26,7 @@ from bertline.pretraining.plan import Plan, share_of, shuffled
 from bertline.pretraining.row_layout import RowLayout, fill_of
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
-from bertline.training.interruption import ignore_signals_in_worker
+from bertline.training.interruption import ignore_signals_in_worker, starting_workers
 
 Item = TypeVar("Item")
 
@@ -149,7 +149,8 @@ def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, No
         ahead: Number of items to fetch in advance, at least 1.
     """
     # The iterator is created here, not in the thread: this makes a loader fork workers, which a thread should not.
-    source = iter(items)
+    with starting_workers():
+        source = iter(items)
     with ThreadPoolExecutor(1, thread_name_prefix="prefetching") as thread:
         # One more than are ready is in the thread's hand.
         fetched = deque(thread.submit(next, source, _END) for _ in range(ahead + 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -118,8 +120,34 @@ class StopAgreement:
         return max((steps for steps in divisors if steps * step_s <= _AGREE_EVERY_S), default=1)
 
 
+@contextmanager
+def starting_workers() -> Iterator[None]:
+    """Delay TERM in the block, and in the data workers that it starts, until they call `ignore_signals_in_worker`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def ignore_signals_in_worker(worker_id: int) -> None:
-    """Ignore requests to stop in a data worker: they reach all processes, but the trainer ends its workers, by TERM."""
+    """Ignore requests to stop in a data worker: they reach all processes, but the trainer ends its workers, by TERM.
+
+    Slurm sends TERM to every process of a step: a worker that it ended would make training fail before it can save. So
+    only the trainer's TERM ends the worker, where the system tells who sent it (not on macOS).
+    """
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    trainer = multiprocessing.parent_process()
+    if trainer is None or trainer.pid is None or not hasattr(signal, "sigwaitinfo"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Thread(target=_end_at_term_of, args=(trainer.pid,), name="term-of-the-trainer", daemon=True).start()
+
+
+def _end_at_term_of(process_id: int) -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != process_id:
+        pass
+    os._exit(0)  # PyTorch takes any other status for a failure

@@ -1,12 +1,16 @@
 import itertools
+import multiprocessing
 import os
 import signal
+import subprocess
 import threading
 
 import pytest
 
+import data_workers
 from bertline.foundation.signals import STOP_SIGNALS
-from bertline.training.interruption import StopRequest, ignore_signals_in_worker
+from bertline.training.interruption import StopRequest, ignore_signals_in_worker, starting_workers
+from fork_server import forking
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -49,7 +53,38 @@ def test_no_repetition_of_a_request_ends_training_before_it_is_saved(capsys, num
     assert capsys.readouterr().out.count("training stops after a step") == 1
 
 
-def test_data_workers_ignore_what_job_scripts_send_and_are_ended_by_the_trainer():
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_data_worker_is_ended_by_its_trainer_and_by_nobody_else(method):
+    """Slurm sends TERM to all processes of a step."""
+    context = forking() if method == "forkserver" else multiprocessing.get_context(method)
+    told, of_worker = context.Pipe()
+    worker = context.Process(target=data_workers.wait, args=(of_worker,), daemon=True)
+    with starting_workers():
+        worker.start()
+    try:
+        assert told.recv() == "started"
+        if method != "forkserver":  # whose workers are started by a server
+            subprocess.run(["kill", "-TERM", str(worker.pid)], check=True)
+        told.send("go")
+        assert told.recv() == "ready"
+        subprocess.run(["kill", "-TERM", str(worker.pid)], check=True)
+        worker.join(0.5)
+        assert worker.is_alive()
+        worker.terminate()  # as a DataLoader does
+        worker.join(10)
+        assert worker.exitcode == 0
+    finally:
+        worker.kill()
+
+
+def test_workers_that_start_leave_the_signals_of_the_trainer_as_they_were():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with starting_workers():
+        assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def test_a_process_without_a_trainer_ignores_what_job_scripts_send_and_is_ended_by_term():
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         ignore_signals_in_worker(0)
