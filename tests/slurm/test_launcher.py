@@ -124,7 +124,8 @@ def test_two_clients_at_once_follow_one_job(new_workspace: NewWorkspace) -> None
 
 
 def test_a_pre_empted_job_resumes_at_the_very_step(new_workspace: NewWorkspace, undisturbed: str) -> None:
-    workspace = new_workspace(*TRAINING, grace_s=30)
+    # The processes that make batches get the signal, too.
+    workspace = new_workspace(*TRAINING, "runtime.num_workers=2", grace_s=30)
     client = workspace.start()
     workspace.until_step(50)
     urgent = workspace.cluster.submit("sleep 1", "--nodes=2", "--exclusive", "--partition=urgent")

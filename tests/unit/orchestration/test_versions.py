@@ -40,6 +40,7 @@ _DISTRIBUTIONS = {
 _WITHOUT_MEANING = {
     "huggingface_hub": "fetches a pinned revision",
     "pyarrow": "where it only reads, or keeps predictions",
+    "psutil": "tells whether a process lives",
     "rich": "shows progress",
     "safetensors": "keeps bytes",
     "sqlalchemy": "keeps the study",
