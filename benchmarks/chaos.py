@@ -49,7 +49,7 @@ from slurm_workspace import Workspace
 
 EXPERIMENT = "chaos"
 # `.NAME.HEX` of files.write_atomically and of the owner's file, its `.turn`, `.partial` folders, half checkpoints.
-_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8,}|.*\.part|\.partial|\.?owner\.json(\..*)?")
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{6,}|.*\.part|\.partial|\.?owner\.json(\..*)?")
 Point = tuple[str, int]
 """Key and step of a metric."""
 SETTINGS = Settings(networks=True, requeue_delay_s=5, kill_wait=2, node_timeout_s=60)
