@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -87,6 +88,7 @@ def _run_ranks(
     if ranks:
         # The first rank is on this node. Names of nodes need not be names of hosts.
         environment["MASTER_ADDR"] = commands.address_of(os.environ["SLURMD_NODENAME"])
+        environment["MASTER_PORT"] = str(_free_port())
     command = srun_command(folder, function, config.runtime, launcher, ranks=ranks)
     started: list[subprocess.Popen[bytes]] = []
 
@@ -99,6 +101,13 @@ def _run_ranks(
         signal.signal(number, pass_on)
     started.append(subprocess.Popen(command, env=environment))
     return started[0].wait()
+
+
+def _free_port() -> int:
+    """Return a port of this node that nobody listens on; one computed from the job's number may be taken."""
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])
 
 
 def _wait_for_earlier(folder: Path) -> None:
