@@ -101,3 +101,26 @@ def test_a_first_rank_that_validates_for_longer_is_waited_for(tmp_path):
     job = pretrain_job(tmp_path, tmp_path / "run", **changes)
     before = processes.slow_validation(3.0, rank=0)
     processes.finish(*processes.start_ranks(tmp_path, [job.run_folder] * 2, changes, before=before))
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [(1, "1 of 2 ranks have not joined within 4 s; missing: 1."), (0, "waited up to 4 s for rank 0")],
+)
+def test_a_rank_that_fails_before_it_joins_is_not_waited_for(tmp_path, missing, said):
+    """Such as one that finds no device; PyTorch alone would wait for half an hour."""
+    write_inputs(tmp_path)
+    changes = {**CHANGES, "runtime__peer_timeout_s": 1.0}
+    job = pretrain_job(tmp_path, tmp_path / "run", **changes)
+    ranks = processes.start_ranks(
+        tmp_path, [job.run_folder] * 2, changes, before=processes.fail_before_joining(rank=missing)
+    )
+    try:
+        begun = time.monotonic()
+        ranks[1 - missing].join(timeout=60)
+        printed = processes.output_of(job.run_folder).read_text()
+        assert ranks[1 - missing].exitcode == 1, printed
+        assert time.monotonic() - begun < 15, printed
+        assert f"PeerLostError: {'rank 1 ' if missing == 0 else ''}{said}" in printed
+    finally:
+        processes.kill(*ranks)

@@ -22,12 +22,13 @@ from typing import Any, BinaryIO
 import torch
 
 import pretraining_inputs
+from bertline.foundation.errors import MachineError
 from bertline.pretraining import callbacks, rehearsal
 from bertline.pretraining.data import StepBatch, StepDataset
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.training import checkpoints
+from bertline.training import checkpoints, process_group
 from fork_server import forking
 
 
@@ -141,6 +142,11 @@ def fail_at_step(step: int, *, rank: int) -> Callable[[], None]:
     return functools.partial(_at_batch, step, rank, functools.partial(divmod, 1, 0))
 
 
+def fail_before_joining(*, rank: int) -> Callable[[], None]:
+    """For `before`: this rank has no device; the others wait 4 timeouts for it, however short these are."""
+    return functools.partial(_fail_before_joining, rank)
+
+
 def slow_validation(seconds: float, *, rank: int) -> Callable[[], None]:
     """For `before`: this rank takes so much longer to validate."""
     return functools.partial(_slow_validation, seconds, rank)
@@ -181,6 +187,12 @@ def _at_batch(step: int, rank: int, act: Callable[[], Any]) -> None:
         return make(dataset, index)
 
     StepDataset.__getitem__ = acting
+
+
+def _fail_before_joining(rank: int) -> None:
+    process_group._LEAST_JOIN_S = 0.0
+    if int(os.environ["RANK"]) == rank:
+        raise MachineError("no device")
 
 
 def _slow_validation(seconds: float, rank: int) -> None:

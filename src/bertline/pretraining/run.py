@@ -73,7 +73,8 @@ def run_pretraining(
         TrainingDivergedError: Training failed again after the allowed number of rollbacks.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
-    with process_group(machine), watching(machine.ranks, job.runtime.peer_timeout_s) as peers:
+    timeout_s = job.runtime.peer_timeout_s
+    with process_group(machine, timeout_s), watching(machine.ranks, timeout_s) as peers:
         state = _built(job, machine, make_probes, rewinds=None)
         while state.module.finished_steps < state.plan.num_steps:
             rewinds = _train(state, peers, callbacks)

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
 
-from bertline.foundation.errors import BertlineError
-from bertline.training.devices import Machine, several_ranks
+from bertline.foundation.errors import BertlineError, MachineError, PeerLostError
+from bertline.training.devices import Machine, Ranks, several_ranks
 
 T = TypeVar("T")
 
+# Ranks may be far apart before they meet: they import from a slow file system and read their inputs.
+_JOIN_TIMEOUTS, _LEAST_JOIN_S = 4, 120.0
+_LONGEST_LOOK_S = 1.0
+_MOST_NAMED = 8
+# Of a process's groups: all ranks count them alike.
+_numbers = itertools.count()
+
 
 @contextmanager
-def process_group(machine: Machine) -> Iterator[None]:
+def process_group(machine: Machine, peer_timeout_s: float) -> Iterator[None]:
     """Join the process group for the block, if several ranks were started; Lightning uses the one that is there.
 
     An error of the block cuts the connections, so that no other rank waits for this one.
+
+    Args:
+        machine: Device of this rank, and the number of all.
+        peer_timeout_s: `runtime.peer_timeout_s`; ranks wait four times as long for others that have not joined, and at
+            least 120 s.
+
+    Raises:
+        PeerLostError: Not all ranks have joined in time; the message names those that are missing.
+        MachineError: The first rank cannot serve the store through which the ranks meet.
     """
     if machine.ranks.world_size == 1:
         yield
@@ -32,7 +52,15 @@ def process_group(machine: Machine) -> Iterator[None]:
     on_gpu = machine.device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(machine.device)
-    dist.init_process_group("nccl" if on_gpu else "gloo", device_id=machine.device if on_gpu else None)
+    store = _joined_store(machine.ranks, max(_LEAST_JOIN_S, _JOIN_TIMEOUTS * peer_timeout_s))
+    dist.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        store=store,
+        rank=machine.ranks.rank,
+        world_size=machine.ranks.world_size,
+        device_id=machine.device if on_gpu else None,
+    )
+    store.set_timeout(default_pg_timeout)
     try:
         yield
     except Exception:
@@ -44,6 +72,59 @@ def process_group(machine: Machine) -> Iterator[None]:
         dist.destroy_process_group()
         raise
     dist.destroy_process_group()
+
+
+def _joined_store(ranks: Ranks, limit_s: float) -> dist.Store:
+    """Return the store of the process group as soon as all ranks are connected to it.
+
+    PyTorch alone would wait for a rank that failed before it joined as long as for one that computes: half an hour.
+    """
+    until = time.monotonic() + limit_s
+    # A store of torchrun outlives a group, and the ranks if these are restarted: its addresses are no longer valid.
+    prefix = f"bertline/group/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{next(_numbers)}"
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    try:
+        connection = dist.TCPStore(
+            address,
+            port,
+            is_master=ranks.is_first and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
+            timeout=timedelta(seconds=limit_s),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+        store = dist.PrefixStore(prefix, connection)
+        _wait_for_all(store, ranks, until, limit_s)
+    except RuntimeError as error:  # DistNetworkError, DistStoreError
+        problem = str(error).splitlines()[0]
+        if ranks.is_first:
+            raise MachineError(
+                f"rank 0 cannot meet the other ranks at {address}:{port} ({problem}). MASTER_ADDR must be an address "
+                "of this machine, and MASTER_PORT a free port."
+            ) from error
+        raise PeerLostError(
+            f"rank {ranks.rank} waited up to {limit_s:.0f} s for rank 0 at {address}:{port}, which cannot be reached "
+            f"({problem}): it failed before all ranks were there, or a firewall is between them. See the output of "
+            "rank 0; make doctor checks the network. Then start all ranks again."
+        ) from error
+    return store
+
+
+def _wait_for_all(store: dist.Store, ranks: Ranks, until: float, limit_s: float) -> None:
+    store.set(f"joined/{ranks.rank}", "")
+    look_s = 0.02
+    while not store.check([f"joined/{rank}" for rank in range(ranks.world_size)]):
+        if time.monotonic() > until:
+            missing = [rank for rank in range(ranks.world_size) if not store.check([f"joined/{rank}"])]
+            if not missing:
+                return
+            named = ", ".join(map(str, missing[:_MOST_NAMED])) + (" and more" if len(missing) > _MOST_NAMED else "")
+            raise PeerLostError(
+                f"{len(missing)} of {ranks.world_size} ranks have not joined within {limit_s:.0f} s; missing: {named}. "
+                "They failed before, were not started, or do not reach the first one: see their output, and make "
+                "doctor. Then start all ranks again; if they only start slowly, raise runtime.peer_timeout_s."
+            )
+        time.sleep(look_s)
+        look_s = min(2 * look_s, _LONGEST_LOOK_S)
 
 
 def decide_on_first_rank(decide: Callable[[], T], device: torch.device) -> T:
