@@ -155,9 +155,10 @@ class Chaos:
         ranks, before = self.workspace.ranks, self._step()
         if not ranks or not self._within(20, lambda: self._step() > before) or self.workspace.ranks != ranks:
             return False
-        checkpoints, known = self.workspace.run / "checkpoints", self.workspace.log.count(_FULL_DISK)
+        checkpoints, client_log = self.workspace.run / "checkpoints", self.workspace.folder / "client.log"
+        known = client_log.read_text().count(_FULL_DISK)
         self.cluster.own_disk(self.cluster.nodes[0], checkpoints, "100k")
-        is_hit = self._within(20, lambda: self.workspace.log.count(_FULL_DISK) > known)
+        is_hit = self._within(20, lambda: client_log.read_text().count(_FULL_DISK) > known)
         self.cluster.inside(self.cluster.nodes[0], "umount", "--lazy", str(checkpoints))
         return is_hit
 
