@@ -47,8 +47,8 @@ def undisturbed(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield workspace.weights
 
 
-def killed(process: subprocess.Popen[bytes], *, group: bool = False) -> None:
-    (os.killpg if group else os.kill)(process.pid, signal.SIGKILL)
+def killed(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
     process.wait()
 
 
@@ -79,7 +79,9 @@ def test_a_client_killed_around_sbatch_never_starts_two_jobs(new_workspace: NewW
             workspace.until(lambda: workspace.said("submitted job"))
         case _:
             workspace.until((folder / "sbatch.begun").exists)
-    killed(first, group="with sbatch" in moment)
+    killed(first)
+    if "with sbatch" in moment:
+        os.kill(int((folder / "sbatch.begun").read_text()), signal.SIGKILL)
     for name in ("wait.before", "wait.after"):
         (folder / name).unlink(missing_ok=True)
     said = workspace.finish()

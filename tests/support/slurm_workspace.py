@@ -21,7 +21,7 @@ from slurm_cluster import SlurmCluster
 WITHIN_S = 150.0
 # Real Slurm's sbatch, told where to wait; what it accepts is counted.
 _SBATCH = """#!/bin/bash
-touch "$WORKSPACE/sbatch.begun"
+echo $$ > "$WORKSPACE/sbatch.begun.part"; mv "$WORKSPACE/sbatch.begun.part" "$WORKSPACE/sbatch.begun"
 if [ -e "$WORKSPACE/wait.before" ]; then sleep 4; fi
 answer=$({sbatch} "$@"); status=$?
 [ $status = 0 ] && echo "$answer" >> "$WORKSPACE/accepted"
