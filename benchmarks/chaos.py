@@ -71,6 +71,7 @@ def main() -> int:
         template = slurm_workspace.made_once(folder / "template")
         expected = undisturbed(template, folder / "undisturbed", arguments.steps)
         found = disturbed(template, folder / "disturbed", arguments, expected)
+    print(json.dumps(found), flush=True)
     if arguments.keep:
         Record(
             benchmark="chaos",
@@ -81,7 +82,6 @@ def main() -> int:
             versions={**versions_of("torch", "pytorch-lightning", "mlflow"), "slurm": cluster_version()},
             arguments=arguments,
         ).write(Path(arguments.keep), commit=arguments.commit)
-    print(json.dumps(found))
     wrong = ("metrics_lost", "metrics_doubled", "orphans", "leftovers")
     good = found["same_weights"] and not any(found[name] for name in wrong)
     return int(not (good and found["faults"] == arguments.faults))

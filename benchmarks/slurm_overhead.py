@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -107,8 +109,9 @@ def measured(template: Path, folder: Path, cluster: SlurmCluster, steps: int) ->
 
 
 def cluster_version() -> str:
-    """Return the version of Slurm."""
-    return subprocess.run(["sbatch", "--version"], check=True, capture_output=True, text=True).stdout.split()[-1]
+    """Return the version of Slurm; its clients do not tell theirs without a cluster."""
+    slurmd = shutil.which("slurmd", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "slurmd"
+    return subprocess.run([slurmd, "-V"], check=True, capture_output=True, text=True).stdout.split()[-1]
 
 
 if __name__ == "__main__":
