@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import slurm_cluster
 from slurm_cluster import CONTROLLER, SlurmCluster
 
 # The step of one task counts; the batch shell and srun wait for it.
@@ -127,3 +128,33 @@ def test_what_a_job_leaves_behind_is_found(cluster: SlurmCluster):
     finally:
         left.send_signal(signal.SIGKILL)
         left.wait()
+
+
+def test_what_starts_while_a_cluster_is_stopped_is_ended_too(cluster: SlurmCluster, monkeypatch):
+    started = [subprocess.Popen(["sleep", "60"], env=cluster.environment())]
+    found = cluster.processes
+
+    def one_starts_after_the_look() -> list[int]:
+        before = found()
+        if len(started) == 1:
+            started.append(subprocess.Popen(["sleep", "60"], env=cluster.environment()))
+        return before
+
+    monkeypatch.setattr(cluster, "processes", one_starts_after_the_look)
+    try:
+        cluster.stop()
+        assert [process.wait(1) for process in started] == [-signal.SIGKILL, -signal.SIGKILL]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_what_cannot_be_ended_is_named(cluster: SlurmCluster, monkeypatch):
+    ended = subprocess.Popen(["true"])  # nobody waits for it yet: signals do nothing to it
+    monkeypatch.setattr(slurm_cluster, "_KILLED_S", 0.3)
+    with monkeypatch.context() as patched, pytest.raises(TimeoutError, match=rf"do not end: {ended.pid} \(true\)"):
+        patched.setattr(cluster, "processes", lambda: [ended.pid])
+        cluster.stop()
+    ended.wait()
+    assert cluster.processes() == []

@@ -10,6 +10,7 @@ clusters can run at once. There is no accounting: `sacct` fails, as on many smal
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -30,6 +31,7 @@ CONTROLLER = "slurmctld"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "sinfo", "unshare", "nsenter")
 _START_S = 60.0
 _STOP_S = 3.0
+_KILLED_S = 20.0
 
 
 @functools.cache
@@ -230,7 +232,11 @@ class SlurmCluster:
         self.stop()
 
     def stop(self) -> None:
-        """Cancel all jobs, stop all daemons, and kill what is left of their jobs."""
+        """Cancel all jobs, stop all daemons, and kill what is left of their jobs.
+
+        Raises:
+            TimeoutError: Processes do not end; with their commands.
+        """
         if CONTROLLER in self._processes:
             self.ask("scancel", "--user=root", "--signal=KILL", "--full", check=False)
             self.ask("scancel", "--user=root", check=False)
@@ -242,14 +248,24 @@ class SlurmCluster:
                 process.kill()
                 process.wait()
         self._processes.clear()
-        for left in self.processes():
-            try:
-                os.kill(left, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        if self.networks is not None:
-            self.networks.close()
-        shutil.rmtree(self._short, ignore_errors=True)
+        try:
+            _until(self._none_is_left, _KILLED_S, self._left)
+        finally:
+            if self.networks is not None:
+                self.networks.close()
+            shutil.rmtree(self._short, ignore_errors=True)
+
+    def _none_is_left(self) -> bool:
+        """Kill what is left; False if there was any: it is still ending, and may have started others meanwhile."""
+        left = self.processes()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left
+
+    def _left(self) -> str:
+        named = ", ".join(f"{pid} ({_command(pid)})" for pid in self.processes())
+        return f"the cluster in {self.folder} is stopped, but processes of it do not end: {named}"
 
     def _start_munged(self) -> None:
         key = self._short / "munge.key"
@@ -401,6 +417,14 @@ def _parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return words or Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "ended"
 
 
 def _until(true: Callable[[], bool], within_s: float, complaint: Callable[[], str]) -> None:
