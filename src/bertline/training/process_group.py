@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from torch.distributed.constants import default_pg_timeout
 
 from bertline.foundation.errors import BertlineError, MachineError, PeerLostError
 from bertline.training.devices import Machine, Ranks, several_ranks
@@ -26,6 +25,9 @@ T = TypeVar("T")
 # Ranks may be far apart before they meet: they import from a slow file system and read their inputs.
 _JOIN_TIMEOUTS, _LEAST_JOIN_S = 4, 120.0
 _LONGEST_LOOK_S = 1.0
+# Whether the others are well is for `training.peers` to find. PyTorch's own limit, 10 minutes with NCCL and 30 with
+# gloo, would end a run of which one rank compiles, measures or saves for longer.
+_OPERATION_S = 7 * 24 * 3600.0
 _MOST_NAMED = 8
 # Of a process's groups: all ranks count them alike.
 _numbers = itertools.count()
@@ -43,7 +45,8 @@ def process_group(machine: Machine, peer_timeout_s: float) -> Iterator[None]:
             least 120 s.
 
     Raises:
-        PeerLostError: Not all ranks have joined in time; the message names those that are missing.
+        PeerLostError: Not all ranks have joined in time, and the message names those that are missing; or they could
+            not be connected.
         MachineError: The first rank cannot serve the store through which the ranks meet.
     """
     if machine.ranks.world_size == 1:
@@ -52,15 +55,8 @@ def process_group(machine: Machine, peer_timeout_s: float) -> Iterator[None]:
     on_gpu = machine.device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(machine.device)
-    store = _joined_store(machine.ranks, max(_LEAST_JOIN_S, _JOIN_TIMEOUTS * peer_timeout_s))
-    dist.init_process_group(
-        "nccl" if on_gpu else "gloo",
-        store=store,
-        rank=machine.ranks.rank,
-        world_size=machine.ranks.world_size,
-        device_id=machine.device if on_gpu else None,
-    )
-    store.set_timeout(default_pg_timeout)
+    limit_s = max(_LEAST_JOIN_S, _JOIN_TIMEOUTS * peer_timeout_s)
+    _connect(machine, _joined_store(machine.ranks, limit_s), limit_s)
     try:
         yield
     except Exception:
@@ -72,6 +68,31 @@ def process_group(machine: Machine, peer_timeout_s: float) -> Iterator[None]:
         dist.destroy_process_group()
         raise
     dist.destroy_process_group()
+
+
+def _connect(machine: Machine, store: dist.Store, limit_s: float) -> None:
+    """Form the process group of ranks that have joined a store."""
+    on_gpu, ranks = machine.device.type == "cuda", machine.ranks
+    try:
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=store,
+            rank=ranks.rank,
+            world_size=ranks.world_size,
+            timeout=timedelta(seconds=limit_s),
+            device_id=machine.device if on_gpu else None,
+        )
+    except RuntimeError as error:
+        if isinstance(error, dist.DistBackendError):  # of NCCL, whose settings or devices are wrong
+            raise
+        raise PeerLostError(
+            f"rank {ranks.rank} met all others, but could not be connected to them within {limit_s:.0f} s "
+            f"({str(error).splitlines()[0]}): one failed meanwhile, or a firewall is between them. See the output of "
+            "all ranks; make doctor checks the network. Then start all ranks again."
+        ) from error
+    longest = timedelta(seconds=_OPERATION_S)
+    store.set_timeout(longest)
+    dist.distributed_c10d._set_pg_timeout(longest)
 
 
 def _joined_store(ranks: Ranks, limit_s: float) -> dist.Store:
