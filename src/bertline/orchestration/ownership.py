@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
 import socket
 import threading
 import time
@@ -29,6 +28,8 @@ BEAT_S = 5.0
 GRACE_S = 60.0
 """Seconds without a heartbeat after which an owner of another machine is gone. A file system of a network may show
 other machines a file's change only after half a minute."""
+ALREADY_RUNNING = 75  # EX_TEMPFAIL of sysexits.h
+"""Exit status of a process that works in no run folder, or no longer, because another process works there."""
 _LOCK, _OWNER = "lock", "owner.json"
 _PIDS = Path("/proc/self/ns/pid")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -196,19 +197,42 @@ def _drop_stale(turn: Path, *, aside: Path) -> None:
 
 
 def _beat(folder: Path, owner: Owner, stop: threading.Event) -> None:
-    """Renew the owner's file until the end of the work; ask this process to stop if it lost the ownership."""
-    path = folder / _OWNER
+    """Renew the owner's file until the end of the work; end this process if it lost the ownership."""
+    path, beat_at = folder / _OWNER, time.time()  # which counts the time of a machine that sleeps, too
     while not stop.wait(BEAT_S):
         found = _read(folder)
         if found is not None and found.token != owner.token:
-            warn(f"{found.host} works in {folder} since this process was silent for too long; this one stops")
-            os.kill(os.getpid(), signal.SIGTERM)
-            return
+            return _end(f"{found.host} works in {folder}, because this process was silent for too long; this one ends")
+        silent_s = time.time() - beat_at
+        if found is None and silent_s > GRACE_S and _is_missing(path):
+            return _end(
+                f"{path} was removed while this process was silent for {silent_s:.0f} s: another one may have worked "
+                f"in {folder} meanwhile; this one ends"
+            )
         with suppress(OSError):
             if found is None:
                 path.write_text(json.dumps(asdict(owner)), encoding="utf-8")
             else:
                 os.utime(path)
+            beat_at = time.time()
+    return None
+
+
+def _end(why: str) -> None:
+    """End this process where it is: a last checkpoint or status would replace what the present owner has written."""
+    warn(why)
+    os._exit(ALREADY_RUNNING)
+
+
+def _is_missing(path: Path) -> bool:
+    """Return whether a file is certainly not there; a file system that does not answer says nothing."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _this_process(*, locks: bool) -> Owner:

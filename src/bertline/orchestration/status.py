@@ -19,9 +19,6 @@ _WATCHED = "watched"
 _WATCH_GRACE_S = 60.0
 RESULT_NAME = "result"
 """Name of the result's folder inside a run folder."""
-ALREADY_RUNNING = 75  # EX_TEMPFAIL of sysexits.h: another process holds the lock
-
-
 TO_BE_REQUEUED = 85
 """Exit status of work that was asked to stop by a scheduler, saved, and can be resumed."""
 EXIT_STATUS = {"finished": 0, "failed": 1, "stopped": 130}

@@ -34,12 +34,11 @@ from bertline.foundation.system_load import load_sampled, node_name
 from bertline.foundation.work import Work
 from bertline.orchestration.changed import changed_inputs, missing_inputs, shown
 from bertline.orchestration.config import PipelineConfig, pipeline_config
-from bertline.orchestration.ownership import hold_lock, is_locked
+from bertline.orchestration.ownership import ALREADY_RUNNING, hold_lock, is_locked
 from bertline.orchestration.provenance import write_provenance
 from bertline.orchestration.recording import end_without_recipe
 from bertline.orchestration.stages import Stage, stage_named
 from bertline.orchestration.status import (
-    ALREADY_RUNNING,
     EXIT_STATUS,
     RESULT_NAME,
     TO_BE_REQUEUED,

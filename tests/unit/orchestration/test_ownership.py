@@ -155,15 +155,37 @@ def test_one_of_many_takes_over_from_a_silent_owner(tmp_path: Path, monkeypatch:
         assert held.count(True) == 1
 
 
-def test_an_owner_that_was_taken_for_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ownership, "BEAT_S", 0.05)
-    stops: list[tuple[int, int]] = []
-    monkeypatch.setattr(ownership.os, "kill", lambda pid, number: stops.append((pid, number)))
-    with hold_lock(tmp_path):
+BEATS_OFTEN = """
+import sys, time
+from pathlib import Path
+from bertline.orchestration import ownership
+ownership.BEAT_S, ownership.GRACE_S = 0.05, 1.0
+with ownership.hold_lock(Path(sys.argv[1])):
+    print("holds", flush=True)
+    try:
+        time.sleep(20)
+    finally:
+        (Path(sys.argv[1]) / "status.json").write_text("of the old owner")
+"""
+
+
+@pytest.mark.parametrize("the_other", ["works", "has finished"])
+def test_an_owner_that_was_taken_for_gone_ends_and_writes_nothing(tmp_path: Path, the_other: str) -> None:
+    command = [sys.executable, "-c", BEATS_OFTEN, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holds\n"
+    process.send_signal(signal.SIGSTOP)  # its machine sleeps, or is cut off
+    time.sleep(1.2)
+    (tmp_path / "owner.json").unlink()
+    if the_other == "works":
         left_by(tmp_path, owner())
-        wait_for(lambda: bool(stops))
-    assert stops == [(os.getpid(), signal.SIGTERM)]
-    assert json.loads((tmp_path / "owner.json").read_text())["token"] == "other"
+    process.send_signal(signal.SIGCONT)
+    _, said = process.communicate(timeout=15)
+    assert process.returncode == ownership.ALREADY_RUNNING
+    assert ("node7 works in" if the_other == "works" else "another one may have worked") in said
+    assert not (tmp_path / "status.json").exists()
+    assert (tmp_path / "owner.json").exists() == (the_other == "works")
 
 
 def test_ages_are_measured_by_the_file_servers_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
