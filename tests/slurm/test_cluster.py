@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import found_processes
+import node_networks
 import slurm_cluster
 from slurm_cluster import CONTROLLER, SlurmCluster
 
@@ -18,6 +22,16 @@ from slurm_cluster import CONTROLLER, SlurmCluster
 COUNTS_TERM = """srun --nodes=1 --ntasks=1 bash -c '
 trap "date +%s.%N >> terms" TERM
 for _ in $(seq 300); do sleep 0.1; done'"""
+OWNS_A_CLUSTER = """
+import sys, time
+from pathlib import Path
+from slurm_cluster import Settings, SlurmCluster
+
+with SlurmCluster(Path(sys.argv[1]), Settings(networks=True)) as cluster:
+    cluster.wait_for(cluster.submit("trap '' TERM; srun sleep 600"), "RUNNING")
+    print(cluster._short, cluster.networks._name, flush=True)
+    time.sleep(600)
+"""
 
 
 def test_a_cluster_starts_within_ten_seconds_and_leaves_nothing(new_cluster, tmp_path):
@@ -153,8 +167,33 @@ def test_what_starts_while_a_cluster_is_stopped_is_ended_too(cluster: SlurmClust
 def test_what_cannot_be_ended_is_named(cluster: SlurmCluster, monkeypatch):
     ended = subprocess.Popen(["true"])  # nobody waits for it yet: signals do nothing to it
     monkeypatch.setattr(slurm_cluster, "_KILLED_S", 0.3)
-    with monkeypatch.context() as patched, pytest.raises(TimeoutError, match=rf"do not end: {ended.pid} \(true\)"):
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(TimeoutError, match=rf"do not end in 0.3 s: {ended.pid} \(true\)"),
+    ):
         patched.setattr(cluster, "processes", lambda: [ended.pid])
         cluster.stop()
     ended.wait()
     assert cluster.processes() == []
+
+
+def test_a_cluster_ends_with_its_process_when_that_is_killed(tmp_path):
+    if reason := slurm_cluster.why_not() or node_networks.why_not():
+        pytest.skip(reason)
+    command = [sys.executable, "-c", OWNS_A_CLUSTER, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(slurm_cluster.__file__).parent)}
+    owner = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    short, bridge = owner.stdout.readline().split()
+    variable = f"SLURM_CONF={tmp_path / 'slurm.conf'}"
+    assert len(found_processes.having(variable)) > 4  # daemons, and the job that ignores TERM
+    assert bridge in subprocess.check_output(["ip", "netns", "list"], text=True)
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    end = time.monotonic() + 20
+    while Path(short).exists():
+        assert time.monotonic() < end, found_processes.having(variable)
+        time.sleep(0.1)
+    assert found_processes.having(variable) == []
+    assert bridge not in subprocess.check_output(["ip", "netns", "list"], text=True)

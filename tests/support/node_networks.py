@@ -46,6 +46,15 @@ class NodeNetworks:
         self._subnet = f"10.{os.getpid() % 255}.{(os.getpid() // 255 + NodeNetworks._made) % 255}"
         self.host = f"{self._subnet}.254"
 
+    @property
+    def closing(self) -> list[list[str]]:
+        """The commands that remove the networks; one for something that is not there fails."""
+        of_nodes = [
+            [["ip", "link", "delete", self._port(node)], ["ip", "netns", "delete", self._namespace(node)]]
+            for node in self.nodes
+        ]
+        return [*(command for commands in of_nodes for command in commands), ["ip", "link", "delete", self._name]]
+
     def address(self, node: str) -> str:
         """Return a node's address."""
         return f"{self._subnet}.{1 + self.nodes.index(node)}"
@@ -89,10 +98,8 @@ class NodeNetworks:
 
     def close(self) -> None:
         """Remove the networks, as far as they are there."""
-        for node in self.nodes:
-            subprocess.run(["ip", "link", "delete", self._port(node)], capture_output=True)
-            subprocess.run(["ip", "netns", "delete", self._namespace(node)], capture_output=True)
-        subprocess.run(["ip", "link", "delete", self._name], capture_output=True)
+        for command in self.closing:
+            subprocess.run(command, capture_output=True)
 
     def __enter__(self) -> NodeNetworks:
         """Make the networks."""

@@ -10,13 +10,11 @@ clusters can run at once. There is no accounting: `sacct` fails, as on many smal
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import tempfile
 import time
@@ -25,7 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+import found_processes
+import slurm_configuration
 from node_networks import NodeNetworks
+from slurm_configuration import Settings
 
 CONTROLLER = "slurmctld"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "sinfo", "unshare", "nsenter")
@@ -48,34 +49,9 @@ def why_not() -> str | None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a test may ask of its cluster; times are in seconds."""
-
-    cpus: int = 4
-    """CPUs of each node, as Slurm counts them."""
-    gpus: int = 0
-    """GPUs of each node that Slurm believes in (`--gpus-per-node`)."""
-    memory_mb: int = 8000
-    kill_wait: int = 5
-    """From TERM to KILL, when a job is cancelled or reaches its time limit."""
-    grace_s: int = 5
-    """From the first TERM to the second, when a job of `main` gives way to one of `urgent`."""
-    requeue_delay_s: int = 5
-    """How long a requeued job waits before it may start again; Slurm's own default is 120."""
-    forget_after_s: int = 300
-    """When the controller forgets a job that has ended; at least 2."""
-    node_timeout_s: int = 30
-    """When a node that does not answer is DOWN."""
-    networks: bool = False
-    """Whether each node has a network of its own, whose link can be cut: then 127.0.0.1 is the node itself."""
-    more: str = ""
-    """Further lines of slurm.conf."""
-
-
 @dataclass
 class SlurmCluster:
-    """A running cluster; a context manager that leaves no process and no namespace.
+    """A running cluster; a context manager that leaves no process and no namespace, even if its process is killed.
 
     Partitions are `main` (the default; its jobs are requeued when `urgent` needs the nodes) and `urgent`. Slurm counts
     time limits in whole minutes.
@@ -85,6 +61,7 @@ class SlurmCluster:
     settings: Settings = field(default_factory=Settings)
     nodes: tuple[str, ...] = ("node1", "node2")
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False)
+    _watcher: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Choose ports and addresses."""
@@ -94,6 +71,10 @@ class SlurmCluster:
         self._controller_port, self._ports = controller, dict(zip(self.nodes, of_nodes, strict=True))
         # A folder with a short name, for sockets; and munged runs as munge, which cannot enter pytest's folders.
         self._short = Path(tempfile.mkdtemp(prefix="bertline-slurm-"))
+
+    @property
+    def _variable(self) -> str:
+        return f"SLURM_CONF={self.configuration}"
 
     @property
     def configuration(self) -> Path:
@@ -194,27 +175,18 @@ class SlurmCluster:
 
         This process and those that it descends from do not count.
         """
-        wanted = f"SLURM_CONF={self.configuration}".encode()
-        apart = _ancestry()
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                variables = (folder / "environ").read_bytes().split(b"\0")
-                ended = (folder / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-            except OSError:
-                continue
-            if wanted in variables and not ended and int(folder.name) not in apart:
-                found.append(int(folder.name))
-        return found
+        return found_processes.having(self._variable)
 
     def orphans(self) -> list[int]:
         """Return those of `processes` that are neither the cluster's own daemons nor children that these keep."""
         own = {process.pid for process in self._processes.values()}
-        return [pid for pid in self.processes() if pid not in own and _parent(pid) not in own]
+        return [pid for pid in self.processes() if pid not in own and found_processes.parent(pid) not in own]
 
     def __enter__(self) -> SlurmCluster:
         """Start everything and wait until the nodes are idle."""
         try:
+            closing = [] if self.networks is None else self.networks.closing
+            self._watcher = found_processes.watched(self._variable, self._short, closing)
             if self.networks is not None:
                 self.networks.open()
             self._write()
@@ -249,23 +221,15 @@ class SlurmCluster:
                 process.wait()
         self._processes.clear()
         try:
-            _until(self._none_is_left, _KILLED_S, self._left)
+            found_processes.end(self.processes, within_s=_KILLED_S)
         finally:
             if self.networks is not None:
                 self.networks.close()
             shutil.rmtree(self._short, ignore_errors=True)
-
-    def _none_is_left(self) -> bool:
-        """Kill what is left; False if there was any: it is still ending, and may have started others meanwhile."""
-        left = self.processes()
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return not left
-
-    def _left(self) -> str:
-        named = ", ".join(f"{pid} ({_command(pid)})" for pid in self.processes())
-        return f"the cluster in {self.folder} is stopped, but processes of it do not end: {named}"
+            if self._watcher is not None:
+                self._watcher.kill()
+                self._watcher.wait()
+                self._watcher = None
 
     def _start_munged(self) -> None:
         key = self._short / "munge.key"
@@ -285,6 +249,7 @@ class SlurmCluster:
         with (self.folder / "munged.out").open("ab") as output:
             self._processes["munged"] = subprocess.Popen(
                 command,
+                env=self.environment(),
                 user="munge",
                 group="munge",
                 extra_groups=[],
@@ -310,75 +275,20 @@ class SlurmCluster:
         return "127.0.0.1" if self.networks is None else self.networks.address(node)
 
     def _write(self) -> None:
-        names = {name: self.folder / name for name in ("state", "log")}
-        for path in names.values():
-            path.mkdir(exist_ok=True)
-        host = "127.0.0.1" if self.networks is None else self.networks.host
-        here = socket.gethostname()
-        hosts = [f"127.0.0.1 localhost\n{host} {here}", *(f"{self._address(node)} {node}" for node in self.nodes)]
-        (self.folder / "hosts").write_text("\n".join(hosts) + "\n")
-        asked = self.settings
-        if asked.gpus:
-            devices = [self.folder / f"gpu{index}" for index in range(asked.gpus)]
-            for device in devices:  # Slurm asks for devices; these are /dev/null
-                os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-            lines = [f"Name=gpu File={device}" for device in devices]
-            (self.folder / "gres.conf").write_text("\n".join(lines) + "\n")
-        gres = f" Gres=gpu:{asked.gpus}" if asked.gpus else ""
-        of_nodes = [
-            f"NodeName={node} NodeHostname={node} NodeAddr={self._address(node)} Port={self._ports[node]} "
-            f"CPUs={asked.cpus} RealMemory={asked.memory_mb}{gres} State=UNKNOWN"
-            for node in self.nodes
-        ]
-        partitions = [
-            f"PartitionName=main Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime={asked.grace_s}",
-            "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF",
-        ]
-        lines = [
-            f"ClusterName=bertline{self._controller_port}",
-            f"SlurmctldHost={here}({host})",
-            f"SlurmctldPort={self._controller_port}",
-            f"AuthInfo=socket={self._socket},cred_expire={asked.requeue_delay_s}",
-            f"StateSaveLocation={names['state']}",
-            f"SlurmdSpoolDir={self._short}/%n",
-            f"SlurmctldPidFile={self.folder}/slurmctld.pid",
-            f"SlurmdPidFile={self.folder}/slurmd-%n.pid",
-            f"SlurmctldLogFile={names['log']}/slurmctld.log",
-            f"SlurmdLogFile={names['log']}/%n.log",
-            f"KillWait={asked.kill_wait}",
-            f"MinJobAge={asked.forget_after_s}",
-            f"SlurmdTimeout={asked.node_timeout_s}",
-            *_ALWAYS,
-            *(["GresTypes=gpu"] if asked.gpus else []),
-            *of_nodes,
-            *partitions,
-            asked.more,
-        ]
-        self.configuration.write_text("\n".join(lines) + "\n")
+        here, host = socket.gethostname(), "127.0.0.1" if self.networks is None else self.networks.host
+        slurm_configuration.write(
+            self.folder,
+            self.settings,
+            nodes={node: (self._address(node), self._ports[node]) for node in self.nodes},
+            controller=(here, host, self._controller_port),
+            munge=self._socket,
+            spool=self._short,
+        )
 
     def _complaint(self) -> str:
         ends = [path.read_text(errors="replace")[-600:] for path in sorted(self.folder.glob("log/*.log"))]
         said = [path.read_text(errors="replace")[-600:] for path in sorted(self.folder.glob("*.out"))]
         return "\n".join(["the cluster is not ready", self.ask("sinfo", check=False), *ends, *said])
-
-
-_ALWAYS = (
-    "SlurmUser=root",
-    "SlurmdUser=root",
-    "AuthType=auth/munge",
-    "MpiDefault=none",
-    "ProctrackType=proctrack/linuxproc",
-    "TaskPlugin=task/none",
-    "SelectType=select/cons_tres",
-    "SelectTypeParameters=CR_Core",
-    "ReturnToService=2",
-    "SlurmdParameters=config_overrides",  # nodes may have more CPUs and memory than this machine
-    "PreemptType=preempt/partition_prio",
-    "PreemptMode=REQUEUE",
-    # Schedule at once: these jobs are few and short.
-    "SchedulerType=sched/builtin",
-    "SchedulerParameters=batch_sched_delay=0,sched_interval=2",
-)
 
 
 def _binary(name: str) -> str:
@@ -401,30 +311,6 @@ def _free_ports(number: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
-
-
-def _ancestry() -> set[int]:
-    found, pid = set(), os.getpid()
-    while pid > 0:
-        found.add(pid)
-        pid = _parent(pid)
-    return found
-
-
-def _parent(pid: int) -> int:
-    """Return the parent of a process; 0 if it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def _command(pid: int) -> str:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        return words or Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return "ended"
 
 
 def _until(true: Callable[[], bool], within_s: float, complaint: Callable[[], str]) -> None:
