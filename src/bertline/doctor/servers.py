@@ -132,7 +132,9 @@ def studies_findings(
 def _postgresql_finding(url: Any) -> Finding:
     import sqlalchemy
 
-    shown = url.render_as_string(hide_password=True)
+    from bertline.sweep.store import shown, without_password
+
+    place = shown(url)
     try:
         engine = sqlalchemy.create_engine(
             url, poolclass=sqlalchemy.pool.NullPool, connect_args={"connect_timeout": _CONNECT_S}
@@ -149,22 +151,20 @@ def _postgresql_finding(url: Any) -> Finding:
             "Install it: pip install 'bertline[postgresql]'.",
         )
     except sqlalchemy.exc.SQLAlchemyError as error:
-        reason = _first_line(getattr(error, "orig", None) or error)
-        if url.password:
-            reason = reason.replace(str(url.password), "***")
+        reason = without_password(_first_line(getattr(error, "orig", None) or error), url)
         return red(
             "studies",
-            f"{shown} does not let us in: {reason}",
+            f"{place} does not let us in: {reason}",
             "Start the server, correct tracking.studies_url, create the database (createdb NAME), or give the password "
             "in ~/.pgpass, PGPASSWORD or BERTLINE_STUDIES_URL.",
         )
     if read_only or not creates:
         return red(
             "studies",
-            f"{shown} is read-only for this user",
+            f"{place} is read-only for this user",
             "Use the primary server, and let the user create tables: GRANT CREATE ON SCHEMA public TO NAME.",
         )
-    return green("studies", f"{shown}, PostgreSQL {number}, writable")
+    return green("studies", f"{place}, PostgreSQL {number}, writable")
 
 
 def sqlite_finding(check: str, file: Path, *, setting: str) -> Finding:

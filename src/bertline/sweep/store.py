@@ -25,7 +25,7 @@ from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.seeds import seed_for
 from bertline.sweep.patience import PATIENCE_S, Patience, PatientStorage
-from bertline.tracking.config import STUDIES_VARIABLE
+from bertline.tracking.config import STUDIES_VARIABLE, masked
 
 
 @contextmanager
@@ -127,7 +127,7 @@ class StudyStore:
     @property
     def shown(self) -> str:
         """URL without its password."""
-        return self._url.difference_update_query(["password"]).render_as_string(hide_password=True)
+        return shown(self._url)
 
     def exclusively(self, name: str, block: Callable[[], T]) -> T:
         """Run a block under a lock among all processes that use this database; it is released if the process is killed.
@@ -221,8 +221,7 @@ class StudyStore:
             )
         cause = error.__cause__ or error
         reason = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
-        for password in filter(None, [self._url.password, self._url.query.get("password")]):
-            reason = reason.replace(str(password), "***")
+        reason = without_password(reason, self._url)
         return MachineError(
             f"the studies at {self.shown} cannot be read or written ({reason}). What had finished is kept: when the "
             "database can be reached, run the stage again to resume."
@@ -255,6 +254,22 @@ def database_url(url: str) -> URL:
             raise ConfigError(
                 f"tracking.studies_url is of the kind {other!r}; expected sqlite:///FILE or postgresql://HOST/DATABASE."
             )
+
+
+def shown(url: URL) -> str:
+    """Return an address without its password.
+
+    >>> shown(database_url("postgresql://ada:s3cret@db/studies")), shown(database_url("postgresql://db/s?password=x"))
+    ('postgresql+psycopg://ada:***@db/studies', 'postgresql+psycopg://db/s')
+    """
+    return masked(url.difference_update_query(["password"]).render_as_string(hide_password=True))
+
+
+def without_password(text: str, url: URL) -> str:
+    """Return a message about an address, in which the password of that address is masked."""
+    for password in filter(None, [url.password, url.query.get("password")]):
+        text = text.replace(str(password), "***")
+    return text
 
 
 @contextmanager

@@ -107,9 +107,12 @@ def test_a_server_that_answers_and_refuses_a_run_is_red_with_its_own_remedy(conf
     assert fix in found.fix
 
 
-def test_a_studies_database_that_is_not_there_is_red_without_its_password(config, monkeypatch):
+@pytest.mark.parametrize(
+    "address", ["postgresql://ada:s3cret@127.0.0.1:9/studies", "postgresql://127.0.0.1:9/studies?password=s3cret"]
+)
+def test_a_studies_database_that_is_not_there_is_red_without_its_password(config, monkeypatch, address):
     pytest.importorskip("psycopg", reason="the extra `postgresql` is not installed")
-    monkeypatch.setenv("BERTLINE_STUDIES_URL", "postgresql://ada:s3cret@127.0.0.1:9/studies")
+    monkeypatch.setenv("BERTLINE_STUDIES_URL", address)
     found = only(studies_findings(tracking(config), several_machines=True))
     assert (found.status, "~/.pgpass" in found.fix) == ("red", True)
     assert "s3cret" not in found.found + found.fix
