@@ -102,6 +102,9 @@ def _lead_or_join(folder: Path, function: str) -> int:
             frozen, config = _frozen(folder)
             if _joined(function, frozen, config, folder):
                 return EXIT_STATUS["finished"]
+    except BertlineError as error:  # of this machine; the others continue
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return EXIT_STATUS["failed"]
     except KeyboardInterrupt as error:
         with suppress(OSError):
             say(f"this task lets go of what it had in progress: {error}")

@@ -73,9 +73,10 @@ class RuntimeConfig:
     device: Literal["auto", "cpu", "cuda", "mps"]
     """Device to compute on; auto: a CUDA GPU if there is one, else the CPU."""
     num_devices: int
-    """Number of devices of each machine; more than one starts `torchrun`."""
+    """Number of devices of each machine. With more than one, `torchrun` starts a process for each; in a job of Slurm,
+    `srun` does."""
     num_nodes: int
-    """Number of machines; the same command runs on each."""
+    """Number of machines. The same command runs on each; a job of Slurm starts it there."""
     num_workers: int
     """Number of processes that prepare text, examples and batches; 0: the main process does it."""
     num_threads: int | None

@@ -7,17 +7,21 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tiny
 from bertline.foundation.errors import ConfigError, MachineError
+from bertline.orchestration import worker
+from bertline.orchestration.ownership import hold_lock
 from bertline.orchestration.slurm import batch, client, commands
 from bertline.orchestration.slurm.batch import progress_of
 from bertline.orchestration.slurm.script import job_script, own_flags, srun_command
+from bertline.orchestration.status import Status, read_status, write_status
 from bertline.training.config import RuntimeConfig
-from bertline.training.launchers import SlurmLauncherConfig
+from bertline.training.launchers import LocalLauncherConfig, SlurmLauncherConfig
 
 WORK = "bertline.pretraining.run:run"
 
@@ -301,6 +305,67 @@ def test_the_name_of_a_job_is_chosen_once(tmp_path: Path) -> None:
     assert len(names) == 8
     assert len(set(names)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
+
+
+@pytest.fixture
+def job_on_one_node(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The run folder of a job with one node and two tasks on it, whose srun only says that it was called."""
+    says(programs, "scontrol", "JobId=7 JobState=COMPLETING NodeAddr=127.0.0.1")
+    (programs / "srun").write_text(f"#!/bin/sh\ntouch {tmp_path}/srun\n")
+    (programs / "srun").chmod(0o755)
+    of_slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS_PER_NODE": "2", "SLURMD_NODENAME": "a"}
+    for name, value in of_slurm.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(batch.signal, "signal", lambda number, handler: None)  # of pytest
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("{config: {}, stage: pretrain}")
+    return folder
+
+
+def opened_with(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """As if the last command on the run folder had this runtime section."""
+    section = tiny.runtime(**{"launcher": launcher(), **changes})
+    monkeypatch.setattr(batch, "pipeline_config", lambda _: SimpleNamespace(runtime=section))
+
+
+def test_a_job_that_is_too_small_for_a_newer_configuration_says_so_and_fails(
+    job_on_one_node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_with(monkeypatch, num_nodes=2, num_devices=2)
+    assert batch.main(job_on_one_node, WORK) == 1
+    status = read_status(job_on_one_node)
+    assert status.state == "failed"
+    assert "job 7 was submitted for 1 node(s) of 2 device(s)" in status.message
+    assert "runtime.num_nodes=2 and runtime.num_devices=2. Run it once more" in status.message
+    assert not (job_on_one_node.parent / "srun").exists()
+    write_status(job_on_one_node, Status(state="new"))  # as a client does before it submits again
+    opened_with(monkeypatch, num_nodes=1, num_devices=1)
+    assert batch.main(job_on_one_node, WORK) == 85  # it worked, and was not finished
+    assert (job_on_one_node.parent / "srun").exists()
+
+
+def test_a_job_ends_if_its_run_was_opened_to_work_locally_since(
+    job_on_one_node: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened_with(monkeypatch, launcher=LocalLauncherConfig(kind="local"))
+    assert batch.main(job_on_one_node, WORK) == 1
+    assert "was opened with runtime/launcher=local after job 7 was submitted" in capsys.readouterr().err
+    assert read_status(job_on_one_node).state == "new"  # that of the local worker stays as it is
+    assert not (job_on_one_node.parent / "srun").exists()
+
+
+def test_an_error_on_one_machine_of_a_sweep_is_a_message_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> bool:
+        raise MachineError("the studies cannot be read")
+
+    monkeypatch.setattr(worker, "_frozen", lambda _: ({}, None))
+    monkeypatch.setattr(worker, "_joined", fails)
+    with hold_lock(tmp_path):  # as the leader does
+        assert worker._lead_or_join(tmp_path, WORK) == 1
+    assert capsys.readouterr().err == "error: the studies cannot be read\n"
 
 
 def test_the_job_script_is_a_script_of_bash(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from bertline.orchestration.slurm import commands
 from bertline.orchestration.slurm.script import srun_command
 from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import TO_BE_REQUEUED, Status, read_status, write_status
+from bertline.training.config import RuntimeConfig
 from bertline.training.environment import environment_for_training
 from bertline.training.launchers import SlurmLauncherConfig
 from bertline.training.nodes import outside_step
@@ -43,9 +44,12 @@ def main(folder: Path, function: str) -> int:
     """Do the work of a run folder in this job; returns the exit status of the job."""
     frozen = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     config = pipeline_config(frozen["config"])
-    launcher = config.runtime.launcher
-    assert isinstance(launcher, SlurmLauncherConfig)  # the client froze it so
-    job_id = this_job(os.environ)
+    launcher, job_id = config.runtime.launcher, this_job(os.environ)
+    if not isinstance(launcher, SlurmLauncherConfig):
+        warn(
+            f"{folder} was opened with runtime/launcher={launcher.kind} after job {job_id} was submitted: the job ends"
+        )
+        return 1
     ranks = stage_named(frozen["stage"]).on_several_devices
     shares_work = not ranks and launcher.sweep_tasks > 1
     if not shares_work:
@@ -59,6 +63,9 @@ def main(folder: Path, function: str) -> int:
             return 1  # the others continue without this task
         write_status(folder, Status(state="failed", message=_no_progress(job_id, launcher.max_requeues)))
         return 1
+    if ranks and (message := _too_small(config.runtime, job_id, os.environ)):
+        write_status(folder, Status(state="failed", message=message))
+        return 1
     _run_ranks(folder, function, config, launcher, ranks=ranks, shares_work=shares_work)
     status = read_status(folder)
     match status.state:
@@ -69,8 +76,21 @@ def main(folder: Path, function: str) -> int:
         case "stopped":
             say(status.message)
         case _:
-            say("the first rank was killed")
+            say("this task ended before the sweep did" if shares_work else "the first rank was killed")
     return _requeued(job_id)
+
+
+def _too_small(runtime: RuntimeConfig, job_id: str, environment: Mapping[str, str]) -> str:
+    """Return why this job has no room for the ranks of the configuration, which may be newer; else an empty string."""
+    wanted = {"SLURM_JOB_NUM_NODES": runtime.num_nodes, "SLURM_NTASKS_PER_NODE": runtime.num_devices}
+    nodes, devices = (int(environment.get(name, number)) for name, number in wanted.items())
+    if runtime.num_nodes <= nodes and runtime.num_devices <= devices:
+        return ""
+    return (
+        f"job {job_id} was submitted for {nodes} node(s) of {devices} device(s), and since then the command was given "
+        f"with runtime.num_nodes={runtime.num_nodes} and runtime.num_devices={runtime.num_devices}. Run it once more: "
+        "it submits a job of that size, which resumes"
+    )
 
 
 def _run_ranks(
@@ -81,7 +101,7 @@ def _run_ranks(
     *,
     ranks: bool,
     shares_work: bool,
-) -> int:
+) -> None:
     environment = environment_for_training(outside_step(os.environ))
     if shares_work:
         environment["BERTLINE_JOIN"] = "1"
@@ -100,7 +120,7 @@ def _run_ranks(
     for number in STOP_SIGNALS:
         signal.signal(number, pass_on)
     started.append(subprocess.Popen(command, env=environment))
-    return started[0].wait()
+    started[0].wait()
 
 
 def _free_port() -> int:

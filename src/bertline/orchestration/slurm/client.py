@@ -177,7 +177,8 @@ class _Job:
         status = read_status(self._folder)
         _write(self._folder, dataclasses.replace(self.note, reported=True))
         if status.state == "failed":
-            raise BertlineError(f"{status.message}\n(job {self.note.job_id}, log: {self._folder / 'log'})")
+            job = "" if self.note.job_id is None else f"job {self.note.job_id}, "
+            raise BertlineError(f"{status.message}\n({job}log: {self._folder / 'log'})")
         if status.state not in ("finished", "stopped"):
             raise BertlineError(self._without_an_end())
 
@@ -220,12 +221,11 @@ class _Job:
         self._told = text
 
     def _without_an_end(self) -> str:
-        end = commands.end_of(str(self.note.job_id)) or "Slurm has forgotten how"
-        lines = _last_lines(self._folder)
-        return (
-            f"job {self.note.job_id} ended before its work was done ({end}).\n{lines}Run the same command again: the "
-            "work is submitted again and resumes"
-        )
+        who = f"the process that worked at {self._folder} ended before its work was done"
+        if self.note.job_id is not None:
+            end = commands.end_of(self.note.job_id) or "Slurm has forgotten how"
+            who = f"job {self.note.job_id} ended before its work was done ({end})"
+        return f"{who}.\n{_last_lines(self._folder)}Run the same command again: the work is submitted again and resumes"
 
 
 def _failed(folder: Path, note: Note, message: str) -> str:
