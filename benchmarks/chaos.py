@@ -1,12 +1,13 @@
 """Whether a pretraining on two Slurm nodes survives random faults: the same weights, every metric once, nothing left.
 
-    python benchmarks/chaos.py --faults 15 --seed 1              # about 20 minutes; needs root, Slurm and PostgreSQL
+    python benchmarks/chaos.py --faults 15 --seed 1              # 20 to 25 minutes; needs root, Slurm and PostgreSQL
     python benchmarks/chaos.py --faults 3 --steps 1500 --kinds rank client
 
 A pipeline of the smallest size (`make smoke`) is pretrained twice on clusters of two nodes, each node with a network of
 its own: once undisturbed, once under faults, with MLflow on PostgreSQL. A fault hits a rank, a slurmd, the slurmctld,
-the client on the login node, the MLflow server, PostgreSQL, a node's link, or a node's disk. After each one the
-training must get further before the next. A client that ends with an error is started again, as its user would do.
+the client on the login node, the MLflow server, PostgreSQL, a node's link, or a node's disk. One is due in each equal
+part of the training, at a random step; after each one the training must get further before the next. A client that
+ends with an error is started again, as its user would do.
 
 Kinds take turns in random order. A fault that finds nothing to hit (no rank runs, the client has ended, nothing was
 written to the full disk) does not count, and one of another kind takes its place.
@@ -60,7 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=12_000, help="of the pretraining")
+    parser.add_argument("--steps", type=int, default=24_000, help="of the pretraining")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     add_record_arguments(parser)
     arguments = parser.parse_args()
@@ -139,7 +140,7 @@ def disturbed(template: Path, folder: Path, arguments: argparse.Namespace, expec
             workspace = Workspace.copied(template, folder / "workspace", cluster, *overrides)
             chaos = Chaos(workspace, cluster, mlflow, postgresql, random.Random(arguments.seed))
             started = time.monotonic()
-            chaos.run(arguments.faults, arguments.kinds)
+            chaos.run(arguments.faults, arguments.kinds, arguments.steps)
             took_s = time.monotonic() - started
             cluster.wait_until_idle()
             time.sleep(2)  # processes that only end need a moment

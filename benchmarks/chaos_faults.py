@@ -27,6 +27,12 @@ _PROGRESS_S = 240.0
 _FULL_DISK = "No space left on device"
 
 
+def due_steps(faults: int, steps: int, draws: random.Random) -> list[int]:
+    """Return at which step each fault is due: one in each of `faults` equal parts, the end left free for the last."""
+    part = steps / (faults + 1)
+    return [int(part * (number + draws.random())) for number in range(faults)]
+
+
 @dataclass
 class Chaos:
     """A training, its client, and what is done to them."""
@@ -41,16 +47,14 @@ class Chaos:
     _client: subprocess.Popen[bytes] | None = None
     _started: float = field(default_factory=time.monotonic)
 
-    def run(self, faults: int, kinds: list[str]) -> None:
-        """Train to the end, with so many faults on the way, as far as the training lasts."""
+    def run(self, faults: int, kinds: list[str], steps: int) -> None:
+        """Train to the end of so many steps, with so many faults spread over them, as far as the training lasts."""
         self._start()
-        while len(self.done) < faults:
-            before = self._step()
-            if not self._advanced(before):
-                break
-            time.sleep(self.draws.uniform(0, 5))
-            self._hit(kinds)
-        self._wait(self._over, within_s=3600)
+        for due in due_steps(faults, steps, self.draws):
+            hits = len(self.done)
+            while len(self.done) == hits and self._reached(max(due, self._step() + 1)):
+                self._hit(kinds)
+        self._wait(self._over)
 
     def _hit(self, kinds: list[str]) -> None:
         """Do one fault: of the kind that was done least and finds something to hit."""
@@ -64,17 +68,20 @@ class Chaos:
                 return
             print(f"   {kind} found nothing to hit at step {step}", flush=True)
 
-    def _advanced(self, before: int) -> bool:
-        """Wait for a later checkpoint; return whether there is one, rather than the end."""
-        self._wait(lambda: self._over() or self._step() > before, within_s=_PROGRESS_S)
+    def _reached(self, due: int) -> bool:
+        """Wait for a checkpoint of a step or a later one; return whether there is one before the end."""
+        self._wait(lambda: self._over() or self._step() >= due)
         return not self._over()
 
-    def _wait(self, what: Callable[[], bool], *, within_s: float) -> None:
-        deadline = time.monotonic() + within_s
+    def _wait(self, what: Callable[[], bool]) -> None:
+        """Wait until something is true, as long as the training gets further; start a client that failed again."""
+        step, since = self._step(), time.monotonic()
         while not what():
-            if time.monotonic() > deadline:
+            if (now := self._step()) != step:
+                step, since = now, time.monotonic()
+            if time.monotonic() > since + _PROGRESS_S:
                 said = (self.workspace.folder / "client.log").read_text()[-3000:]
-                raise SystemExit(f"chaos.py: no progress within {within_s:g} s after {self.done}\n{said}")
+                raise SystemExit(f"chaos.py: no progress within {_PROGRESS_S:g} s after {self.done}\n{said}")
             assert self._client is not None
             if self._client.poll() not in (None, 0):
                 self._start()
