@@ -280,15 +280,3 @@ def test_a_folder_of_plots_draws_each_file_with_all_its_columns_and_nothing_else
     assert {(row["field"], row["step"]) for row in rows} == {
         (field, step) for field in ("train", "validation") for step in "12"
     }
-
-
-def test_a_stage_with_a_figure_outside_the_cache_is_not_entered_in_the_run_cache(project: Any) -> None:
-    # docs/howto/share.md says so; results reach a second clone through dvc.lock. With a DVC that enters them, say more.
-    Path("source").write_text("1")
-    one = {"cmd": "cp source one", "deps": ["source"], "outs": ["one"]}
-    both = "cp source two && cp source figures"
-    two = {"cmd": both, "deps": ["source"], "outs": ["two", {"figures": {"cache": False}}]}
-    stages({"one": one, "two": two})
-    assert names_run(project) == ["one", "two"]
-    entries = [path.read_text() for path in Path(".dvc/cache/runs").rglob("*") if path.is_file()]
-    assert [yaml.safe_load(entry)["cmd"] for entry in entries] == ["cp source one"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,7 @@ def pushed(run: Run, pipeline: Path, url: str, **environment: str) -> None:
     else:
         of_page(run, pipeline, "dvc remote add --default store /path/to/store", "/path/to/store", url)
     of_page(run, pipeline, "dvc push --run-cache", **environment)
+    assert "runs of stages" in of_page(run, pipeline, "python pipelines/share.py", **environment)
     of(run, pipeline, "git", "add", "--all")  # the tree of the tests may have files that are not committed
     of(run, pipeline, "git", "add", "--force", "conf/local")
     identity = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
@@ -61,6 +63,26 @@ def assert_reproduced(run: Run, second: Path, first: Path, **environment: str) -
         assert (second / name).read_bytes() == (first / name).read_bytes(), name
 
 
+def assert_restored(run: Run, second: Path, first: Path, **environment: str) -> None:
+    """Without results and without `dvc.lock`, all stages but the light ones come from the run cache of the remote."""
+    shutil.rmtree(second / "artifacts")
+    shutil.rmtree(second / ".dvc/cache")
+    (second / "dvc.lock").unlink()
+    environment.pop("AWS_ENDPOINT_URL", None)
+    of_page(run, second, "dvc fetch --run-cache", **environment)
+    said = of_page(run, second, "dvc repro --pull", **environment)
+    ran = [line.split("'")[1] for line in said.splitlines() if line.startswith("Running stage")]
+    assert set(ran) == set(LIGHT), said
+    restored = [line.split("'")[1] for line in said.splitlines() if "is cached - skipping run" in line]
+    assert {"corpus", "pretrain", "encoders", "sweep@docs_search", "evaluate", "export"} <= set(restored)
+    for folder in ("metrics", "headline", "evaluate"):
+        assert files_of(second / "artifacts" / folder) == files_of(first / "artifacts" / folder) != {}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 @pytest.fixture
 def second(run: Run, pipeline: Path, tmp_path: Path) -> Callable[[], Path]:
     """Clone the pipeline's repository, without its cache."""
@@ -78,6 +100,7 @@ def test_a_second_clone_reproduces_from_a_folder_without_computing(
     pushed(run, pipeline, str(tmp_path / "remote"))
     clone = second()
     assert_reproduced(run, clone, pipeline)
+    assert_restored(run, clone, pipeline)
     # What changed is computed: the check above can fail.
     config = clone / "conf/local/default.yaml"
     config.write_text(config.read_text() + "tokenizer: {sample_characters: 100000}\n")
@@ -92,7 +115,9 @@ def test_a_second_clone_reproduces_over_s3_without_computing(
         pushed(run, pipeline, "s3://results/bertline", **s3.environment())
         assert any("/files/md5/" in item.key for item in bucket.objects.all())
         assert any("/runs/" in item.key for item in bucket.objects.all())
-        assert_reproduced(run, second(), pipeline, **s3.environment())
+        clone = second()
+        assert_reproduced(run, clone, pipeline, **s3.environment())
+        assert_restored(run, clone, pipeline, **s3.environment())
     # The keys were in the environment alone.
     for path in (pipeline / ".dvc/config", pipeline / "params.yaml"):
         assert s3.secret not in path.read_text() and s3.key not in path.read_text()

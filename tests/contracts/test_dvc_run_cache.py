@@ -1,0 +1,140 @@
+"""What bertline relies on in DVC's run cache, which takes results of earlier runs over. See docs/howto/share.md."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+dvc_repo = pytest.importorskip("dvc.repo")
+
+OF_GIT = {"cache": False}
+COMMAND = "echo x >> log; cp source model; cp source figures"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A DVC project without git, whose remote is a folder."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("DVC_STAGE", raising=False)
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    Path("source").write_text("1")
+    with dvc_repo.Repo.init(str(folder), no_scm=True) as repo:
+        with repo.config.edit() as config:
+            config["remote"]["store"] = {"url": str(tmp_path / "store")}
+            config["core"]["remote"] = "store"
+        yield repo
+
+
+def stage(**more: Any) -> None:
+    one = {"cmd": COMMAND, "deps": ["source"], "outs": ["model"], **more}
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"one": one}}), encoding="utf-8")
+
+
+def repro(repo: Any, **options: Any) -> None:
+    repo._reset()  # forget what was read, as a new command would
+    repo.reproduce(**options)
+
+
+def times_run() -> int:
+    return len(Path("log").read_text().split())
+
+
+def forget() -> None:
+    """Outputs and the record of them are gone; the caches stay."""
+    for path in ("model", "figures", "dvc.lock"):
+        Path(path).unlink()
+
+
+def entries() -> list[Path]:
+    return [path for path in Path(".dvc/cache/runs").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("declared", ["metrics", "plots"])
+def test_a_stage_is_restored_from_the_run_cache_if_what_it_leaves_in_git_is_a_metric_or_a_plot(
+    project: Any, declared: str
+) -> None:
+    stage(**{declared: [{"figures": OF_GIT}]})
+    repro(project)
+    assert len(entries()) == 1
+    forget()
+    repro(project)
+    assert times_run() == 1
+    assert Path("model").read_text() == Path("figures").read_text() == "1"
+    outputs = yaml.safe_load(Path("dvc.lock").read_text())["stages"]["one"]["outs"]
+    assert [output["path"] for output in outputs] == ["figures", "model"]
+
+
+def test_an_earlier_result_comes_back_with_its_figures_when_the_input_is_what_it_was(project: Any) -> None:
+    stage(metrics=[{"figures": OF_GIT}])
+    for content in ("1", "2", "1"):
+        Path("source").write_text(content)
+        repro(project)
+        assert Path("figures").read_text() == content
+    assert times_run() == 2
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"outs": ["model", {"figures": OF_GIT}]},
+        {"metrics": [{"figures": OF_GIT}], "always_changed": True},  # the stage `versions`
+        {"metrics": [{"figures": OF_GIT}], "outs": [{"model": {"persist": True}}]},  # the stage `configure`
+    ],
+    ids=["a plain output in git", "always_changed", "persist"],
+)
+def test_a_stage_is_not_entered_if_it_leaves_a_plain_output_in_git_or_always_runs_or_keeps_an_output(
+    project: Any, plain: dict[str, Any]
+) -> None:
+    stage(**plain)
+    repro(project)
+    assert not entries()
+    forget()
+    repro(project)
+    assert times_run() == 2
+
+
+def test_a_file_of_plots_with_figures_and_no_rows_draws_nothing_and_is_no_error(project: Any) -> None:
+    Path("source").write_text('{"a": 1, "b/c": 2.5}')
+    stage(cmd="cp source model; cp source figures.json", plots=[{"figures.json": OF_GIT}])
+    repro(project)
+    command = [sys.executable, "-m", "dvc", "plots", "show", "--json"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(shown.stdout) == {"data": {"figures.json": []}}
+    assert "failed" not in shown.stderr
+
+
+def test_push_leaves_figures_out_that_an_entry_of_the_run_cache_needs_so_share_py_sends_them(
+    project: Any, tmp_path: Path
+) -> None:
+    stage(metrics=[{"figures": OF_GIT}], cmd=COMMAND.replace("cp source figures", "echo 7 > figures"))
+    repro(project)
+    project.push(run_cache=True)
+    stored = [path for path in (tmp_path / "store/files").rglob("*") if path.is_file()]
+    assert [path.read_text() for path in stored] == ["1"]  # with a DVC that sends both, share.py is not needed
+    assert any((tmp_path / "store/runs").rglob("*"))
+
+    # The public names of DVC's Python interface that share.py uses.
+    (entry,) = entries()
+    used = project.stage_cache.get_used_objs([(entry.parent.name, entry.name)])
+    objects = set().union(*used.values())
+    assert all(project.cache.local.exists(one.value) for one in objects)
+    sent = project.cloud.push(objects, remote="store")
+    assert len(sent.transferred) == 1 and not sent.failed
+
+    forget()
+    shutil.rmtree(".dvc/cache")
+    with dvc_repo.Repo(".") as fresh:  # the other one remembers which folders of the cache there are
+        fresh.fetch(run_cache=True)
+        repro(fresh, pull=True)
+    assert times_run() == 1
+    assert Path("figures").read_text() == "7\n"
