@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from terminal import on_terminal
+from terminal import coloured_on_terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ROOT / "pipelines/doctor.py"
@@ -135,11 +135,27 @@ def test_a_rank_that_cannot_reach_the_first_says_so(places):
     assert "cannot reach rank 0 at 127.0.0.1" in done.stderr
 
 
-def test_on_a_terminal_the_table_has_its_width_and_colours_unless_they_are_not_wanted(places):
-    status, text = on_terminal(80, [sys.executable, str(DOCTOR), *places], environment=environment())
+def test_on_a_terminal_the_table_has_its_width_and_colours(places):
+    status, text = coloured_on_terminal(80, [sys.executable, str(DOCTOR), *places], environment=environment())
     assert status == 0
-    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "   \033[32mok\033[0m Python" in text
+    plain = text.replace("\033[0m", "").replace("\033[32m", "").replace("\033[33m", "").replace("\033[2m", "")
+    assert "\033" not in plain
+    assert max(len(line) for line in plain.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("unwanted", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "TERM"])
+def test_on_a_terminal_that_wants_no_colours_there_are_none(places, unwanted):
+    command = [sys.executable, str(DOCTOR), *places]
+    status, text = coloured_on_terminal(80, command, environment=environment(), **unwanted)
+    assert (status, "\033" in text) == (0, False)
     assert "   ok Python" in text
+
+
+def test_without_a_terminal_the_table_has_100_columns_and_no_colours(places):
+    done = run(sys.executable, DOCTOR, *places, COLUMNS="40")
+    assert (done.returncode, "\033" in done.stdout) == (0, False)
+    assert 80 < max(len(line) for line in done.stdout.splitlines()) <= 100
 
 
 def test_a_mistyped_key_is_explained(places):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +66,15 @@ def sees_half() -> None:
     """This rank sees half of a new file."""
     read = Path.read_text
     shared_folders.Path.read_text = lambda path, *args, **kwargs: read(path, *args, **kwargs)[:100]
+
+
+def may_not_write() -> None:
+    """This rank may not write to the folder that it is to show."""
+
+    def refused(path: Path) -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    shared_folders.trial_folder = refused
 
 
 def has_locks_of_its_own() -> None:

@@ -23,6 +23,7 @@ from bertline.doctor.meeting import Place
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.slurm.script import job_script
 from bertline.planning.forecast import Forecast
+from bertline.pretraining.compact import most_sent
 from bertline.pretraining.row_layout import rows_at_once
 from bertline.training.config import RuntimeConfig
 from bertline.training.launchers import SlurmLauncherConfig
@@ -200,17 +201,21 @@ class Examination:
 
     def _traffic(self) -> processes.BatchTraffic:
         runtime = self.config.runtime
-        tokens, micro_batches = 0, 1
+        micro_batches, tensors, num_bytes = 1, 0, 0
         for phase in self.config.pretrain.phases:
             share = -(-phase.global_batch_size // self.num_ranks)
-            tokens = max(tokens, share * phase.max_length)
+            rows = share
             if runtime.micro_batch_tokens is None or runtime.micro_batch_tokens >= phase.max_length:
-                micro_batches = max(micro_batches, -(-share // (rows_at_once(runtime, phase.max_length) or share)))
+                rows = rows_at_once(runtime, phase.max_length) or share
+            here = -(-share // rows)
+            tensors, bytes_per_row = most_sent(phase.max_length, self.config.examples.masking.mask_prob)
+            micro_batches, num_bytes = max(micro_batches, here), max(num_bytes, here * rows * bytes_per_row)
         return processes.BatchTraffic(
             num_workers=runtime.num_workers,
             num_steps=runtime.num_workers * AHEAD_OF_EACH_WORKER + AHEAD_OF_TRAINING,
             micro_batches=micro_batches,
-            bytes_per_step=tokens * processes.BYTES_PER_TOKEN,
+            tensors=tensors,
+            bytes_per_step=num_bytes,
         )
 
     def _servers(self) -> list[Check]:

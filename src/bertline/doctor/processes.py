@@ -17,10 +17,6 @@ SHARED_MEMORY = Path("/dev/shm")
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_FILES = 256
 """Files that a rank opens apart from its batches: libraries, shards, sockets, logs."""
-TENSORS = 10
-"""Tensors of a micro-batch, at most; each is an open file while it is in shared memory."""
-BYTES_PER_TOKEN = 40
-"""Bytes of a batch per token, at most, targets included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,18 +28,21 @@ class BatchTraffic:
     """Steps that are ready at once."""
     micro_batches: int
     """Micro-batches of a step, at most."""
+    tensors: int
+    """Tensors of a micro-batch, at most; each is an open file while it is in shared memory, of whole pages."""
     bytes_per_step: int
     """Bytes of a step's batch, at most."""
 
     @property
     def num_files(self) -> int:
         """Files that a rank keeps open, at most."""
-        return _OWN_FILES + (self.num_steps * self.micro_batches * TENSORS if self.num_workers else 0)
+        return _OWN_FILES + (self.num_steps * self.micro_batches * self.tensors if self.num_workers else 0)
 
     @property
     def num_bytes(self) -> int:
         """Bytes of shared memory of a rank, at most."""
-        return self.num_steps * self.bytes_per_step if self.num_workers else 0
+        pages = self.micro_batches * self.tensors * resource.getpagesize()
+        return self.num_steps * (self.bytes_per_step + pages) if self.num_workers else 0
 
 
 def descriptor_finding(traffic: BatchTraffic) -> Finding:

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bertline.examples.masking import max_targets
+from bertline.examples.packing import packed_batches
 from bertline.examples.store import Array
 
 _COMPUTED = ("token_type_ids", "attention_mask", "sequence_ids", "position_ids")
@@ -45,6 +47,30 @@ def compacted(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     if "sequence_ids" in arrays or "attention_mask" in arrays:
         sent["lengths"] = lengths
     return {name: torch.from_numpy(values.astype(np.int32)) for name, values in sent.items()}
+
+
+def most_sent(max_length: int, mask_prob: float) -> tuple[int, int]:
+    """Return the tensors of a micro-batch and the bytes per row that loader processes hand over, both at most.
+
+    Rows that are all full have the most of everything, whether padded or packed: each is a sequence, with all targets.
+
+    Args:
+        max_length: Tokens per row.
+        mask_prob: `examples.masking.mask_prob`.
+    """
+    rows, targets = 16, max_targets(max_length, mask_prob, num_segments=1)
+    full = {
+        "input_ids": np.ones((rows, max_length), np.int64),
+        "token_type_ids": np.zeros((rows, max_length), np.int64),
+        "attention_mask": np.ones((rows, max_length), np.int64),
+        "masked_positions": np.tile(np.arange(targets), (rows, 1)),
+        "masked_labels": np.ones((rows, targets), np.int64),
+        "next_sentence_labels": np.zeros(rows, np.int64),
+    }
+    packed = packed_batches(full, pad_id=0, max_targets=targets, rows_per_batch=None)
+    sent = [list(compacted(arrays).values()) for arrays in (full, *packed)]
+    num_bytes = max(sum(values.nbytes for values in one) for one in sent)
+    return max(map(len, sent)), -(-num_bytes // rows)
 
 
 def expanded(sent: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,27 @@ def runtime(config):
 @pytest.fixture
 def small_disk(tmp_path):
     """A folder with a file system of 256 KiB."""
-    folder = tmp_path / "small"
+    with mounted(tmp_path / "small", "size=256k") as folder:
+        yield folder
+
+
+@pytest.fixture
+def few_inodes(tmp_path):
+    """A folder with a file system for 100 files."""
+    with mounted(tmp_path / "few", "nr_inodes=100") as folder:
+        yield folder
+
+
+@contextmanager
+def mounted(folder, options):
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", folder]
+    command = ["mount", "-t", "tmpfs", "-o", options, "none", folder]
     if subprocess.run(command, capture_output=True, check=False).returncode != 0:
         pytest.skip("a small file system cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture(autouse=True)

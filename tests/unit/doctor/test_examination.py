@@ -62,6 +62,14 @@ def test_ranks_compare_what_they_see_of_an_input_only_where_they_can_write(exami
     assert titles == ["runs", "cache", *(["data"] if is_shared else [])]
 
 
+def test_the_batches_are_counted_as_the_loader_hands_them_over(examination):
+    phases = "pretrain.phases=[{steps: 1000, max_length: 64, global_batch_size: 64}]"
+    traffic = examination(phases, "runtime.num_workers=8", "runtime.micro_batch_size=24")._traffic()
+    assert (traffic.num_steps, traffic.micro_batches) == (8 * 4 + 3, 3)
+    # int32 ids and masks of 72 rows: nothing that follows from the lengths, and no int64
+    assert 4 < traffic.bytes_per_step / (72 * 64) < 8
+
+
 def test_a_folder_that_sbatch_cannot_take_is_a_line_of_the_table(examination, tmp_path, monkeypatch):
     folder = tmp_path / "100%"
     folder.mkdir()

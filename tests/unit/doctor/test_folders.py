@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import time
 
@@ -47,6 +48,12 @@ def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_above_it(folder):
 def test_too_little_space_is_red_and_names_the_setting(folder):
     line = found(Folder(title="runs", path=folder.path, needed_bytes=10**18, setting="runtime.runs_folder"))["space"]
     assert (line.status, "runtime.runs_folder" in line.fix) == ("red", True)
+
+
+def test_a_file_system_with_room_for_few_more_files_is_red(folder, few_inodes):
+    line = found(Folder(title="runs", path=few_inodes, needed_bytes=0))["space"]
+    assert (line.status, line.fix) == ("red", "Delete files there.")
+    assert re.search(r"but only \d\d more files", line.found)
 
 
 def test_a_file_system_without_flock_is_red(folder, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import doctor_ranks
@@ -75,6 +77,13 @@ def test_what_another_node_sees_of_a_folder(tmp_path, fault, expected):
     found = doctor_ranks.looked(free_port(), folder, {} if fault is None else {1: fault}, tmp_path)
     assert [f"{status} {check.removeprefix('runs: ')}" for status, check, _ in found] == expected
     assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_the_first_rank_cannot_write_cannot_be_checked_and_no_rank_waits(tmp_path):
+    started = time.monotonic()
+    found = doctor_ranks.looked(free_port(), tmp_path, {0: doctor_ranks.may_not_write}, tmp_path)
+    assert found == [["red", "runs: other nodes", "cannot be checked: Permission denied"]]
+    assert time.monotonic() - started < 30  # the ranks have 20 s to meet, and the other one had 14 s to look
 
 
 def test_how_soon_a_node_sees_a_file_is_measured(tmp_path):

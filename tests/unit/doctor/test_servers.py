@@ -52,10 +52,14 @@ def test_a_database_file_that_is_damaged_or_busy_is_told_apart(tmp_path, monkeyp
         assert sqlite_finding("MLflow", busy, setting="tracking.uri").status == "note"
 
 
-def test_a_database_file_that_may_not_be_written_is_red(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert sqlite_finding("studies", tmp_path / "studies.db", setting="x").status == "red"
+def test_a_database_file_that_cannot_be_made_is_red_with_the_setting_that_names_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    found = sqlite_finding("studies", tmp_path / "below/studies.db", setting="tracking.studies_url")
+    assert found.found == f"{tmp_path}/below/studies.db cannot be made: {tmp_path} is not writable"
+    assert (found.status, "tracking.studies_url" in found.fix) == ("red", True)
 
+
+def test_a_database_file_that_may_not_be_written_is_red(tmp_path, monkeypatch):
     def refused(*_, **__):
         raise sqlite3.OperationalError("attempt to write a readonly database")
 
