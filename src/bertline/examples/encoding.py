@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,10 +9,12 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from bertline.corpus.document import Document
 from bertline.examples.store import Array, token_id_dtype
 from bertline.foundation.parallel import batches, ordered_map
+from bertline.tokenization.stretches import StretchEncoder
 from bertline.tokenization.tokenizer import Tokenizer
 
 _BATCH_CHARACTERS = 1_000_000
@@ -95,7 +96,7 @@ def encode_corpus(
         sentence_starts.write(np.zeros(1, dtype=np.int64).tobytes())
         document_starts.write(np.zeros(1, dtype=np.int64).tobytes())
         for part, left_out in ordered_map(work, in_batches, num_workers=num_workers):
-            tokens.write(part.tokens.astype(dtype).tobytes())
+            tokens.write(part.tokens.tobytes())
             sentence_starts.write((part.sentence_starts[1:] + num_tokens).tobytes())
             document_starts.write((part.document_starts[1:] + num_sentences).tobytes())
             num_tokens += len(part.tokens)
@@ -107,25 +108,27 @@ def encode_corpus(
 
 
 def _encode_batch(documents: list[tuple[str, ...]], tokenizer_folder: Path) -> tuple[EncodedCorpus, dict[str, int]]:
-    # The work is already spread over processes; the library's own threads would only compete with them.
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    sentences = [sentence for document in documents for sentence in document]
-    ids = iter(_tokenizer(tokenizer_folder).encode_literally(sentences))
-    encoded = EncodedCorpus.from_lists([next(ids) for _ in document] for document in documents)
+    tokens, lengths = _encoder(tokenizer_folder)([sentence for document in documents for sentence in document])
+    owners = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
+    has_tokens = lengths > 0
+    in_document = np.bincount(owners[has_tokens], minlength=len(documents))
+    in_document = in_document[in_document > 0]
+    encoded = EncodedCorpus(tokens, _starts(lengths[has_tokens]), _starts(in_document))
     left_out = {
-        "sentences/no_tokens": len(sentences) - (len(encoded.sentence_starts) - 1),
+        "sentences/no_tokens": len(lengths) - (len(encoded.sentence_starts) - 1),
         "documents/no_tokens": len(documents) - encoded.num_documents,
     }
     return encoded, left_out
 
 
 @lru_cache(maxsize=1)
-def _tokenizer(folder: Path) -> Tokenizer:
-    return Tokenizer.load(folder)
+def _encoder(folder: Path) -> StretchEncoder:
+    tokenizer = Tokenizer.load(folder)
+    return StretchEncoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
 
 
-def _starts(lengths: list[int]) -> Array:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.array(lengths, dtype=np.int64))])
+def _starts(lengths: npt.ArrayLike) -> Array:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.asarray(lengths, dtype=np.int64))])
 
 
 def _mapped(path: Path, dtype: str) -> Array:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, assert_never
-
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.corpus.document import Split
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
@@ -22,7 +21,8 @@ from bertline.foundation.progress import progress, say
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.tokenization.config import ExistingTokenizerConfig, TokenizerConfig, TrainedTokenizerConfig
 from bertline.tokenization.storage import save_tokenizer
-from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
+from bertline.tokenization.stretches import WordSplitter
+from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
 from bertline.tokenization.wordpiece import train_wordpiece
 
@@ -124,7 +124,7 @@ def _counts(corpus_folder: Path, split: Split) -> dict[str, int]:
     return {"documents": 0, "characters": 0, **manifest["counts"][split]}
 
 
-_BATCH_CHARACTERS = 2_000_000
+_BATCH_CHARACTERS = 8_000_000
 
 
 def count_words(sentences: Iterable[str], normalization: Vocabulary, *, num_workers: int) -> Counter[str]:
@@ -152,16 +152,15 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary, *, num_work
 
 
 def _count_batch(sentences: list[str], normalization: Vocabulary) -> Counter[str]:
-    # BERT's normalisation and pre-tokenisation never look across a space, so each distinct string between spaces is
-    # processed once and weighted by its count: several times faster than processing every sentence.
-    stretches = Counter(stretch for sentence in sentences for stretch in sentence.split(" "))
-    normalize = bert_normalizer(normalization).normalize_str
-    pre_tokenize = BertPreTokenizer().pre_tokenize_str
-    words: Counter[str] = Counter()
+    # Each distinct stretch between spaces is processed once and weighted by its count.
+    stretches = Counter(chain.from_iterable(sentence.split(" ") for sentence in sentences))
+    words_of = WordSplitter(normalization)
+    words: dict[str, int] = {}
+    count_before = words.get
     for stretch, count in stretches.items():
-        for word, _ in pre_tokenize(normalize(stretch)):
-            words[word] += count
-    return words
+        for word in words_of(stretch):
+            words[word] = count_before(word, 0) + count
+    return Counter(words)
 
 
 _MOST_FREQUENT = 20

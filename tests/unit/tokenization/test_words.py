@@ -43,3 +43,10 @@ def test_the_number_of_workers_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     alone = count_words(sentences, UNCASED, num_workers=1)
     assert alone["the"] == 120
     assert count_words(sentences, UNCASED, num_workers=2) == alone
+
+
+def test_every_ascii_character_counts_as_before() -> None:
+    sentences = [f"A{chr(code)}b{chr(code)} {chr(code)}" for code in range(128)]
+    for lowercase in (True, False):
+        vocabulary = Vocabulary(tokens=(), lowercase=lowercase)
+        assert count_words(sentences, vocabulary, num_workers=1) == counted_one_by_one(sentences, vocabulary)

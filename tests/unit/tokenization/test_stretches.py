@@ -1,0 +1,79 @@
+"""Encoding by remembered stretches gives the ids of the tokenizers library."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bertline.tokenization.stretches import StretchEncoder
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+LETTERS = "abcdeéxyzABCÉßσς'.,-[]#$½你好ㄱ한"
+TOKENS = (
+    *SPECIAL_TOKENS,
+    *LETTERS,
+    *(f"##{letter}" for letter in LETTERS),
+    *("the", "ab", "##ab", "abc", "mask", "sep", "##bc", "ο", "δ", "##σ", "##ς"),
+)
+TOKENIZERS = [
+    Tokenizer(Vocabulary(tokens=TOKENS, lowercase=lowercase, strip_accents=strip, split_chinese_characters=chinese))
+    for lowercase in (True, False)
+    for strip in (None, True, False)
+    for chinese in (True, False)
+]
+# Every category of Unicode, and what the rules of BERT treat in a way of its own, often.
+CHARACTERS = st.one_of(
+    st.characters(exclude_categories=["Cs"]),
+    st.sampled_from(
+        [*" \t\n\r\x00\x85\x1c\u00a0\u00ad\u200b\u2028\u3000\ufffd\u0301\u0327\u0345ΣσςİŉẞﬁΩ你好한", *LETTERS]
+    ),
+)
+TEXTS = st.one_of(st.text(CHARACTERS), st.text(" abcx#[]"), st.sampled_from(["[MASK] [SEP][CLS]", "ab[UNK]ab ##ab"]))
+
+
+def encoded(encoder: StretchEncoder, texts: list[str]) -> list[list[int]]:
+    ids, lengths = encoder(texts)
+    ends = np.cumsum(lengths)
+    return [ids[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(TEXTS, max_size=5), st.sampled_from(TOKENIZERS))
+@example(["ΟΔΟΣ Σ", "a\u0301 \u0301b", "x\x85y\x1cz", "ẞ ŉ İ", "你好 ab", "a\u200bb\u00a0c", "  ", ""], TOKENIZERS[0])
+@example(["a" * 100 + " " + "a" * 101, "é" * 100 + " " + "İ" * 60], TOKENIZERS[0])
+@example(["a" * 100 + " " + "a" * 101, "a\u0327\u0301 \u0301\u0327b"], TOKENIZERS[-1])
+def test_the_ids_are_those_of_the_library(texts: list[str], tokenizer: Tokenizer) -> None:
+    encoder = StretchEncoder(tokenizer, "uint16")
+    wanted = tokenizer.encode_literally(texts)
+    assert encoded(encoder, texts) == wanted
+    assert encoded(encoder, texts) == wanted  # from memory
+
+
+def test_every_character_of_the_first_two_planes_has_the_ids_of_the_library() -> None:
+    # Beyond these, all are ideographs, private or unassigned, which the property samples.
+    characters = [chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000]
+    texts = ["".join(f"{character}a{character} " for character in characters[at::997]) for at in range(997)]
+    for tokenizer in TOKENIZERS[:: len(TOKENIZERS) - 1]:
+        assert encoded(StretchEncoder(tokenizer, "uint16"), texts) == tokenizer.encode_literally(texts)
+
+
+def test_what_is_forgotten_is_encoded_again() -> None:
+    rng = random.Random(0)
+    texts = [" ".join("".join(rng.choices("abc.", k=4)) for _ in range(9)) for _ in range(200)]
+    encoder = StretchEncoder(TOKENIZERS[0], "uint16", max_remembered=20)
+    for start in range(0, 200, 10):
+        batch = texts[start : start + 10]
+        assert encoded(encoder, batch) == TOKENIZERS[0].encode_literally(batch)
+        # Never more than were allowed when the batch began, and what one batch has.
+        assert all(len(table) <= 20 + 10 * 9 * 4 for table in encoder._tables)
+
+
+def test_a_long_stretch_is_not_remembered() -> None:
+    encoder = StretchEncoder(TOKENIZERS[0], "uint16")
+    text = "ab." * 1000
+    assert encoded(encoder, [text]) == TOKENIZERS[0].encode_literally([text])
+    assert not encoder._tables[0]
