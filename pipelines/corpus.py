@@ -9,6 +9,8 @@ import on_ctrl_c  # noqa: F401
 from typing import Any
 
 from bertline.corpus.build import build_corpus
+from bertline.corpus.quality.drops import DropSamples
+from bertline.orchestration.corpus_page import show_corpus
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.unused import leave_out
 from composition import recipe
@@ -21,15 +23,18 @@ def main(composed: dict[str, Any]) -> None:
         return
     with open_stage("corpus", composed) as stage:
         assert stage.config.corpus.kind != "none"  # otherwise the stage was skipped
+        samples = DropSamples()
         metrics = build_corpus(
             stage.config.corpus,
             stage.config.python_docs,
             stage.output,
             num_workers=stage.config.runtime.num_workers,
+            samples=samples,
         )
         for shard in sorted(stage.output.glob("train-*.parquet"))[:1]:
             stage.record.log_table(shard, "documents", num_rows=20, contains_text=True)
         stage.finish(metrics)
+        show_corpus(stage, samples)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 from bertline.corpus.document import Document, SourceDocument, Split
 from bertline.corpus.preparation import PreparedDocument, PreparedParagraph, prepare_documents
+from bertline.corpus.quality.contamination import write_needles
+from bertline.corpus.quality.drops import DropSamples
+from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
 from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
 from bertline.demo.config import PythonDocsConfig
@@ -24,7 +28,10 @@ from bertline.foundation.seeds import unit_interval
 
 
 def select_documents(
-    documents: Iterable[PreparedDocument], config: CorpusConfig, dropped: Counter[str]
+    documents: Iterable[PreparedDocument],
+    config: CorpusConfig,
+    dropped: Counter[str],
+    samples: DropSamples | None = None,
 ) -> Iterator[PreparedDocument]:
     """Drop empty, duplicate and short documents, counted by reason; the first duplicate in reading order is kept.
 
@@ -32,9 +39,11 @@ def select_documents(
     validation paragraph occurs in train.
     """
     seen: set[bytes] = set()
+    samples = DropSamples() if samples is None else samples
     for document in documents:
         if not document.paragraphs:
             dropped["documents/empty"] += 1
+            samples.add("documents/empty", document.id, "")
             continue
         if config.deduplicate == "document":
             paragraphs = () if document.key in seen else document.paragraphs
@@ -42,12 +51,18 @@ def select_documents(
         elif config.deduplicate == "paragraph":
             paragraphs = tuple(_first_seen(document.paragraphs, seen))
             dropped["paragraphs/duplicate"] += len(document.paragraphs) - len(paragraphs)
+            kept = set(map(id, paragraphs))
+            for paragraph in document.paragraphs:
+                if id(paragraph) not in kept:
+                    samples.add("paragraphs/duplicate", document.id, " ".join(paragraph.sentences))
         else:
             paragraphs = document.paragraphs
         if not paragraphs:
             dropped["documents/duplicate"] += 1
+            samples.add("documents/duplicate", document.id, " ".join(document.sentences))
         elif sum(paragraph.characters for paragraph in paragraphs) < config.min_document_characters:
             dropped["documents/too_short"] += 1
+            samples.add("documents/too_short", document.id, " ".join(document.sentences))
         else:
             yield dataclasses.replace(document, paragraphs=paragraphs)
 
@@ -79,12 +94,25 @@ _COUNTS = ("documents", "sentences", "characters", "words")
 
 
 def build_corpus(
-    config: CorpusConfig, python_docs: PythonDocsConfig, out: Path, *, num_workers: int
+    config: CorpusConfig,
+    python_docs: PythonDocsConfig,
+    out: Path,
+    *,
+    num_workers: int,
+    samples: DropSamples | None = None,
 ) -> dict[str, float | int]:
     """Build the corpus artifact of the configured source in `out`.
 
     The output is byte-identical for the same input, configuration and versions, with any number of workers. Memory is
-    bounded by a few batches, a row group and a 12-byte key for each distinct document or paragraph.
+    bounded by a few batches, a row group and a 12-byte key for each distinct document or paragraph (and 2 kB a document
+    where near duplicates are looked for).
+
+    Args:
+        config: The corpus.
+        python_docs: The packages whose documentation is the default corpus.
+        out: Folder to write.
+        num_workers: Number of processes.
+        samples: Takes the counts, and a few of what was dropped for each reason.
 
     Returns:
         Summary metrics: documents, sentences, characters and words of each split, dropped documents, duplicates.
@@ -93,22 +121,23 @@ def build_corpus(
         DataError: The input cannot be read, no document is left after filtering, or the corpus cannot be split.
     """
     dropped: Counter[str] = Counter()
-    with folder_written_atomically(out) as folder:
+    samples = DropSamples() if samples is None else samples
+    with folder_written_atomically(out) as folder, tempfile.TemporaryDirectory(prefix="bertline-corpus-") as scratch:
         if isinstance(config, PythonDocsCorpusConfig):
             source = module_documents(config, python_docs, dropped, num_workers=num_workers)
         else:
             source = config.read(dropped)
-        in_batches = batches(source, size=_characters, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
-        prepared = ordered_map(prepare_documents, in_batches, num_workers=num_workers)
-        documents = progress((item for batch in prepared for item in batch), description="corpus documents")
+        prepared = _prepared(source, config, Path(scratch), num_workers=num_workers)
+        documents = progress(prepared, description="corpus documents")
         written = _Written(folder, config)
-        for document in select_documents(documents, config, dropped):
+        for document in _selected(documents, config, dropped, samples):
             written.add(
                 Document(document.id, document.group, document.sentences),
                 split_of(document, config),
                 words=sum(paragraph.words for paragraph in document.paragraphs),
             )
         written.close()
+        samples.counts = {reason: count for reason, count in sorted(dropped.items()) if count}
         if not written.positions:
             raise DataError(_nothing_left(config, dropped))
         if not all(written.shards.values()):
@@ -116,18 +145,49 @@ def build_corpus(
                 raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
             if config.validation_fraction > 0:
                 written = _with_both_splits(folder, config, written)
-        content: dict[str, Any] = {
-            "source": config.kind,
-            "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
-            "dropped": {reason: count for reason, count in dropped.items() if count},
-            "shards": written.shards,
-            "versions": versions_of("datasets", "pyarrow"),
-        }
+        content = _content(config, written, dropped)
         if isinstance(config, PythonDocsCorpusConfig):
             content["packages"] = package_versions(python_docs)
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return _headline(written.counts, dropped)
+
+
+def _prepared(
+    source: Iterable[SourceDocument], config: CorpusConfig, scratch: Path, *, num_workers: int
+) -> Iterator[PreparedDocument]:
+    """Prepare documents in workers; what these look for is written into a file in `scratch`."""
+    needles = scratch / "needles.npz" if config.decontaminate else None
+    if needles is not None:
+        write_needles(config.decontaminate, needles)
+    near = config.near_duplicates
+    prepare = PrepareWithQuality(
+        prepare_documents,
+        ngram=None if near.threshold is None else near.ngram,
+        needles=None if needles is None else str(needles),
+    )
+    in_batches = batches(source, size=_characters, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
+    for batch in ordered_map(prepare, in_batches, num_workers=num_workers):
+        yield from batch
+
+
+def _content(config: CorpusConfig, written: _Written, dropped: Counter[str]) -> dict[str, Any]:
+    """Return what the manifest says, but for the packages and the size."""
+    return {
+        "source": config.kind,
+        "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
+        "dropped": {reason: count for reason, count in dropped.items() if count},
+        "shards": written.shards,
+        "versions": versions_of("datasets", "pyarrow"),
+    }
+
+
+def _selected(
+    documents: Iterable[PreparedDocument], config: CorpusConfig, dropped: Counter[str], samples: DropSamples
+) -> Iterator[PreparedDocument]:
+    selected = select_documents(without_contaminated(documents, dropped, samples), config, dropped, samples)
+    threshold = config.near_duplicates.threshold
+    return selected if threshold is None else without_near_duplicates(selected, threshold, dropped, samples)
 
 
 class _Written:

@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from bertline.corpus.document import SourceDocument, Split
+from bertline.corpus.quality.word_hashes import Signature
 from bertline.corpus.sentences import split_sentences
 
 # Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
@@ -40,6 +41,10 @@ class PreparedDocument:
     key: bytes
     """Duplicate key, equal for documents that differ only in case and white space."""
     paragraphs: tuple[PreparedParagraph, ...]
+    contaminated: tuple[int, ...] = ()
+    """Indices of the paragraphs with text of `corpus.decontaminate`."""
+    signature: Signature | None = None
+    """What near duplicates are found by, if they are looked for."""
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
+from bertline.corpus.quality.config import KEEP_NEAR_DUPLICATES, NearDuplicatesConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +25,11 @@ class CorpusSettings:
     """Seed of the hash that selects validation groups."""
     deduplicate: Literal["document", "paragraph", "none"]
     """Unit of exact de-duplication, after normalising case and white space; the first in reading order is kept."""
+    # Off where they are not named, so that presets of one's own for a reader stay valid.
+    near_duplicates: NearDuplicatesConfig = KEEP_NEAR_DUPLICATES
+    """Removal of documents that are nearly equal to an earlier one."""
+    decontaminate: tuple[str, ...] = ()
+    """Files whose text must not be in the corpus, such as test sets; paragraphs that contain any of it are dropped."""
     min_document_characters: int
     """Minimum document length in characters; shorter documents are dropped and counted."""
     on_undecodable: Literal["fail", "skip"]

@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.mappings import value_at
 from bertline.orchestration.stages import PACKAGES, STAGES, Stage, stage_named
@@ -40,6 +41,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.foundation.progress",
         "bertline.foundation.validation",
         "bertline.orchestration.config",
+        "bertline.orchestration.corpus_page",
         "bertline.orchestration.stage_run",
         "bertline.orchestration.provenance",
         "bertline.orchestration.run_pages",
@@ -178,7 +180,11 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
 
     Returns:
         Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
-        minor version (`3.11`).
+        minor version (`3.11`). For the corpus also the digest of each file of `corpus.decontaminate`, by its path: DVC
+        watches no file that only the configuration names.
+
+    Raises:
+        ConfigError: A file of `corpus.decontaminate` does not exist.
     """
     names = {*stage.versions}
     for where in stage.versions_where:
@@ -190,7 +196,21 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
         listed = (package["distribution"] for package in config["python_docs"]["packages"])
         names.update(name for name in listed if name is not None)  # the standard library comes with Python
     python = ".".join(platform.python_version_tuple()[:2])
-    return {**{name: _installed(name) for name in sorted(names, key=str.lower)}, "python": python}
+    files = _digests_of_named(config) if stage.name == "corpus" else {}
+    return {**{name: _installed(name) for name in sorted(names, key=str.lower)}, **files, "python": python}
+
+
+def _digests_of_named(config: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for name in value_at(config, "corpus.decontaminate") or ():
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise ConfigError(
+                f"corpus.decontaminate names {name}, which is not a file. Give paths of files, such as "
+                "corpus.decontaminate=[data/tasks/mine/test.tsv]."
+            )
+        found[name] = sha256_of_file(path)[:16]
+    return found
 
 
 def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -15,6 +15,7 @@ METRICS = ARTIFACTS / "metrics"
 HEADLINE = ARTIFACTS / "headline"
 CODE = ARTIFACTS / "code"
 VERSIONS = ARTIFACTS / "versions"
+CORPUS_PAGE = ARTIFACTS / "pages" / "corpus.html"
 ENCODERS = ARTIFACTS / "encoders"
 """Folder with the encoder that each task starts from: the link of tasks to `artifacts/pretrain` (see
 `unused`)."""
@@ -119,6 +120,7 @@ STAGES = (
         versions_where=(
             VersionsWhere("corpus.kind", ("python_docs",), (PACKAGES,)),
             VersionsWhere("corpus.kind", ("hub",), ("datasets",)),
+            VersionsWhere("corpus.near_duplicates.threshold", None, ("rensa", "numpy")),
         ),
     ),
     Stage(

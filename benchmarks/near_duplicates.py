@@ -1,0 +1,177 @@
+"""Measure how fast near duplicates are found, how many are found, and how many that are removed have no partner.
+
+    python benchmarks/near_duplicates.py --corpus FOLDER     # WikiExtractor files, or plain text with --kind text
+    python benchmarks/near_duplicates.py                     # the documentation of the installed packages
+
+To the first documents of the corpus with 50 words or more, 1,000 copies are added in which 1 to 10 % of the words are
+replaced by other words of the corpus. Truth is the Jaccard similarity of the 3-grams themselves, compared as sets of
+words and without the library's hashes. The last line is JSON:
+
+- `near_duplicate_mb_per_s`: UTF-8 bytes of the text by processor time, in one process: signatures, index and exact
+  comparison of candidates.
+- `near_duplicate_recall`: share found of the copies that are above the threshold.
+- `near_duplicate_false`: share of what is removed that has no kept document above the threshold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import repository_source  # noqa: F401
+from records import current_commit
+
+from bertline.corpus.quality.near_duplicates import NearDuplicateIndex, signatures
+from bertline.foundation.manifests import versions_of
+from bertline.foundation.processor import processor_name
+
+RESULT = Path(__file__).parent / "results" / "near_duplicates.json"
+THRESHOLD, NGRAM = 0.7, 3
+NUM_COPIES, MIN_WORDS = 1000, 50
+_BATCH = 200
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Documents in reading order, the copies last."""
+
+    documents: list[list[str]]
+    """Sentences of each document."""
+    source: dict[int, int]
+    """Index of the original by that of its copy."""
+
+
+def with_copies(documents: Sequence[Sequence[str]], num_copies: int = NUM_COPIES, seed: int = 0) -> Planted:
+    """Add copies of random documents with 1 to 10 % of their words replaced."""
+    generator = random.Random(seed)
+    long = [index for index, one in enumerate(documents) if sum(len(part.split()) for part in one) >= MIN_WORDS]
+    vocabulary = sorted({word for one in documents[:500] for part in one for word in part.split()})
+    planted, source = [list(one) for one in documents], {}
+    for number, index in enumerate(generator.sample(long, min(num_copies, len(long)))):
+        words = " ".join(documents[index]).split()
+        count = max(1, round((1 + number % 10) / 100 * len(words)))
+        for place in generator.sample(range(len(words)), count):
+            words[place] = generator.choice(vocabulary)
+        source[len(planted)] = index
+        planted.append([" ".join(words)])
+    return Planted(planted, source)
+
+
+def near_duplicate_figures(documents: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Return the three figures of a corpus, and how many copies and removed documents they rest on.
+
+    Args:
+        documents: Sentences of each document.
+    """
+    planted = with_copies(documents)
+    start = time.process_time()
+    removed: set[int] = set()
+    with NearDuplicateIndex(THRESHOLD) as index:
+        for first in range(0, len(planted.documents), _BATCH):
+            for offset, one in enumerate(signatures(planted.documents[first : first + _BATCH], NGRAM)):
+                if index.partner_or_keep(one) is not None:
+                    removed.add(first + offset)
+    seconds = time.process_time() - start
+    size = sum(len(part.encode()) for one in planted.documents for part in one)
+    above = [copy for copy, original in planted.source.items() if _jaccard(planted, copy, original) >= THRESHOLD]
+    lonely = _without_partner(planted, removed)
+    return {
+        "near_duplicate_mb_per_s": round(size / seconds / 1e6, 2),
+        "near_duplicate_recall": round(sum(copy in removed for copy in above) / len(above), 4),
+        "near_duplicate_false": round(lonely / max(1, len(removed)), 5),
+        "mb": round(size / 1e6, 1),
+        "documents": len(planted.documents),
+        "copies_above_threshold": len(above),
+        "removed": len(removed),
+    }
+
+
+def _ngrams(sentences: Sequence[str]) -> set[tuple[str, ...]]:
+    words = ["".join(filter(str.isalnum, word)).casefold() for part in sentences for word in part.split()]
+    words = [word for word in words if word]
+    return set(zip(words, words[1:], words[2:], strict=False))
+
+
+def _jaccard(planted: Planted, a: int, b: int) -> float:
+    first, second = _ngrams(planted.documents[a]), _ngrams(planted.documents[b])
+    return len(first & second) / max(1, len(first | second))
+
+
+def _without_partner(planted: Planted, removed: set[int]) -> int:
+    """Count the removed documents that no kept one equals enough; every pair that shares a 3-gram is compared."""
+    wanted = {index: _ngrams(planted.documents[index]) for index in removed}
+    by_ngram: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for index, ngrams in wanted.items():
+        for ngram in ngrams:
+            by_ngram[ngram].append(index)
+    partnered: set[int] = set()
+    for index, document in enumerate(planted.documents):
+        if index in removed:
+            continue
+        ngrams = _ngrams(document)
+        shared = Counter(other for ngram in ngrams for other in by_ngram.get(ngram, ()))
+        for other, count in shared.items():
+            if count / (len(ngrams) + len(wanted[other]) - count) >= THRESHOLD:
+                partnered.add(other)
+    return len(removed - partnered)
+
+
+def documents_of(folder: str, kind: str) -> Iterator[list[str]]:
+    """Yield the paragraphs of each document of a folder."""
+    from bertline.corpus.readers.text import TextCorpusConfig
+    from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
+
+    common = {
+        "path": folder, "encoding": "utf-8", "validation_fraction": 0.0, "split_seed": 0, "deduplicate": "none",
+        "min_document_characters": 0, "on_undecodable": "skip", "shard_documents": 1,
+    }  # fmt: skip
+    if kind == "text":
+        config = TextCorpusConfig(kind="text", document="file", **common)
+    else:
+        config = WikiExtractorCorpusConfig(kind="wikiextractor", **common)
+    for document in config.read(Counter()):
+        yield list(document.paragraphs)
+
+
+def embedded_documents() -> Iterator[list[str]]:
+    """Yield the documentation of each module of numpy, scipy and torch."""
+    from bertline.demo.config import PackageConfig, PythonDocsConfig
+    from bertline.demo.docstrings import read_modules
+
+    packages = tuple(PackageConfig(module=name, distribution=name) for name in ("numpy", "scipy", "torch"))
+    config = PythonDocsConfig(packages=packages, held_out_fraction=0.1, split_seed=0)
+    for module in read_modules(config, num_workers=1, dropped=Counter()):
+        yield [text for docstring in module.docstrings for text in docstring.prose.paragraphs]
+
+
+def main() -> None:
+    """Measure, print and record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", help="folder of text; without it, the documentation of installed packages")
+    parser.add_argument("--kind", choices=["wikiextractor", "text"], default="wikiextractor")
+    parser.add_argument("--documents", type=int, default=10_000, help="most documents that are read")
+    parser.add_argument("--keep", action="store_true", help=f"record the figures in {RESULT.name}")
+    arguments = parser.parse_args()
+    source = documents_of(arguments.corpus, arguments.kind) if arguments.corpus else embedded_documents()
+    figures = near_duplicate_figures(list(islice(source, arguments.documents)))
+    record = {
+        **figures,
+        "corpus": arguments.kind if arguments.corpus else "python_docs",
+        "device": processor_name(),
+        "commit": current_commit(),
+        "versions": versions_of("rensa", "numpy"),
+    }
+    if arguments.keep:
+        RESULT.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(record))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Decontamination: finds text of named files, such as test sets, in the corpus.
+
+A passage (a line of a text file, a text cell of a table) is found where 13 of its words follow each other, or all of
+them if it has fewer; case and punctuation make no difference.
+
+References:
+    Brown et al., "Language Models are Few-Shot Learners", 2020, appendix C (13-grams).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertline.corpus.quality.word_hashes import Hashes, ngram_hashes, word_hashes
+from bertline.foundation.errors import DataError
+
+NGRAM = 13
+MIN_WORDS = 4
+"""Shorter passages are not looked for: "yes, it is" stands in any corpus."""
+_LONGEST_CELL = 10_000_000
+
+
+def passages(path: Path) -> Iterator[str]:
+    """Yield every text of a file: lines of `.txt`, cells of `.csv` and `.tsv`, strings inside `.jsonl`, `.json` and
+    `.parquet`; each but Parquet also with `.gz`.
+
+    Raises:
+        DataError: The file is missing, of another type, or damaged.
+    """
+    name = path.with_suffix("") if path.suffix == ".gz" else path
+    try:
+        if name.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            for batch in pq.ParquetFile(path).iter_batches():
+                yield from _strings(batch.to_pylist())
+            return
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as lines:
+            if name.suffix == ".txt":
+                yield from lines
+            elif name.suffix in (".csv", ".tsv"):
+                csv.field_size_limit(_LONGEST_CELL)
+                # Published TSV files have unbalanced quotes, which are characters there.
+                tabs = name.suffix == ".tsv"
+                rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines)
+                yield from chain.from_iterable(rows)
+            elif name.suffix == ".jsonl":
+                for line in lines:
+                    yield from _strings(json.loads(line)) if line.strip() else ()
+            elif name.suffix == ".json":
+                yield from _strings(json.load(lines))
+            else:
+                raise DataError(
+                    f"corpus.decontaminate names {path}, whose type is not known. Use .txt (a passage on each line), "
+                    ".csv, .tsv, .jsonl, .json or .parquet."
+                )
+    except (OSError, EOFError, ValueError, csv.Error) as error:
+        raise DataError(f"corpus.decontaminate: {path} cannot be read: {error}") from error
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)
+
+
+def write_needles(paths: Sequence[str], target: Path) -> int:
+    """Write what to look for into one file, which each worker reads once.
+
+    Args:
+        paths: The named files.
+        target: An `.npz` file: hashes by number of words.
+
+    Returns:
+        Number of passages of at least `MIN_WORDS` words.
+
+    Raises:
+        DataError: A file cannot be read, or has no passage that is long enough.
+    """
+    found: dict[int, list[Hashes]] = {}
+    total = 0
+    for path in paths:
+        before = total
+        for passage in passages(Path(path).expanduser()):
+            words = word_hashes([passage])
+            if len(words) >= MIN_WORDS:
+                length = min(len(words), NGRAM)
+                found.setdefault(length, []).append(ngram_hashes(words, length))
+                total += 1
+        if total == before:
+            raise DataError(
+                f"corpus.decontaminate: {path} has no passage of at least {MIN_WORDS} words, so that nothing could be "
+                "found. Name another file, or leave it out."
+            )
+    np.savez(target, **{str(length): np.unique(np.concatenate(parts)) for length, parts in sorted(found.items())})  # type: ignore[arg-type]
+    return total
+
+
+class Needles:
+    """What is looked for: hashes of n-grams by their number of words."""
+
+    def __init__(self, by_length: dict[int, Hashes]) -> None:
+        self._by_length = by_length
+
+    def found_in(self, paragraphs: Sequence[Sequence[str]]) -> list[int]:
+        """Return the indices of the paragraphs that contain one, in order.
+
+        Args:
+            paragraphs: Sentences of each paragraph; a passage may cross sentences, not paragraphs.
+        """
+        parts = [word_hashes(paragraph) for paragraph in paragraphs]
+        words = np.concatenate([*parts, np.empty(0, np.uint64)])
+        ends = np.cumsum([len(part) for part in parts])
+        hits = []
+        for length, wanted in self._by_length.items():
+            ngrams = ngram_hashes(words, length)
+            places = np.minimum(np.searchsorted(wanted, ngrams), len(wanted) - 1)
+            starts = np.flatnonzero(wanted[places] == ngrams)
+            first, last = (np.searchsorted(ends, at, side="right") for at in (starts, starts + length - 1))
+            hits.append(first[first == last])
+        return sorted({int(index) for found in hits for index in found})
+
+
+@lru_cache(maxsize=2)
+def read_needles(path: str) -> Needles:
+    """Read what `write_needles` wrote; each process reads it once."""
+    with np.load(path, allow_pickle=False) as content:
+        return Needles({int(length): content[length] for length in content.files})

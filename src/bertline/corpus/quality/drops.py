@@ -1,0 +1,69 @@
+"""What the corpus stage dropped: counts by reason, and a sample of each to read."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+DROPS_NAME = "drops.json"
+"""File of the run folder with the content of `DropSamples`."""
+NUM_SAMPLES = 5
+_MAX_CHARACTERS = 400
+
+
+class DropSamples:
+    """A few of what was dropped for each reason, the same for the same input, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._kept: defaultdict[str, list[tuple[int, str, str, str]]] = defaultdict(list)
+        self.counts: dict[str, int] = {}
+
+    def add(self, reason: str, where: str, text: str, note: str = "") -> None:
+        """Consider one dropped document or paragraph: those with the highest hashes are kept.
+
+        Args:
+            reason: As it is counted, such as `documents/duplicate`.
+            where: Id of the document.
+            text: Its text, or the beginning of it.
+            note: What else to say, such as the document that it repeats.
+        """
+        text = text[:_MAX_CHARACTERS]
+        rank = int.from_bytes(hashlib.blake2b(f"{where}\n{text}".encode(), digest_size=8).digest(), "big")
+        kept = self._kept[reason]
+        if len(kept) < NUM_SAMPLES:
+            heapq.heappush(kept, (rank, where, text, note))
+        else:
+            heapq.heappushpop(kept, (rank, where, text, note))
+
+    def content(self) -> dict[str, Any]:
+        """Return counts and samples by reason as plain data."""
+        samples = {
+            reason: [{"id": where, "text": text, "note": note} for _, where, text, note in sorted(kept, reverse=True)]
+            for reason, kept in sorted(self._kept.items())
+        }
+        return {"counts": self.counts, "samples": samples}
+
+
+def drops_in_words(counts: Mapping[str, int]) -> str:
+    """Return all counts by what was dropped and why, in one line.
+
+    Example:
+        >>> drops_in_words({"documents/duplicate": 1200, "paragraphs/duplicate": 7, "documents/empty": 1})
+        'dropped 1,201 documents (1,200 duplicate, 1 empty), 7 paragraphs (7 duplicate)'
+        >>> drops_in_words({})
+        'nothing was dropped'
+    """
+    by_thing: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for key, count in counts.items():
+        if count:
+            thing, _, reason = key.partition("/")
+            by_thing[thing][reason.replace("_", " ")] += count
+    parts = []
+    for thing, reasons in by_thing.items():
+        listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+        total = reasons.total()
+        parts.append(f"{total:,} {thing.removesuffix('s') if total == 1 else thing} ({listed})")
+    return f"dropped {', '.join(parts)}" if parts else "nothing was dropped"

@@ -1,0 +1,33 @@
+"""The corpus page of a finished stage: in its run folder, under DVC also in `artifacts/pages`, and in MLflow."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from bertline.corpus.quality.drops import DROPS_NAME, DropSamples, drops_in_words
+from bertline.evaluation.corpus_page import write_corpus_page
+from bertline.foundation.files import write_json
+from bertline.foundation.progress import say
+from bertline.orchestration.provenance import running_under_dvc
+from bertline.orchestration.stage_run import StageRun
+from bertline.orchestration.stages import CORPUS_PAGE
+
+
+def show_corpus(stage: StageRun, samples: DropSamples) -> Path:
+    """Write page and samples, attach the page to the run in MLflow, and print what was dropped and where it stands.
+
+    The page is no output of the stage, so that its look changes no result. It is sent to a remote server only where
+    `tracking.log_text` allows.
+    """
+    drops = samples.content()
+    write_json(stage.folder / DROPS_NAME, drops)
+    page = stage.folder / CORPUS_PAGE.name
+    write_corpus_page(page, stage.output, drops)
+    stage.record.log_artifact(page, contains_text=True)
+    shown = page
+    if running_under_dvc():
+        CORPUS_PAGE.parent.mkdir(parents=True, exist_ok=True)
+        shown = Path(shutil.copyfile(page, CORPUS_PAGE))
+    say(f"corpus: {drops_in_words(samples.counts)}; samples to read: {shown}")
+    return shown

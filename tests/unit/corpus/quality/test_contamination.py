@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertline.corpus.build import build_corpus
+from bertline.corpus.quality.contamination import passages, read_needles, write_needles
+from bertline.corpus.quality.drops import NUM_SAMPLES, DropSamples, drops_in_words
+from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.storage import read_documents
+from bertline.demo.config import PythonDocsConfig
+from bertline.foundation.errors import DataError
+from bertline.orchestration.fingerprints import stage_versions
+from bertline.orchestration.stages import stage_named
+
+Make = Callable[..., TextCorpusConfig]
+NO_PACKAGES = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]
+WORDS = [f"word{number}" for number in range(2000)]
+
+
+def sentence(seed: int, num_words: int) -> str:
+    words = random.Random(seed).choices(WORDS, k=num_words)
+    return f"{words[0].capitalize()} {' '.join(words[1:])}."
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> list[str]:
+    """Write a corpus of 200 paragraphs, of which 60 contain a sentence of test.txt inside other text."""
+    test_set = [sentence(seed, 4 + seed % 30) for seed in range(60)]
+    paragraphs = [f"{sentence(1000 + number, 30)} {sentence(2000 + number, 9)}" for number in range(200)]
+    for number, text in enumerate(test_set):
+        head, tail = paragraphs[number * 3].split(". ", 1)
+        paragraphs[number * 3] = f"{head}. «{text.upper()[:-1]}» {tail}"
+    (tmp_path / "text").mkdir()
+    for number in range(20):
+        text = "\n\n".join(paragraphs[number * 10 : number * 10 + 10])
+        (tmp_path / "text" / f"{number:02}.txt").write_text(text)
+    (tmp_path / "test.txt").write_text("\n".join([*test_set, "Yes.", ""]))
+    return test_set
+
+
+def test_every_planted_sentence_is_found_with_one_worker_or_two(
+    planted: list[str], text_config: Make, tmp_path: Path
+) -> None:
+    config = text_config(decontaminate=(str(tmp_path / "test.txt"),))
+    samples = DropSamples()
+    build_corpus(config, NO_PACKAGES, tmp_path / "one", num_workers=1, samples=samples)
+    build_corpus(config, NO_PACKAGES, tmp_path / "two", num_workers=2)
+
+    corpus = " ".join(
+        part for split in ("train", "validation") for item in read_documents(tmp_path / "one", split)
+        for part in item.sentences
+    ).casefold()  # fmt: skip
+    assert not [text for text in planted if text[:-1].casefold() in corpus]
+    assert samples.counts == {"paragraphs/contaminated": 60}
+    assert len(samples.content()["samples"]["paragraphs/contaminated"]) == NUM_SAMPLES
+    files = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in files)
+
+
+def test_thirteen_words_in_a_row_are_enough_and_twelve_are_not(tmp_path: Path) -> None:
+    long = sentence(1, 40).split()
+    (tmp_path / "a.txt").write_text(" ".join(long))
+    write_needles([str(tmp_path / "a.txt")], tmp_path / "needles.npz")
+    needles = read_needles(str(tmp_path / "needles.npz"))
+
+    paragraphs = [["x", " ".join(long[5:17])], ["So:", " ".join(long[7:20]), "y"], [], [" ".join(long[17:20])]]
+
+    assert needles.found_in(paragraphs) == [1]
+    assert needles.found_in([]) == []
+
+
+def test_every_type_of_file_gives_its_texts(tmp_path: Path) -> None:
+    rows = [{"a": "One.", "b": {"c": ["Two.", 3]}}]
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(json.dumps(rows[0]).encode()))
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    pq.write_table(pa.Table.from_pylist(rows[:1] and [{"a": "One.", "b": ["Two."]}]), tmp_path / "a.parquet")
+    (tmp_path / "a.tsv").write_text('One.\tTwo. "\n')
+    (tmp_path / "a.csv").write_text('One.,"Two.\n"\n')
+    for name in ("a.jsonl.gz", "a.json", "a.parquet", "a.tsv", "a.csv"):
+        assert [text.strip(' "\n') for text in passages(tmp_path / name)] == ["One.", "Two."], name
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.docx", b"", "type is not known"),
+        ("a.txt", b"Yes.\nNo.\n", "no passage of at least 4 words"),
+        ("a.txt.gz", gzip.compress(b"one two three four five" * 99)[:-9], "cannot be read"),
+        ("a.jsonl", b"{", "cannot be read"),
+        ("a.txt", b"\xff\xff", "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name}.*{message}"):
+        write_needles([str(tmp_path / name)], tmp_path / "needles.npz")
+
+
+def test_a_changed_file_reruns_the_corpus(tmp_path: Path) -> None:
+    config = {"corpus": {"kind": "text", "decontaminate": [str(tmp_path / "a.txt")]}}
+    (tmp_path / "a.txt").write_text("one")
+    before = stage_versions(stage_named("corpus"), None, config)
+    (tmp_path / "a.txt").write_text("two")
+    assert stage_versions(stage_named("corpus"), None, config) != before
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(DataError.__base__, match=r"decontaminate names .*a.txt, which is not a file"):
+        stage_versions(stage_named("corpus"), None, config)
+
+
+def test_samples_do_not_depend_on_the_order() -> None:
+    forward, backward = DropSamples(), DropSamples()
+    for number in range(100):
+        forward.add("documents/empty", str(number), "text")
+        backward.add("documents/empty", str(99 - number), "text")
+    assert forward.content() == backward.content()
+    assert len(forward.content()["samples"]["documents/empty"]) == NUM_SAMPLES
+
+
+def test_drops_are_counted_in_words() -> None:
+    counts = Counter({"files/unread": 1, "documents/near_duplicate": 1})
+    assert drops_in_words(counts) == "dropped 1 file (1 unread), 1 document (1 near duplicate)"

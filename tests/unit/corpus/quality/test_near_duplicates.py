@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertline.corpus.document import SourceDocument
+from bertline.corpus.preparation import PreparedDocument, prepare_documents
+from bertline.corpus.quality.drops import DropSamples
+from bertline.corpus.quality.near_duplicates import NearDuplicateIndex, signatures, similarity
+from bertline.corpus.quality.selection import PrepareWithQuality, without_near_duplicates
+from bertline.corpus.quality.word_hashes import ngram_hashes, word_hashes
+
+NEEDED = [f"word{number}" for number in range(3000)]
+
+
+def text_of(seed: int, num_words: int = 200) -> list[str]:
+    return random.Random(seed).choices(NEEDED, k=num_words)
+
+
+def changed(words: list[str], share: float, seed: int) -> list[str]:
+    places = set(random.Random(seed).sample(range(len(words)), round(share * len(words))))
+    return [f"other{at}" if at in places else word for at, word in enumerate(words)]
+
+
+def jaccard(a: list[str], b: list[str]) -> float:
+    """Compare 3-grams themselves, not their hashes."""
+    first, second = (set(zip(words, words[1:], words[2:], strict=False)) for words in (a, b))
+    return len(first & second) / len(first | second)
+
+
+def kept_and_dropped(texts: list[str], threshold: float = 0.7) -> tuple[list[str], Counter[str], DropSamples]:
+    batch = [SourceDocument(f"d{number}", "", (text,)) for number, text in enumerate(texts)]
+    prepared = PrepareWithQuality(prepare_documents, ngram=3, needles=None)(batch)
+    dropped: Counter[str] = Counter()
+    samples = DropSamples()
+    kept = [document.id for document in without_near_duplicates(prepared, threshold, dropped, samples)]
+    return kept, dropped, samples
+
+
+def test_planted_copies_are_found_and_nothing_else_is() -> None:
+    originals = [text_of(seed) for seed in range(150)]
+    copies = [changed(words, (1 + index % 10) / 100, index) for index, words in enumerate(originals)]
+    above = {150 + index for index, copy in enumerate(copies) if jaccard(originals[index], copy) >= 0.7}
+
+    kept, dropped, _ = kept_and_dropped([" ".join(words) for words in [*originals, *copies]])
+
+    found = {number for number in range(300) if f"d{number}" not in kept}
+    assert 60 < len(above) < 150
+    assert found <= above
+    assert len(found) >= 0.95 * len(above)
+    assert dropped == {"documents/near_duplicate": len(found)}
+
+
+def test_the_first_stays_and_the_sample_names_it() -> None:
+    text = " ".join(text_of(1))
+
+    kept, _, samples = kept_and_dropped([text, "short", " ".join(text_of(2)), f"And: {text.upper()}!", "short"])
+
+    assert kept == ["d0", "d1", "d2", "d4"]
+    (sample,) = samples.content()["samples"]["documents/near_duplicate"]
+    assert sample["id"] == "d3"
+    assert sample["note"] == "99% equal to d0"
+
+
+def test_signatures_do_not_depend_on_the_batch() -> None:
+    documents = [[" ".join(text_of(seed))] for seed in range(8)] + [["two words"], []]
+
+    together = signatures(documents, 3)
+    alone = [signatures([document], 3)[0] for document in documents]
+
+    assert [one.bands for one in together] == [one.bands for one in alone]
+    assert all((a.ngrams == b.ngrams).all() for a, b in zip(together, alone, strict=True))
+    assert together[-1].bands == ()
+
+
+@given(st.lists(st.sampled_from("abcde")), st.lists(st.sampled_from("abcde")))
+def test_similarity_is_that_of_the_ngrams(a: list[str], b: list[str]) -> None:
+    first, second = (np.unique(ngram_hashes(word_hashes([" ".join(words)]), 3)) for words in (a, b))
+    expected = jaccard(a, b) if min(len(a), len(b)) >= 3 else 0.0
+    assert similarity(first, second) == pytest.approx(expected)
+
+
+def test_the_index_reads_back_what_it_stored() -> None:
+    found = signatures([[" ".join(text_of(seed))] for seed in (1, 2, 3, 2)], 3)
+    with NearDuplicateIndex(0.9) as index:
+        partners = [index.partner_or_keep(signature) for signature in found]
+    assert partners[:3] == [None, None, None]
+    assert partners[3] is not None
+    assert (partners[3].index, partners[3].similarity) == (1, 1.0)
+
+
+def test_words_without_spaces_are_characters() -> None:
+    assert len(word_hashes(["これは文です。 And Thai ไทย"])) == len("これは文です") + 2 + len("ไทย")
+
+
+def test_a_document_keeps_its_other_fields() -> None:
+    plain = prepare_documents([SourceDocument("a", "g", ("One two three four.",))])
+    (document,) = PrepareWithQuality(lambda _: plain, ngram=2, needles=None)([])
+    assert isinstance(document, PreparedDocument)
+    assert (document.id, document.paragraphs) == ("a", plain[0].paragraphs)
