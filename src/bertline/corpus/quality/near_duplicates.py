@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
+
+# One thread: workers are the parallelism, and threads of rensa that wait for a busy core only burn time.
+os.environ.setdefault("RAYON_NUM_THREADS", "1")
 from rensa import RMinHash
 
 from bertline.corpus.quality.word_hashes import Hashes, Signature, combined, ngram_hashes, word_hashes
