@@ -400,3 +400,31 @@ def test_only_calls_that_measure_the_same_share_a_record(given, variant, monkeyp
     arguments = parser.parse_args(given.split())
     pretraining_step.checked_model_config(arguments)
     assert variant_of(parser, arguments, pretraining_step._TOLD_APART) == variant
+
+
+def test_the_data_stages_are_measured_and_recorded(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    for index in range(200):
+        sentences = [f"The word{index % 7} of page{index} comes before word{line % 11}, again." for line in range(12)]
+        (tmp_path / f"text/{index}.txt").write_text("\n\n".join(sentences))
+    command = [sys.executable, str(BENCHMARKS / "data_stages.py"), "--corpus", str(tmp_path / "text")]
+    done = subprocess.run(
+        [*command, "--vocab-size", "120", "--keep", str(tmp_path), "--commit", "0"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures["input_bytes"] == sum(path.stat().st_size for path in (tmp_path / "text").iterdir())
+    seconds = figures["corpus_s"] + figures["examples_s"]
+    assert math.isclose(figures["mb_per_s_per_core"], figures["input_bytes"] / 1e6 / seconds)
+    assert math.isclose(figures["vocabulary_ratio"], figures["vocabulary_s"] / figures["library_vocabulary_s"])
+    assert figures["tokenize_ratio"] > 0
+    assert 0 <= figures["near_duplicate_recall"] <= 1
+    assert figures["peak_memory_bytes"] > 1e7
+    (record,) = tmp_path.glob("data_stages_*.json")
+    kept = json.loads(record.read_text())
+    assert kept["commit"] == "0"
+    assert "corpus" not in kept["arguments"]  # a path of this machine
+    assert {name: kept[name] for name in figures} == figures
