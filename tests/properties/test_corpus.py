@@ -104,7 +104,8 @@ def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "a.txt").write_bytes(gzip.compress(content) if compressed else content)
         config = TextCorpusConfig(
-            kind="text", path=folder, document=document, encoding=encoding, on_undecodable="skip",
+            kind="text", path=folder, document=document, encoding=encoding, on_undecodable="skip", document_start=None,
+            on_markup="fail",
             min_document_characters=1, **COMMON,
         )  # fmt: skip
         found = list(config.read(Counter()))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.corpus.document import Document, SourceDocument, Split
+from bertline.corpus.encodings import READ_AS
 from bertline.corpus.preparation import PreparedDocument, PreparedParagraph, prepare_documents
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples
@@ -173,10 +174,12 @@ def _prepared(
 
 def _content(config: CorpusConfig, written: _Written, dropped: Counter[str]) -> dict[str, Any]:
     """Return what the manifest says, but for the packages and the size."""
+    read_as = {name.removeprefix(READ_AS): dropped[name] for name in dropped if name.startswith(READ_AS)}
     return {
         "source": config.kind,
         "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
-        "dropped": {reason: count for reason, count in dropped.items() if count},
+        "dropped": {reason: count for reason, count in dropped.items() if count and not reason.startswith(READ_AS)},
+        **({"encodings": read_as} if read_as else {}),
         "shards": written.shards,
         "versions": versions_of("datasets", "pyarrow"),
     }

@@ -32,8 +32,9 @@ class CorpusSettings:
     """Files whose text must not be in the corpus, such as test sets; paragraphs that contain any of it are dropped."""
     min_document_characters: int
     """Minimum document length in characters; shorter documents are dropped and counted."""
-    on_undecodable: Literal["fail", "skip"]
-    """How to handle a file or record that is not text in `encoding`: fail with its name, or skip and count it."""
+    on_undecodable: Literal["fail", "skip", "replace"]
+    """How to handle what is not text, or torn: fail with its place, skip and count the record or the rest of the file,
+    or replace the bytes that are not text by U+FFFD, which cleaning takes out, and count the lines."""
     shard_documents: int
     """Documents per Parquet shard."""
 

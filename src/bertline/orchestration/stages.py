@@ -121,6 +121,7 @@ STAGES = (
             VersionsWhere("corpus.kind", ("python_docs",), (PACKAGES,)),
             VersionsWhere("corpus.kind", ("hub",), ("datasets",)),
             VersionsWhere("corpus.near_duplicates.threshold", None, ("rensa", "numpy")),
+            VersionsWhere("corpus.encoding", ("auto",), ("chardet",)),
         ),
     ),
     Stage(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, assert_never
 
+from bertline.corpus.compression import COMPRESSED_SUFFIXES
 from bertline.corpus.input_files import find_files
 from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
@@ -24,8 +25,8 @@ from bertline.tokenization.vocabulary import read_vocabulary
 # The default corpus has 3.9 characters per token with a vocabulary of 8,192; English has 4.5 with 30,522, and Chinese
 # in UTF-8 has 3 bytes per token.
 _BYTES_A_TOKEN = 4.0
-# Gzip and Parquet compress text to about a third of its size.
-_COMPRESSED_SUFFIXES = (".gz", ".parquet")
+# Compressed text and Parquet have about a third of its size.
+_COMPRESSED_SUFFIXES = (*COMPRESSED_SUFFIXES, ".parquet")
 _COMPRESSION = 3.0
 _BERT_VOCAB_SIZE = 30_522
 

@@ -20,12 +20,13 @@ COMMON = {
     "on_undecodable": "fail",
     "shard_documents": 10,
 }
+PLAIN_TEXT = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
 
 
 @pytest.fixture
 def text_config(tmp_path: Path) -> Callable[..., TextCorpusConfig]:
     def make(**changes: Any) -> TextCorpusConfig:
-        fields = {"path": str(tmp_path / "text"), "document": "file", "encoding": "utf-8", **COMMON, **changes}
+        fields = {"path": str(tmp_path / "text"), **PLAIN_TEXT, **COMMON, **changes}
         return TextCorpusConfig(kind="text", **fields)
 
     return make

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.input_files import InputFile, find_files, read_lines
+from bertline.corpus.input_files import InputFile, find_files
+from bertline.corpus.lines import read_lines
 from bertline.foundation.errors import ConfigError, DataError
 
 

@@ -116,3 +116,79 @@ def test_a_file_of_another_kind_is_counted_and_stray_text_is_an_error(
     (folder / "wiki_00").write_text(WIKI + "stray\n")
     with pytest.raises(DataError, match=r"wiki_00:12: text between articles, 'stray'"):
         list(wiki_config().read(Counter()))
+
+
+def test_a_regular_expression_says_where_a_document_begins(
+    folder: Path, text_config: Callable[..., TextCorpusConfig]
+) -> None:
+    (folder / "all.txt").write_text("Before.\n== One ==\nFirst.\n\nMore.\n== Two == with a rest\nSecond.\n")
+
+    found = text_config(document="regex", document_start="^== .* ==").read(Counter())
+
+    assert [(item.id, item.paragraphs) for item in found] == [
+        ("all.txt:1", ("Before.",)),
+        ("all.txt:3", ("First.", "More.")),
+        ("all.txt:6", ("with a rest Second.",)),
+    ]
+
+
+def test_a_lookahead_keeps_the_beginning_of_a_document(
+    folder: Path, text_config: Callable[..., TextCorpusConfig]
+) -> None:
+    (folder / "all.txt").write_text("CHAPTER I\nFirst.\nCHAPTER II\nSecond.\n")
+
+    found = text_config(document="regex", document_start="^(?=CHAPTER)").read(Counter())
+
+    assert [item.paragraphs for item in found] == [("CHAPTER I First.",), ("CHAPTER II Second.",)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"document": "regex"}, "document_start says where"),
+        ({"document_start": "^X"}, "must be null otherwise"),
+        ({"document": "regex", "document_start": "("}, "not a regular expression"),
+    ],
+)
+def test_a_beginning_that_does_not_fit_is_refused(
+    text_config: Callable[..., TextCorpusConfig], changes: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        text_config(**changes)
+
+
+MARKUP = {
+    "corpus=tei": '<?xml version="1.0"?>\n<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><p>Call me.</p></text></TEI>',
+    "corpus=wikiextractor": '<doc id="1" url="x" title="Y">\nY\n\nText.\n</doc>',
+    "a converter from HTML": "<!DOCTYPE html>\n<html><body>Text</body></html>",
+    "corpus=xml": "<p>One.</p>\n<p>Two.</p>\n" * 10,
+}
+
+
+@pytest.mark.parametrize("reader", MARKUP)
+def test_markup_is_an_error_that_names_its_reader_or_counted_or_kept(
+    folder: Path, text_config: Callable[..., TextCorpusConfig], reader: str
+) -> None:
+    (folder / "novel.xml").write_text(MARKUP[reader])
+    place = f"{folder}/*.xml"
+    dropped: Counter[str] = Counter()
+
+    with pytest.raises(DataError, match=f"novel.xml: markup.*{reader}"):
+        list(text_config(path=place).read(Counter()))
+    assert list(text_config(path=place, on_markup="skip").read(dropped)) == []
+    assert dropped == {"files/markup": 1}
+    assert len(list(text_config(path=place, on_markup="keep").read(Counter()))) == 1
+
+
+def test_a_document_over_the_limit_is_named_or_counted(
+    folder: Path, text_config: Callable[..., TextCorpusConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertline.corpus.readers.text._MAX_DOCUMENT_CHARACTERS", 100)
+    (folder / "a.txt").write_text("many words in a row\n" * 10 + "\nshort\n")
+    dropped: Counter[str] = Counter()
+
+    with pytest.raises(DataError, match=r"a.txt:1: over 100 characters"):
+        list(text_config(document="blank_line").read(Counter()))
+    found = list(text_config(document="blank_line", on_undecodable="skip").read(dropped))
+    assert [item.paragraphs for item in found] == [("short",)]
+    assert dropped == {"documents/too_long": 1}

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Literal
 
+from bertline.corpus.compression import without_compression
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import InputFile, find_files, paragraphs_of, read_lines
+from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
+from bertline.corpus.lines import read_lines
 from bertline.corpus.reader import CorpusReader
 from bertline.foundation.errors import DataError
 
@@ -129,7 +131,7 @@ def _read_csv(
             undecodable = undecodable or line.undecodable
             yield line.text + "\n"
 
-    delimiter = "\t" if file.name.removesuffix(".gz").endswith(".tsv") else ","
+    delimiter = "\t" if without_compression(file.name).endswith(".tsv") else ","
     reader = csv.reader(texts(), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     number = 1

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import InputFile, Line, counted, find_files, read_lines
+from bertline.corpus.input_files import InputFile, find_files
+from bertline.corpus.lines import Line, counted, read_lines
 from bertline.corpus.reader import CorpusReader
 from bertline.foundation.errors import DataError
 

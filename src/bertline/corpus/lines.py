@@ -1,0 +1,224 @@
+"""Reading the lines of input files, with bounded memory and errors that name file, line and byte."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from bertline.corpus.compression import TORN, archive_kind, compression_of, is_torn, text_stream
+from bertline.corpus.encodings import AUTO, READ_AS, detect_encoding
+from bertline.corpus.input_files import InputFile
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.progress import warn
+
+OnUndecodable = Literal["fail", "skip", "replace"]
+
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# What the error handler makes of a byte that it cannot decode, and NUL, which no text has.
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+_REPLACEMENT = "\ufffd"
+# Limit for files without line ends, which could fill the memory; no real line or document is that long.
+_MAX_LINE_CHARACTERS = 200_000_000
+_SKIPPED_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A decoded line without its line end."""
+
+    number: int
+    """Line number, from 1."""
+    text: str
+    undecodable: bool
+    """Whether the line has NUL bytes or bytes that are invalid in the encoding, or is too long to be read."""
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    """Stand in for bytes that cannot be decoded; unlike `surrogateescape`, also for half a UTF-16 character."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "\udcff", error.end
+
+
+codecs.register_error("bertline.escape", _escape)
+_ERRORS = {"fail": "surrogateescape", "skip": "surrogateescape", "replace": "bertline.escape"}
+
+
+def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dropped: Counter[str]) -> Iterator[Line]:
+    """Read the lines of a plain or compressed file (detected by its first bytes, not by its name).
+
+    With `skip`, a line that is no text is marked, for the caller to count; with `replace`, what is no text in it
+    becomes U+FFFD, and the line is counted under `lines/replaced`. With both, whatever else is wrong is counted: a file
+    ends at the damage of its compressed data (`files/torn`) or where it cannot be split into lines
+    (`files/undecodable`, as a file without a detectable encoding); an archive (`files/archive`), a line over the limit
+    (`lines/too_long`) and a file that changes while it is read (`files/changed`).
+
+    Args:
+        file: The file.
+        encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then counted
+            under `encodings/NAME`.
+        on_undecodable: What happens to input that is not text.
+        dropped: Counter.
+
+    Raises:
+        DataError: With `fail`, any of the above; the message names file, line and byte. Always, if the file cannot be
+            read.
+        ConfigError: The encoding is unknown.
+    """
+    faults = _Faults(file, on_undecodable, dropped)
+    number = 0
+    try:
+        codec = _codec_of(file, encoding, faults)
+        if codec is None:
+            return
+        with text_stream(file.path, codec, _ERRORS[on_undecodable]) as handle:
+            before = os.fstat(handle.fileno())
+            while text := handle.readline(_MAX_LINE_CHARACTERS):
+                number += 1
+                undecodable = False
+                if (not text.isascii() or "\0" in text) and (found := _NOT_TEXT.search(text)):
+                    if faults.is_archive(number):
+                        return
+                    undecodable = faults.is_marked(number, found, encoding, codec)
+                    text = _NOT_TEXT.sub(_REPLACEMENT, text)
+                if len(text) >= _MAX_LINE_CHARACTERS:
+                    undecodable = faults.is_too_long(number)
+                    text = _past_line_end(handle, text)
+                yield Line(number, text.rstrip("\r\n"), undecodable)
+            after = os.fstat(handle.fileno())
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            faults.count(
+                "files/changed",
+                f"the file changed while it was read: {before.st_size:,} bytes at first, {after.st_size:,} after line "
+                f"{number}",
+                "Read it when nothing writes to it",
+            )
+    except UnicodeError as error:
+        problem = f"not {encoding} text after line {number} ({error})"
+        faults.count("files/undecodable", problem, "Set corpus.encoding to the file's encoding")
+    except (*TORN, OSError) as error:
+        if not is_torn(error):
+            assert isinstance(error, OSError)
+            raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
+        problem = f"the {compression_of(file.path)} data is torn after line {number} ({error})"
+        faults.count("files/torn", problem, "Copy the file again")
+
+
+class _Faults:
+    """What is wrong with one file: an error that names it, or counted and said once, as `on_undecodable` tells."""
+
+    def __init__(self, file: InputFile, policy: OnUndecodable, dropped: Counter[str]) -> None:
+        self._file = file
+        self._policy = policy
+        self._dropped = dropped
+        self._line_named = False
+
+    def count(self, reason: str, problem: str, fix: str) -> None:
+        """Count a fault of the whole file.
+
+        Raises:
+            DataError: With `fail`.
+        """
+        if self._policy == "fail":
+            raise DataError(
+                f"{self._file.path}: {problem}. {fix}, or set corpus.on_undecodable=skip to keep what can be read and "
+                "count the rest."
+            )
+        self._dropped[reason] += 1
+        warn(f"{self._file.path}: {problem}; what cannot be read of it is left out, counted under {reason}")
+
+    def is_marked(self, number: int, found: re.Match[str], encoding: str, codec: str) -> bool:
+        """Return whether a line that is not text is to be left out; False: it is counted and stays.
+
+        Raises:
+            DataError: With `fail`.
+        """
+        if self._policy == "fail":
+            raise DataError(self._not_text(number, found, codec if encoding == AUTO else encoding))
+        if not self._line_named:
+            self._line_named = True
+            fate = "is replaced" if self._policy == "replace" else "such records of this file are left out, counted"
+            warn(f"{self._file.path}:{number} is not {codec} text; {fate}")
+        if self._policy == "replace":
+            self._dropped["lines/replaced"] += 1
+        return self._policy == "skip"
+
+    def is_too_long(self, number: int) -> bool:
+        """Count a line over the limit; return whether the record that it belongs to is to be left out.
+
+        Raises:
+            DataError: With `fail`.
+        """
+        problem = f"line {number} has over {_MAX_LINE_CHARACTERS:,} characters"
+        self.count("lines/too_long", problem, "Put line ends into it")
+        return self._policy == "skip"
+
+    def note_encoding(self, codec: str) -> None:
+        """Count a file in another encoding than UTF-8."""
+        if codec != "utf-8":
+            self._dropped[f"{READ_AS}{codec}"] += 1
+
+    def is_archive(self, number: int) -> bool:
+        """Return whether the file is an archive, whose first bytes are never text."""
+        kind = archive_kind(self._file.path) if number == 1 else None
+        if kind is not None:
+            problem = f"a {kind} archive, which is not opened: names in it could point anywhere"
+            self.count("files/archive", problem, "Unpack it into a folder")
+        return kind is not None
+
+    def _not_text(self, number: int, found: re.Match[str], encoding: str) -> str:
+        place = f"{self._file.path}:{number}:"
+        rest = "or corpus.on_undecodable=skip to count such records and leave them out, or replace."
+        if found[0] == "\0":
+            return f"{place} a NUL byte at character {found.start() + 1}; text has none. Take it out, {rest}"
+        with self._file.path.open("rb") as handle:
+            utf16 = handle.read(2) in _UTF16_MARKS
+        hint = (
+            "It begins with a UTF-16 mark: try corpus.encoding=utf-16"
+            if utf16
+            else "Set corpus.encoding to its encoding"
+        )
+        byte = f"byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1}"
+        return f"{place} {byte} is not {encoding} text. {hint} (auto detects it), {rest}"
+
+
+def _codec_of(file: InputFile, encoding: str, faults: _Faults) -> str | None:
+    """Return the codec for a file; None if it is to be detected and cannot be."""
+    if encoding == AUTO:
+        codec = detect_encoding(file.path)
+        if codec is None:
+            faults.count("files/undecodable", "not text in any known encoding", "Take it away, or set corpus.encoding")
+            return None
+        faults.note_encoding(codec)
+    else:
+        try:
+            codec = codecs.lookup(encoding).name
+        except LookupError as error:
+            raise ConfigError(
+                f"corpus.encoding is {encoding!r}, which Python does not know; try utf-8, or auto."
+            ) from error
+    # A byte-order mark is not part of the text.
+    return "utf-8-sig" if codec == "utf-8" else codec
+
+
+def _past_line_end(handle: io.TextIOWrapper, text: str) -> str:
+    """Read past the end of a line that is too long, in bounded memory; return an empty line."""
+    while text and not text.endswith("\n"):
+        text = handle.readline(_SKIPPED_CHARACTERS)
+    return "\n"
+
+
+def counted(lines: Iterator[Line], file: InputFile, dropped: Counter[str]) -> Iterator[Line]:
+    """Pass on the lines of a file; a file of blank lines only is counted under `files/empty`."""
+    blank = True
+    for line in lines:
+        blank = blank and not line.text.strip()
+        yield line
+    if blank:
+        dropped["files/empty"] += 1

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from bertline.corpus import lines as lines_module
+from bertline.corpus.input_files import InputFile
+from bertline.corpus.lines import Line, read_lines
+from bertline.foundation.errors import DataError
+
+TEXT = "".join(f"line number {number * 7919 % 1000}: déjà vu\n" for number in range(500))
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstd.compress,
+}
+
+
+def lines_of(path: Path, on_undecodable: str = "fail", encoding: str = "utf-8") -> tuple[list[Line], Counter[str]]:
+    dropped: Counter[str] = Counter()
+    return list(read_lines(InputFile(path, path.name), encoding, on_undecodable, dropped)), dropped
+
+
+@pytest.mark.parametrize("ending", COMPRESSIONS)
+def test_every_compression_gives_the_same_lines(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.txt.{ending}"
+    path.write_bytes(COMPRESSIONS[ending](TEXT.encode()))
+
+    assert "".join(line.text + "\n" for line in lines_of(path)[0]) == TEXT
+
+
+@pytest.mark.parametrize("ending", COMPRESSIONS)
+@pytest.mark.parametrize("kept", [0.05, 0.5, 0.95])
+def test_a_torn_archive_is_an_error_that_names_the_line_or_counted(tmp_path: Path, ending: str, kept: float) -> None:
+    path = tmp_path / f"torn.txt.{ending}"
+    whole = COMPRESSIONS[ending](TEXT.encode())
+    path.write_bytes(whole[: max(8, int(kept * len(whole)))])
+
+    with pytest.raises(DataError, match=rf"torn.txt.{ending}: the \w+ data is torn after line \d+"):
+        lines_of(path)
+    found, dropped = lines_of(path, "skip")
+    assert dropped == {"files/torn": 1}
+    assert TEXT.startswith("\n".join(line.text for line in found[:-1]))
+
+
+@pytest.mark.parametrize("ending", COMPRESSIONS)
+def test_flipped_bits_in_the_middle_are_named(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"flipped.txt.{ending}"
+    content = bytearray(COMPRESSIONS[ending](TEXT.encode()))
+    for place in range(len(content) // 2, len(content) // 2 + 40):
+        content[place] ^= 0xFF
+    path.write_bytes(content)
+
+    # gzip gives out what it unpacked before it compares check sums.
+    with pytest.raises(DataError, match=r"is torn after line|is not utf-8 text|a NUL byte"):
+        lines_of(path)
+
+
+def test_a_nul_byte_is_named_skipped_or_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "nul.txt"
+    path.write_bytes(b"fine\nbro\x00ken\nfine again\n")
+
+    with pytest.raises(DataError, match=r"nul.txt:2: a NUL byte at character 4"):
+        lines_of(path)
+    assert [line.undecodable for line in lines_of(path, "skip")[0]] == [False, True, False]
+    found, dropped = lines_of(path, "replace")
+    assert found[1] == Line(2, "bro\ufffdken", undecodable=False)
+    assert dropped == {"lines/replaced": 1}
+
+
+def test_replacing_keeps_the_line_and_counts_it(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.txt"
+    path.write_bytes("naïve\n".encode() + "café noir\n".encode("latin-1"))
+
+    found, dropped = lines_of(path, "replace")
+
+    assert [line.text for line in found] == ["naïve", "caf\ufffd noir"]
+    assert dropped == {"lines/replaced": 1}
+
+
+def test_half_a_utf16_character_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "wide.txt"
+    path.write_bytes("breit\nund".encode("utf-16")[:-1])
+
+    found, dropped = lines_of(path, "replace", "utf-16")
+
+    assert [line.text for line in found] == ["breit", "un\ufffd"]
+    assert dropped == {"lines/replaced": 1}
+
+
+def test_a_line_over_the_limit_is_named_or_counted_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines_module, "_MAX_LINE_CHARACTERS", 1_000)
+    monkeypatch.setattr(lines_module, "_SKIPPED_CHARACTERS", 100)
+    path = tmp_path / "long.txt"
+    path.write_text("short\n" + "x" * 5_000 + "\nlast\n")
+
+    with pytest.raises(DataError, match=r"long.txt: line 2 has over 1,000 characters"):
+        lines_of(path)
+    found, dropped = lines_of(path, "skip")
+    assert found == [Line(1, "short", False), Line(2, "", True), Line(3, "last", False)]
+    assert dropped == {"lines/too_long": 1}
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_named_or_counted(tmp_path: Path) -> None:
+    path = tmp_path / "shrinking.txt"
+    for policy in ("fail", "skip"):
+        path.write_text("word\n" * 200_000)
+        dropped: Counter[str] = Counter()
+        lines = read_lines(InputFile(path, path.name), "utf-8", policy, dropped)
+        next(lines)
+        os.truncate(path, 400_000)
+        if policy == "fail":
+            with pytest.raises(DataError, match="shrinking.txt: the file changed while it was read: 1,000,000 bytes"):
+                list(lines)
+        else:
+            assert len(list(lines)) < 200_000
+            assert dropped == {"files/changed": 1}
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip", "tar in gzip"])
+def test_an_archive_is_not_opened_but_named_or_counted(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "archive.txt"
+    member = "../../outside.txt"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(member, TEXT)
+    else:
+        with tarfile.open(path, "w:gz" if "gzip" in kind else "w") as archive:
+            info = tarfile.TarInfo(member)
+            info.size = len(TEXT.encode())
+            archive.addfile(info, io.BytesIO(TEXT.encode()))
+
+    with pytest.raises(DataError, match=rf"archive.txt: a {kind[:3]} archive.*Unpack it into a folder"):
+        lines_of(path)
+    found, dropped = lines_of(path, "skip")
+    assert (found, dropped) == ([], {"files/archive": 1})
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["archive.txt"]
+
+
+def test_auto_reads_every_file_in_its_own_encoding_and_counts_them(tmp_path: Path) -> None:
+    dropped: Counter[str] = Counter()
+    sentence = "Die Straße führt über die Brücke, und später kehrten die müden Wanderer zurück.\n"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "cp1252"):
+        path = tmp_path / f"{encoding}.txt"
+        path.write_bytes((sentence * 4).encode(encoding))
+        found = read_lines(InputFile(path, path.name), "auto", "fail", dropped)
+        assert [line.text + "\n" for line in found] == [sentence] * 4, encoding
+
+    assert {reason.split("/")[0] for reason in dropped} == {"encodings"}
+    assert sum(dropped.values()) == 2
