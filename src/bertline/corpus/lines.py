@@ -9,15 +9,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from bertline.corpus.compression import TORN, archive_kind, compression_of, is_torn, text_stream
 from bertline.corpus.encodings import AUTO, READ_AS, detect_encoding
+from bertline.corpus.faults import FileFaults, OnUndecodable
 from bertline.corpus.input_files import InputFile
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.progress import warn
-
-OnUndecodable = Literal["fail", "skip", "replace"]
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # What the error handler makes of a byte that it cannot decode, and NUL, which no text has.
@@ -110,28 +108,10 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
         faults.count("files/torn", problem, "Copy the file again")
 
 
-class _Faults:
-    """What is wrong with one file: an error that names it, or counted and said once, as `on_undecodable` tells."""
+class _Faults(FileFaults):
+    """What is wrong with a file of lines, or with a line of it."""
 
-    def __init__(self, file: InputFile, policy: OnUndecodable, dropped: Counter[str]) -> None:
-        self._file = file
-        self._policy = policy
-        self._dropped = dropped
-        self._line_named = False
-
-    def count(self, reason: str, problem: str, fix: str) -> None:
-        """Count a fault of the whole file.
-
-        Raises:
-            DataError: With `fail`.
-        """
-        if self._policy == "fail":
-            raise DataError(
-                f"{self._file.path}: {problem}. {fix}, or set corpus.on_undecodable=skip to keep what can be read and "
-                "count the rest."
-            )
-        self._dropped[reason] += 1
-        warn(f"{self._file.path}: {problem}; what cannot be read of it is left out, counted under {reason}")
+    _line_named = False
 
     def is_marked(self, number: int, found: re.Match[str], encoding: str, codec: str) -> bool:
         """Return whether a line that is not text is to be left out; False: it is counted and stays.

@@ -8,10 +8,16 @@ from typing import Literal
 from bertline.corpus.readers.table import HubCorpusConfig, TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
+from bertline.corpus.readers.xml import XmlCorpusConfig
 from bertline.demo.reader import PythonDocsCorpusConfig
 
 CorpusConfig = (
-    PythonDocsCorpusConfig | TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig | HubCorpusConfig
+    PythonDocsCorpusConfig
+    | TextCorpusConfig
+    | WikiExtractorCorpusConfig
+    | XmlCorpusConfig
+    | TableCorpusConfig
+    | HubCorpusConfig
 )
 
 

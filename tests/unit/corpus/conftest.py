@@ -11,6 +11,7 @@ import pytest
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
+from bertline.corpus.readers.xml import XmlCorpusConfig
 
 COMMON = {
     "validation_fraction": 0.2,
@@ -46,5 +47,15 @@ def table_config(tmp_path: Path) -> Callable[..., TableCorpusConfig]:
     def make(kind: str, **changes: Any) -> TableCorpusConfig:
         fields = {"path": str(tmp_path / "text"), "text_column": "text", "group_column": None, **COMMON, **changes}
         return TableCorpusConfig(kind=kind, **fields)
+
+    return make
+
+
+@pytest.fixture
+def xml_config(tmp_path: Path) -> Callable[..., XmlCorpusConfig]:
+    paths: dict[str, Any] = {"document": None, "paragraphs": ("p",), "ignored": (), "spaces": ()}
+
+    def make(**changes: Any) -> XmlCorpusConfig:
+        return XmlCorpusConfig(kind="xml", **{"path": str(tmp_path / "text"), **paths, **COMMON, **changes})
 
     return make

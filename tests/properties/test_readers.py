@@ -1,0 +1,131 @@
+"""Every reader on damaged files: an error that names the file, or documents; with `skip`, the damage is counted."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backports import zstd
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bertline.corpus.reader import CorpusReader
+from bertline.corpus.readers.table import TableCorpusConfig
+from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
+from bertline.corpus.readers.xml import XmlCorpusConfig
+from bertline.foundation.errors import DataError
+
+COMMON = {
+    "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10,
+    "min_document_characters": 1,
+}  # fmt: skip
+TEXT = "Der Weg führt über die Brücke.\n\nCHAPTER II\nEr kehrt zurück: 東京.\n"
+SEEDS = {
+    "text": TEXT,
+    "wikiextractor": f'<doc id="1" url="u" title="T">\nT\n\n{TEXT}</doc>\n<doc id="2" title="U">\nU\n\nEnd.\n</doc>\n',
+    "jsonl": "".join(json.dumps({"text": line, "n": 1}) + "\n" for line in TEXT.splitlines()),
+    "csv": 'text,n\n"Der ""Weg""\nführt",1\nZurück,2\n',
+    "xml": f'<?xml version="1.0"?>\n<!DOCTYPE x>\n<x><d id="a"><p>{TEXT}</p></d>\n<d id="b"><p>&amp;&#228;</p></d></x>',
+}
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstd.compress
+}  # fmt: skip
+PIECES = [
+    b"\x00", b"\xff", b"\n", b"\r", b'"', b",", b"<", b">", b"&x;", b"<!ENTITY a 'b'>", b"<doc id=", b"</doc>",
+    b"{", b"[" * 50, b"\xef\xbb\xbf", b"\xff\xfe", b"PK\x03\x04", b"BZh9", b"\x28\xb5\x2f\xfd", b"\x1f\x8b",
+    b"]]>", b"<![CDATA[", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x80\xa8",
+]  # fmt: skip
+
+
+def reader(kind: str, folder: str, **changes: Any) -> CorpusReader:
+    place = {"path": folder, **COMMON, **changes}
+    match kind:
+        case "text":
+            encoding = changes.pop("encoding", "auto")
+            return TextCorpusConfig(
+                kind="text", document="regex", document_start="^CHAPTER", encoding=encoding, on_markup="keep", **place
+            )
+        case "wikiextractor":
+            return WikiExtractorCorpusConfig(kind="wikiextractor", encoding="auto", **place)
+        case "xml":
+            return XmlCorpusConfig(
+                kind="xml", document="d", paragraphs=("p",), ignored=("note",), spaces=("lb",), **place
+            )
+        case _:
+            return TableCorpusConfig(kind=kind, text_column="text", group_column="n", **place)
+
+
+@st.composite
+def mutations(draw: st.DrawFn) -> Callable[[bytes], bytes]:
+    """Cuts, flipped bytes, insertions and repetitions at drawn places."""
+    steps = draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["cut", "flip", "insert", "repeat"]), st.floats(0, 1), st.floats(0, 1),
+                st.sampled_from(PIECES),
+            ),
+            min_size=1, max_size=4,
+        )
+    )  # fmt: skip
+
+    def mutate(content: bytes) -> bytes:
+        for name, at, to, piece in steps:
+            start, end = sorted((int(at * len(content)), int(to * len(content))))
+            match name:
+                case "cut":
+                    content = content[:start] + content[end:]
+                case "flip" if content:
+                    place = min(start, len(content) - 1)
+                    content = content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :]
+                case "insert":
+                    content = content[:start] + piece + content[start:]
+                case "repeat":
+                    content = content[:end] + content[start:end] + content[end:]
+        return content
+
+    return mutate
+
+
+@pytest.mark.parametrize("kind", SEEDS)
+@settings(max_examples=80, deadline=5_000, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    inner=mutations() | st.just(bytes), outer=mutations() | st.just(bytes),
+    compression=st.sampled_from([*COMPRESSIONS]), policy=st.sampled_from(["fail", "skip", "replace"]),
+)  # fmt: skip
+def test_a_damaged_file_gives_documents_or_an_error_that_names_it(
+    kind: str, inner: Callable[[bytes], bytes], outer: Callable[[bytes], bytes], compression: str, policy: str
+) -> None:
+    content = outer(COMPRESSIONS[compression](inner(SEEDS[kind].encode())))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"a.{'txt' if kind == 'text' else kind}")
+        path.write_bytes(content)
+        try:
+            found = list(reader(kind, folder, on_undecodable=policy).read(Counter()))
+        except DataError as error:
+            assert str(path) in str(error)
+            return
+    for document in found:
+        "".join(document.paragraphs).encode()
+
+
+@pytest.mark.parametrize("kind", SEEDS)
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_an_undamaged_file_is_read_without_loss(tmp_path: Path, kind: str, compression: str) -> None:
+    ending = "txt" if kind == "text" else kind
+    (tmp_path / f"a.{ending}").write_bytes(COMPRESSIONS[compression](SEEDS[kind].encode()))
+    dropped: Counter[str] = Counter()
+
+    found = list(reader(kind, str(tmp_path), on_undecodable="fail").read(dropped))
+
+    assert len(found) >= 2
+    assert "zurück" in " ".join(paragraph for item in found for paragraph in item.paragraphs).lower()
+    assert not any(reason.startswith("files/") for reason in dropped)

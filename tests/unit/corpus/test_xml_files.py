@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bertline.corpus.readers.xml import XmlCorpusConfig
+from bertline.foundation.errors import DataError
+
+ROOT = Path(__file__).resolve().parents[3]
+Make = Callable[..., XmlCorpusConfig]
+
+TEI = """<?xml version="1.0" encoding="UTF-8"?>
+<TEI xmlns="http://www.tei-c.org/ns/1.0" xml:id="N1">
+  <teiHeader><fileDesc><p>Not text.</p></fileDesc></teiHeader>
+  <text><body><div>
+    <head>Chapter I</head>
+    <p>Call me <name>Ishmael</name>.<note>A <p>footnote</p>.</note> Some years<lb/>ago, never
+       mind how long pre<lb break="no"/>cisely.</p>
+    <lg><l>Old age,</l><l>young heart.</l></lg>
+    <p>The <choice><sic>hous</sic><corr>house</corr></choice> stands.</p>
+  </div></body></text>
+</TEI>
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+
+
+def tei(make: Make, **changes: Any) -> XmlCorpusConfig:
+    preset = yaml.safe_load((ROOT / "conf/corpus/tei.yaml").read_text())
+    keys = {key: tuple(preset[key]) for key in ("paragraphs", "ignored", "spaces")}
+    return make(document=preset["document"], **keys, **changes)
+
+
+def test_the_preset_reads_a_novel_in_tei(tmp_path: Path, xml_config: Make) -> None:
+    (tmp_path / "text" / "novel.xml.gz").write_bytes(gzip.compress(TEI.encode()))
+    dropped: Counter[str] = Counter()
+
+    found = list(tei(xml_config).read(dropped))
+
+    assert [item.id for item in found] == ["novel.xml.gz:N1"]
+    assert found[0].paragraphs == (
+        "Call me Ishmael. Some years ago, never mind how long precisely.",
+        "Old age, young heart.",
+        "The house stands.",
+    )
+    assert not dropped
+
+
+def test_documents_by_element_are_named_by_id_or_line(tmp_path: Path, xml_config: Make) -> None:
+    (tmp_path / "text" / "all.xml").write_text(
+        "<corpus>\n<doc id='a'><body><p>One.</p></body></doc>\n<doc><body><p>Two.</p><p/></body></doc>\n"
+        "<front><doc><p>Not in corpus/doc.</p></doc></front></corpus>"
+    )
+
+    found = xml_config(document="corpus/doc", paragraphs=("body/p",)).read(Counter())
+
+    assert [(item.id, item.group, item.paragraphs) for item in found] == [
+        ("all.xml:a", "", ("One.",)),
+        ("all.xml:3", "", ("Two.",)),
+    ]
+
+
+def test_paragraphs_inside_paragraphs_lose_nothing(tmp_path: Path, xml_config: Make) -> None:
+    (tmp_path / "text" / "a.xml").write_text("<x><p>One <q><p>two</p></q> three.</p></x>")
+    assert [item.paragraphs for item in xml_config().read(Counter())] == [("One", "two", "three.")]
+
+
+def test_names_of_html_entities_become_characters(tmp_path: Path, xml_config: Make) -> None:
+    (tmp_path / "text" / "a.xml").write_text(
+        '<!DOCTYPE TEI.2 SYSTEM "http://example.org/tei.dtd"><x><p>One&mdash;two &amp; three.</p></x>'
+    )
+    assert [item.paragraphs for item in xml_config().read(Counter())] == [("One—two & three.",)]
+
+
+BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]><x><p>&b;</p></x>'
+OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><x><p>&a;</p></x>'
+FAULTS = {
+    "entity bomb": (BOMB, "files/refused", "declares the entity 'a', in line 1"),
+    "file of the machine": (OUTSIDE, "files/refused", "declares the entity 'a', in line 1"),
+    "too deep": ("<x>" * 2_000, "files/refused", "nested over 1,000 deep in line 1"),
+    "never closed": ("<x>\n<p>One.</p>\n<p>", "files/not_xml", "not well-formed XML.*line 3"),
+    "NUL byte": ("<x>\n<p>\x00</p></x>", "files/not_xml", "not well-formed XML.*line 2"),
+    "no XML": ("Once upon a time", "files/not_xml", "not well-formed XML.*line 1"),
+    "unknown encoding": ('<?xml version="1.0" encoding="utf-9"?><x/>', "files/", "utf-9|encoding"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_an_error_that_names_file_and_line_or_counted(tmp_path: Path, xml_config: Make, fault: str) -> None:
+    content, reason, message = FAULTS[fault]
+    (tmp_path / "text" / "bad.xml").write_text(content)
+    (tmp_path / "text" / "good.xml").write_text("<x><p>Good.</p></x>")
+    dropped: Counter[str] = Counter()
+
+    with pytest.raises(DataError, match=rf"(?s)bad\.xml: .*({message})"):
+        list(xml_config().read(Counter()))
+    found = list(xml_config(on_undecodable="skip").read(dropped))
+    assert found[-1].paragraphs == ("Good.",)
+    assert sum(count for name, count in dropped.items() if name.startswith(reason)) >= 1
+
+
+def test_a_torn_file_keeps_the_documents_before_the_damage(tmp_path: Path, xml_config: Make) -> None:
+    content = "<x>" + "".join(f"<d><p>{number * 7919 % 100_003}</p></d>" for number in range(40_000)) + "</x>"
+    whole = gzip.compress(content.encode())
+    (tmp_path / "text" / "a.xml.gz").write_bytes(whole[: len(whole) // 2])
+    dropped: Counter[str] = Counter()
+
+    with pytest.raises(DataError, match=r"a.xml.gz: the gzip data is torn"):
+        list(xml_config(document="d").read(Counter()))
+    assert len(list(xml_config(document="d", on_undecodable="skip").read(dropped))) > 1_000
+    assert dropped["files/torn"] == 1
+
+
+def test_two_documents_of_one_id_are_named_or_counted(tmp_path: Path, xml_config: Make) -> None:
+    (tmp_path / "text" / "a.xml").write_text("<x><d id='1'><p>One.</p></d>\n<d id='1'><p>Two.</p></d></x>")
+    dropped: Counter[str] = Counter()
+
+    with pytest.raises(DataError, match="the document of line 2 has the id '1' of an earlier one"):
+        list(xml_config(document="d").read(Counter()))
+    assert len(list(xml_config(document="d", on_undecodable="skip").read(dropped))) == 1
+    assert dropped == {"documents/duplicate_id": 1}
+
+
+def test_a_file_without_paragraphs_names_the_elements_that_hold_its_text(
+    tmp_path: Path, xml_config: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text" / "a.xml").write_text("<x><para>Here is the text.</para></x>")
+    dropped: Counter[str] = Counter()
+
+    assert [item.paragraphs for item in xml_config().read(dropped)] == [()]
+    assert dropped == {"files/without_paragraphs": 1}
+    assert "in none: para 17" in capsys.readouterr().err
