@@ -9,7 +9,12 @@ from typing import Any
 
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
-from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
+from bertline.tasks.source_config import (
+    BeirSourceConfig,
+    SentencePairsSourceConfig,
+    SmartSourceConfig,
+    TrecSourceConfig,
+)
 
 DOCUMENTS = {"1": ("Lift", "Wings give lift."), "2": ("", "Heat in slabs."), "3": ("Drag", "Drag of a plate.")}
 QUERIES = {f"q{number}": f"question {number} on wings" for number in range(1, 21)}
@@ -62,6 +67,14 @@ def trec_source(folder: Path, **changes: Any) -> TrecSourceConfig:
         "judgements_file": "qrels", "query_ids": "position", "on_bad_row": "error",
     }  # fmt: skip
     return TrecSourceConfig(**{**fields, **changes})
+
+
+def sentence_pairs_source(folder: Path, **changes: Any) -> SentencePairsSourceConfig:
+    fields: dict[str, Any] = {
+        "kind": "sentence_pairs", "path": str(folder), "languages": ("deu", "fra"), "queries_file": "pairs.{language}",
+        "documents_file": "eng.{language}", "on_bad_row": "error",
+    }  # fmt: skip
+    return SentencePairsSourceConfig(**{**fields, **changes})
 
 
 def write_beir(folder: Path, *, judged: dict[str, dict[str, int]] | None = None, packed: bool = False) -> Path:

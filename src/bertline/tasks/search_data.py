@@ -22,12 +22,18 @@ from bertline.tasks.search_files import (
     numbered_lines,
     smart_collection,
 )
-from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
+from bertline.tasks.sentence_pairs import sentence_pairs_collection
+from bertline.tasks.source_config import (
+    BeirSourceConfig,
+    SentencePairsSourceConfig,
+    SmartSourceConfig,
+    TrecSourceConfig,
+)
 from bertline.tasks.source_files import capped, cut_by_key, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
 from bertline.tasks.trec_collection import trec_collection
 
-_FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
+_FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
 CollectionSource = DocsSearchSourceConfig | _FilesSource
 _Judged = dict[str, dict[str, int]]
 """Relevance by query id, then document id."""
@@ -54,7 +60,7 @@ def search_splits(
         raise DataError("The collection has no document with a text. Check the files that the task's source names.")
     documents = Documents([each.id for each in texts], [each.title for each in texts], [each.text for each in texts])
     queries = {query.id: query.text for query in _kept(collection.queries, "query", bad_rows)[0]}
-    judgements = {
+    judgements = collection.judged | {
         split: _judged(collection, name, queries, known, bad_rows) for split, name in collection.judgement_files.items()
     }
     dropped = Counter(bad_rows.dropped)
@@ -85,6 +91,8 @@ def _collection(source: _FilesSource, bad_rows: BadRows) -> Collection:
             return smart_collection(source, bad_rows)
         case TrecSourceConfig():
             return trec_collection(source, bad_rows)
+        case SentencePairsSourceConfig():
+            return sentence_pairs_collection(source, bad_rows)
         case _:
             assert_never(source)
 

@@ -6,7 +6,7 @@ import gzip
 import html
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,14 @@ class Collection:
     folder: str
     documents: Iterator[RawText]
     queries: Iterator[RawText]
-    judgement_files: dict[SplitName, str]
+    judgement_files: dict[SplitName, str] = field(default_factory=dict)
     """Names of the files with one judgement per line."""
-    judgement_in: Callable[[str], Judgement | None]
+    judgement_in: Callable[[str], Judgement | None] = lambda line: None
     """Parses such a line; None if it is malformed."""
-    expected: str
+    expected: str = ""
     """What a line should have, for messages."""
+    judged: dict[SplitName, dict[str, dict[str, int]]] = field(default_factory=dict)
+    """Relevance by query and document, of a collection that has no file of judgements."""
     may_have_header: bool = False
     """Whether the first line of such a file may name the columns."""
 

@@ -198,6 +198,29 @@ class TrecSourceConfig(CollectionSourceConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SentencePairsSourceConfig:
+    """Sentences and their translations: two UTF-8 files a language (`.gz` too), where line n translates line n."""
+
+    kind: Literal["sentence_pairs"]
+    path: str
+    """Folder of the files."""
+    languages: tuple[str, ...]
+    """Languages of the queries; each takes the place of `{language}` in the file names."""
+    queries_file: str
+    """Name of the file of a language's sentences, in `path`."""
+    documents_file: str
+    """Name of the file of their translations, in `path`."""
+    on_bad_row: OnBadRow
+    """Handling of blank lines."""
+
+    def __post_init__(self) -> None:
+        if not self.languages or len(set(self.languages)) < len(self.languages):
+            raise ValueError(f"languages must be one at least, each once, found {list(self.languages)}")
+        if len(self.languages) > 1 and "{language}" not in self.queries_file:
+            raise ValueError(f"queries_file must have {{language}} for several languages, found {self.queries_file!r}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AnswersSourceConfig(FilesSourceConfig):
     """Table of question, candidate answer and label (TrecQA). The rows of a question are its candidates."""
 

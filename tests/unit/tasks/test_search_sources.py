@@ -329,3 +329,43 @@ class TestTrec:
         self.write(tmp_path, documents="<doc><text>x</text></doc>\n")
         with pytest.raises(DataError, match="docs:1: a <doc> without <docno>"):
             built(inputs.trec_source(tmp_path))
+
+
+class TestSentencePairs:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        (tmp_path / "pairs.deu").write_text("Guten Tag.\nJa.\nJa.\nBis bald.\n", encoding="utf-8")
+        (tmp_path / "eng.deu").write_text("Hello.\nYes.\nYeah.\nSee you.\n", encoding="utf-8")
+        (tmp_path / "pairs.fra").write_text("Bonjour.\nÀ bientôt.\n", encoding="utf-8")
+        (tmp_path / "eng.fra").write_text("Hello.\nSoon!\n", encoding="utf-8")
+        return tmp_path
+
+    def test_equal_sentences_are_one_document_or_query_with_all_its_translations(self, folder, built):
+        task = built(inputs.sentence_pairs_source(folder), test_fraction=1.0)
+        assert task.collection.texts == ["Hello.", "Yes.", "Yeah.", "See you.", "Soon!"]
+        assert all_rows(task) == {
+            "deu:1": ("Guten Tag.", {"deu:1": 1}), "deu:2": ("Ja.", {"deu:2": 1, "deu:3": 1}),
+            "deu:4": ("Bis bald.", {"deu:4": 1}), "fra:1": ("Bonjour.", {"deu:1": 1}),
+            "fra:2": ("À bientôt.", {"fra:2": 1}),
+        }  # fmt: skip
+
+    def test_files_of_different_lengths_are_refused(self, folder, built):
+        (folder / "eng.fra").write_text("Hello.\n")
+        with pytest.raises(DataError, match=r"pairs.fra:2: .*eng.fra ends at line 1"):
+            built(inputs.sentence_pairs_source(folder))
+
+    def test_blank_lines_are_named_or_counted(self, folder, built):
+        (folder / "eng.fra").write_text("Hello.\n \n")
+        with pytest.raises(DataError, match=r"eng.fra:2: the line is blank"):
+            built(inputs.sentence_pairs_source(folder))
+        task = built(inputs.sentence_pairs_source(folder, on_bad_row="skip"), test_fraction=1.0)
+        assert task.dropped["empty_sentence"] == 1
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [({"languages": ()}, "one at least"), ({"languages": ("deu", "deu")}, "each once"),
+         ({"queries_file": "a"}, "must have {language}")],
+    )  # fmt: skip
+    def test_languages_that_do_not_fit_are_refused(self, folder, changes, message):
+        with pytest.raises(ValueError, match=message):
+            inputs.sentence_pairs_source(folder, **changes)

@@ -7,7 +7,12 @@ from typing import Literal
 
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
+from bertline.tasks.source_config import (
+    BeirSourceConfig,
+    SentencePairsSourceConfig,
+    SmartSourceConfig,
+    TrecSourceConfig,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,7 +20,7 @@ class RetrievalTaskConfig(BaseTaskConfig):
     """Retrieval of documents for a query; both are encoded separately (bi-encoder with shared weights)."""
 
     kind: Literal["retrieval"]
-    source: DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
+    source: DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
     query_max_length: int
     """Maximum number of tokens of a query."""
     pooling: Literal["mean", "cls"]
