@@ -12,6 +12,7 @@ DROPS_NAME = "drops.json"
 """File of the run folder with the content of `DropSamples`."""
 NUM_SAMPLES = 5
 _MAX_CHARACTERS = 400
+_LINE_CHARACTERS = 160
 
 
 class DropSamples:
@@ -45,6 +46,17 @@ class DropSamples:
             for reason, kept in sorted(self._kept.items())
         }
         return {"counts": self.counts, "samples": samples}
+
+    def lines(self) -> list[str]:
+        """Return counts and samples as lines of text, by reason."""
+        found = []
+        content = self.content()["samples"]
+        for reason, number in sorted(self.counts.items()):
+            found.append(f"{reason}: {number:,}")
+            for one in content.get(reason, []):
+                note = f" ({one['note']})" if one["note"] else ""
+                found.append(f"    {one['id']}{note}: {one['text'][:_LINE_CHARACTERS]}")
+        return found
 
 
 def drops_in_words(counts: Mapping[str, int]) -> str:

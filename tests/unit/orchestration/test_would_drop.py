@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_dry_run_prints_drops_with_samples_and_keeps_nothing(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    for number in range(8):
+        words = " ".join(f"word{number}x{place}" for place in range(60))
+        (tmp_path / "text" / f"{number}.txt").write_text(f"A text of {words}.")
+    (tmp_path / "text" / "8.txt").write_text((tmp_path / "text" / "3.txt").read_text().replace("A text of", "Text of"))
+    (tmp_path / "text" / "9.txt").write_text("Short.")
+    (tmp_path / "temporary").mkdir()
+    before = sorted(ROOT.glob("runs/*/*"))
+
+    found = subprocess.run(
+        [
+            *(sys.executable, "pipelines/would_drop.py", "corpus=text", f"corpus.path={tmp_path / 'text'}"),
+            *("corpus.near_duplicates.threshold=0.7", f"hydra.run.dir={tmp_path / 'hydra'}", "runtime.num_workers=1"),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path / "temporary")},
+        capture_output=True,
+        text=True,
+    )
+
+    assert found.returncode == 0, found.stderr
+    assert "documents/near_duplicate: 1" in found.stdout
+    assert "8.txt (98% equal to 3.txt): Text of word3x0" in found.stdout
+    assert "dropped 2 documents (1 near duplicate, 1 too short); the corpus was not kept" in found.stdout
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert sorted(ROOT.glob("runs/*/*")) == before
