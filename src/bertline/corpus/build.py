@@ -15,6 +15,7 @@ from bertline.corpus.preparation import PreparedDocument, PreparedParagraph, pre
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
+from bertline.corpus.quality.word_hashes import is_stub
 from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
 from bertline.demo.config import PythonDocsConfig
@@ -90,6 +91,8 @@ def _first_seen(paragraphs: Iterable[PreparedParagraph], seen: set[bytes]) -> It
 
 _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
+_FEWEST_JUDGED = 1_000
+"""Sentences below which the share of stubs says nothing."""
 _SPLITS: tuple[Split, ...] = ("train", "validation")
 _COUNTS = ("documents", "sentences", "characters", "words")
 
@@ -141,6 +144,7 @@ def build_corpus(
         samples.counts = {reason: count for reason, count in sorted(dropped.items()) if count}
         if not written.positions:
             raise DataError(_nothing_left(config, dropped))
+        _refuse_stubs(config, written)
         if not all(written.shards.values()):
             if isinstance(config, PythonDocsCorpusConfig):
                 raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
@@ -199,6 +203,7 @@ class _Written:
     def __init__(self, folder: Path, config: CorpusConfig) -> None:
         self.counts: dict[Split, Counter[str]] = {split: Counter() for split in _SPLITS}
         self.shards: dict[Split, list[str]] = {split: [] for split in _SPLITS}
+        self.stubs: Counter[str] = Counter()
         # The groups with the lowest and the highest split hash: the first to move if a split is empty.
         self.positions: list[tuple[float, str]] = []
         self._seed = config.split_seed
@@ -209,6 +214,7 @@ class _Written:
         characters = sum(map(len, document.sentences))
         sizes = {"documents": 1, "sentences": len(document.sentences), "characters": characters, "words": words}
         self.counts[split].update(sizes)
+        self.stubs.update(filter(is_stub, document.sentences))
         ends = (*self.positions, (split_position(document.group, self._seed), document.group))
         self.positions = [min(ends), max(ends)]
 
@@ -259,6 +265,20 @@ def _headline(counts: dict[Split, Counter[str]], dropped: Counter[str]) -> dict[
     headline["duplicate_documents"] = dropped["documents/duplicate"]
     headline["duplicate_paragraphs"] = dropped["paragraphs/duplicate"]
     return headline
+
+
+def _refuse_stubs(config: CorpusConfig, written: _Written) -> None:
+    """Stop where too many sentences are one word: wrongly split text makes pairs from which nothing is learned."""
+    sentences = sum(counts["sentences"] for counts in written.counts.values())
+    share = written.stubs.total() / max(1, sentences)
+    if config.max_stub_fraction is None or sentences < _FEWEST_JUDGED or share <= config.max_stub_fraction:
+        return
+    frequent = ", ".join(f"{text[:40]!r} ({times:,} times)" for text, times in written.stubs.most_common(3))
+    raise DataError(
+        f"{share:.1%} of {sentences:,} sentences are one word, most often {frequent}; corpus.max_stub_fraction is "
+        f"{config.max_stub_fraction}. Wrongly split text looks like this. See samples with python "
+        "pipelines/would_drop.py corpus.max_stub_fraction=null, or keep such text with corpus.max_stub_fraction=null."
+    )
 
 
 def _nothing_left(config: CorpusConfig, dropped: Counter[str]) -> str:

@@ -30,6 +30,8 @@ class CorpusSettings:
     """Removal of documents that are nearly equal to an earlier one."""
     decontaminate: tuple[str, ...] = ()
     """Files whose text must not be in the corpus, such as test sets; paragraphs that contain any of it are dropped."""
+    max_stub_fraction: float | None = None
+    """Largest share of sentences of one word, in (0, 1], judged from 1,000 sentences on; more stop the stage."""
     min_document_characters: int
     """Minimum document length in characters; shorter documents are dropped and counted."""
     on_undecodable: Literal["fail", "skip", "replace"]
@@ -43,6 +45,8 @@ class CorpusSettings:
             raise ValueError(f"validation_fraction must be in [0, 1), found {self.validation_fraction}")
         if self.min_document_characters < 0:
             raise ValueError(f"min_document_characters must not be negative, found {self.min_document_characters}")
+        if self.max_stub_fraction is not None and not 0 < self.max_stub_fraction <= 1:
+            raise ValueError(f"max_stub_fraction must be in (0, 1], or null; found {self.max_stub_fraction}")
         if self.shard_documents < 1:
             raise ValueError(f"shard_documents must be at least 1, found {self.shard_documents}")
 

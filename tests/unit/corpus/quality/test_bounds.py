@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertline.corpus.build import build_corpus
+from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.demo.config import PythonDocsConfig
+from bertline.foundation.errors import DataError
+
+NO_PACKAGES = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("stubs", "stops"), [(500, True), (200, False)])
+def test_too_many_sentences_of_one_word_stop_the_stage(
+    tmp_path: Path, text_config: Callable[..., TextCorpusConfig], stubs: int, stops: bool
+) -> None:
+    (tmp_path / "text").mkdir()
+    for number in range(2):
+        lines = ["Pub.\n\n"] * (stubs // 2) + [f"A sentence of words {number} {line}.\n\n" for line in range(600)]
+        (tmp_path / "text" / f"{number}.txt").write_text("".join(lines))
+    config = text_config(max_stub_fraction=0.2)
+    if stops:
+        with pytest.raises(DataError, match=r"29.4% of 1,700 sentences are one word, most often 'Pub.' \(500 times\)"):
+            build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
+        assert not (tmp_path / "out").exists()
+    build_corpus(text_config(max_stub_fraction=None if stops else 0.2), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+
+def test_a_bound_outside_its_range_is_refused(text_config: Callable[..., TextCorpusConfig]) -> None:
+    with pytest.raises(ValueError, match="max_stub_fraction must be in"):
+        text_config(max_stub_fraction=0.0)
