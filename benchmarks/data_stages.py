@@ -85,7 +85,8 @@ def corpus_config(folder: str | None) -> CorpusConfig:
     first = _bytes_of(find_files(folder, (), Counter())[0].path)
     if first.startswith(b"<doc "):
         return WikiExtractorCorpusConfig(kind="wikiextractor", path=folder, encoding="utf-8", **settings)
-    return TextCorpusConfig(kind="text", path=folder, document="file", encoding="utf-8", **settings)
+    plain = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
+    return TextCorpusConfig(kind="text", path=folder, **plain, **settings)
 
 
 def input_bytes(config: CorpusConfig) -> int:

@@ -133,7 +133,7 @@ def documents_of(folder: str, kind: str) -> Iterator[list[str]]:
         "min_document_characters": 0, "on_undecodable": "skip", "shard_documents": 1,
     }  # fmt: skip
     if kind == "text":
-        config = TextCorpusConfig(kind="text", document="file", **common)
+        config = TextCorpusConfig(kind="text", document="file", document_start=None, on_markup="fail", **common)
     else:
         config = WikiExtractorCorpusConfig(kind="wikiextractor", **common)
     for document in config.read(Counter()):

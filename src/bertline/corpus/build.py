@@ -141,7 +141,7 @@ def build_corpus(
                 words=sum(paragraph.words for paragraph in document.paragraphs),
             )
         written.close()
-        samples.counts = {reason: count for reason, count in sorted(dropped.items()) if count}
+        samples.counts = {reason: dropped[reason] for reason in sorted(dropped) if is_drop(reason, dropped)}
         if not written.positions:
             raise DataError(_nothing_left(config, dropped))
         _refuse_stubs(config, written)
@@ -176,13 +176,18 @@ def _prepared(
         yield from batch
 
 
+def is_drop(reason: str, dropped: Counter[str]) -> bool:
+    """Return whether anything was dropped under a name; a file that was read in another encoding was not."""
+    return dropped[reason] > 0 and not reason.startswith(READ_AS)
+
+
 def _content(config: CorpusConfig, written: _Written, dropped: Counter[str]) -> dict[str, Any]:
     """Return what the manifest says, but for the packages and the size."""
     read_as = {name.removeprefix(READ_AS): dropped[name] for name in dropped if name.startswith(READ_AS)}
     return {
         "source": config.kind,
         "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
-        "dropped": {reason: count for reason, count in dropped.items() if count and not reason.startswith(READ_AS)},
+        "dropped": {reason: count for reason, count in dropped.items() if is_drop(reason, dropped)},
         **({"encodings": read_as} if read_as else {}),
         "shards": written.shards,
         "versions": versions_of("datasets", "pyarrow"),

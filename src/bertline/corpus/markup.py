@@ -13,6 +13,8 @@ _MAX_CHARACTERS = 50_000
 _TAG = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>")
 _MAX_TAG_SHARE = 0.2
 """Share of characters in tags above which text is markup; prose about HTML stays far below."""
+_MIN_TAGS = 10
+"""Fewer may be a sentence about a tag."""
 _BEGINNINGS = (
     (re.compile(r"<doc id=", re.IGNORECASE), "corpus=wikiextractor"),
     (re.compile(r"<mediawiki\b", re.IGNORECASE), "WikiExtractor, then corpus=wikiextractor"),
@@ -28,6 +30,8 @@ def reader_of_markup(text: str) -> str | None:
     Example:
         >>> reader_of_markup('<?xml version="1.0"?><TEI xmlns="http://www.tei-c.org/ns/1.0">')
         'corpus=tei'
+        >>> reader_of_markup("Use <script>.") is None
+        True
         >>> reader_of_markup("The tag <b> makes text bold, </b> ends it.") is None
         True
     """
@@ -36,8 +40,9 @@ def reader_of_markup(text: str) -> str | None:
         for beginning, reader in _BEGINNINGS:
             if beginning.search(text[:2_000]) if reader != "corpus=xml" else beginning.match(text):
                 return reader
-    in_tags = sum(len(found[0]) for found in _TAG.finditer(text))
-    return "corpus=xml" if in_tags > _MAX_TAG_SHARE * len(text) else None
+    tags = _TAG.findall(text)
+    mostly = len(tags) >= _MIN_TAGS and sum(map(len, tags)) > _MAX_TAG_SHARE * len(text)
+    return "corpus=xml" if mostly else None
 
 
 def peeked(lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:

@@ -30,7 +30,8 @@ def built(tmp_path: Path) -> tuple[Path, DropSamples]:
     copy = f"Pub.\n\nL.\n\nThe law number 29 <b>applies</b> & holds for {' '.join(_cases(29))} some cases."
     (tmp_path / "text" / "42.txt").write_text(copy)
     config = TextCorpusConfig(
-        kind="text", path=str(tmp_path / "text"), document="file", encoding="utf-8", validation_fraction=0.2,
+        kind="text", path=str(tmp_path / "text"), document="file", document_start=None, on_markup="fail",
+        encoding="utf-8", validation_fraction=0.2,
         split_seed=0, deduplicate="document", min_document_characters=20, on_undecodable="fail", shard_documents=10,
         near_duplicates=NearDuplicatesConfig(threshold=0.7, ngram=3),
     )  # fmt: skip
