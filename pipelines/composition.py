@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import hydra
 import yaml
+from command_line import readable, with_saved
 from hydra import compose
 from hydra.errors import HydraException
 from mistyped import mistyped
@@ -107,6 +108,8 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
         os.chdir(CONF.parent)  # artifacts/ and runs/ are in the repository, not in the caller's folder
         try:
             run(plain(composed))
+        except ConfigError as error:
+            fail(ConfigError(with_saved(str(error))))
         except BertlineError as error:
             fail(error)
         except OSError as error:
@@ -118,6 +121,7 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
 
     @functools.wraps(run)
     def with_readable_file() -> None:
+        sys.argv[1:] = readable(sys.argv[1:])
         if running_under_dvc():
             sys.argv[1:1] = _UNDER_DVC
         try:
@@ -134,7 +138,7 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
             said = mistyped(error, sys.argv[1:], config)
             if said is None and not isinstance(error, HydraException | OmegaConfBaseException):
                 raise  # an error of ours
-            fail(ConfigError(said or str(error)))
+            fail(ConfigError(with_saved(said or str(error))))
 
     return with_readable_file
 

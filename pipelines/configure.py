@@ -3,6 +3,7 @@
 python pipelines/configure.py                             what `dvc repro` runs
 python pipelines/configure.py model=small                 check and show, change nothing
 python pipelines/configure.py model=small --save          a lasting choice, kept in conf/local/default.yaml
+python pipelines/configure.py --unset optimizer.lr        take a lasting choice back (several: --unset KEY KEY)
 python pipelines/configure.py --keep | --drop             keep, or drop, what an experiment set
 """
 
@@ -11,11 +12,14 @@ import on_ctrl_c  # noqa: F401
 # isort: split
 import json
 import os
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from command_line import LOCAL, readable, with_saved
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -27,7 +31,7 @@ from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.mappings import differences
 from bertline.foundation.progress import say
-from bertline.orchestration.choices import choices_at_stake, described, header, lasting_choices
+from bertline.orchestration.choices import choices_at_stake, described, header, lasting_choices, without_choices
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
 from bertline.orchestration.fingerprints import code_fingerprint
 from bertline.orchestration.secrets import refuse_secrets_of_dvc
@@ -39,24 +43,25 @@ from bertline.tracking.config import masked
 from composition import CONF, loaded, plain, unreadable_yaml
 
 PARAMS = Path("params.yaml")
-LOCAL = CONF / "local" / "default.yaml"
 
 
 def main(arguments: list[str]) -> None:
     """Run the command given by the arguments; see the module docstring."""
     flags = {argument for argument in arguments if argument.startswith("--")}
-    overrides = [argument for argument in arguments if argument not in flags]
+    overrides = readable([argument for argument in arguments if argument not in flags])
     if "--help" in flags:
         say(str(__doc__))
         return
-    if unknown := flags - {"--save", "--keep", "--drop"}:
-        raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; known: --save, --keep, --drop")
+    if unknown := flags - {"--save", "--unset", "--keep", "--drop"}:
+        raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; known: --save, --unset, --keep, --drop")
     if len(flags) > 1 or (overrides and flags & {"--keep", "--drop"}):
         raise ConfigError(f"{' '.join(arguments)} asks for several things at once; --keep and --drop stand alone")
     os.chdir(CONF.parent)
     by_dvc_experiment = "DVC_EXP_NAME" in os.environ
     if "--keep" in flags:
         save({}, {key: present for key, (present, _) in _at_stake(composed([])).items()})
+    elif "--unset" in flags:
+        unset(overrides)
     elif "--save" in flags:
         save(*parsed(overrides))
     elif overrides:
@@ -70,6 +75,14 @@ def main(arguments: list[str]) -> None:
         if "--drop" not in flags:
             refuse_to_undo(composed([]))
         write_params(composed([]))
+
+
+def explained(arguments: list[str]) -> None:
+    """Run `main`; an error about a saved choice says where it is saved and how to unset it."""
+    try:
+        main(arguments)
+    except ConfigError as error:
+        raise (error if "--unset" in arguments else ConfigError(with_saved(str(error)))) from error
 
 
 def composed(overrides: list[str]) -> dict[str, Any]:
@@ -112,15 +125,36 @@ def write_params(mapping: dict[str, Any]) -> None:
 
 def save(groups: dict[str, str], values: dict[str, Any]) -> None:
     """Write lasting choices and the params.yaml that results; if it is not valid, nothing changes."""
+    replace_saved(lasting_choices(saved(), groups, values), just_saved={*values})
+    say(f"saved in {LOCAL.relative_to(CONF.parent)}: " + ", ".join(f"{k}={v}" for k, v in {**groups, **values}.items()))
+
+
+def unset(keys: Sequence[str]) -> None:
+    """Take lasting choices back and write the params.yaml that results; if it is not valid, nothing changes."""
+    if not keys or any("=" in key for key in keys):
+        raise ConfigError(
+            "--unset needs saved keys, without values: python pipelines/configure.py --unset optimizer.lr"
+        )
+    replace_saved(without_choices(saved(), keys), just_saved={*keys})
+    say(f"no longer saved in {LOCAL.relative_to(CONF.parent)}: {', '.join(keys)}")
+
+
+def saved() -> dict[str, Any]:
+    """Return the content of conf/local/default.yaml; empty if nothing is saved."""
+    content: Any = OmegaConf.to_container(loaded(LOCAL)) if LOCAL.exists() else {}
+    return content
+
+
+def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
+    """Write conf/local/default.yaml and the params.yaml that results; if it is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
-    saved = OmegaConf.to_container(loaded(LOCAL)) if before else {}
-    content = OmegaConf.to_yaml(OmegaConf.create(lasting_choices(saved, groups, values)))  # type: ignore[arg-type]
+    content = OmegaConf.to_yaml(OmegaConf.create(choices))
     write_atomically(
         LOCAL, f"# @package _global_\n# Lasting choices (python pipelines/configure.py ... --save)\n{content}"
     )
     try:
         mapping = composed([])
-        refuse_to_undo(mapping, just_saved={*values})
+        refuse_to_undo(mapping, just_saved=just_saved)
         write_params(mapping)
     except (BertlineError, KeyboardInterrupt):
         if before is None:
@@ -128,7 +162,6 @@ def save(groups: dict[str, str], values: dict[str, Any]) -> None:
         else:
             write_atomically(LOCAL, before)
         raise
-    say(f"saved in {LOCAL.relative_to(CONF.parent)}: " + ", ".join(f"{k}={v}" for k, v in {**groups, **values}.items()))
 
 
 def show(overrides: list[str]) -> None:
@@ -137,7 +170,10 @@ def show(overrides: list[str]) -> None:
     pipeline_config(new)
     changes = differences(composed([]), new)
     say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
-    say("Nothing was written. Add --save to keep it, or use: dvc exp run " + " ".join(f"-S '{o}'" for o in overrides))
+    say(
+        "Nothing was written. Add --save to keep it, or use: dvc exp run "
+        + " ".join(f"-S {shlex.quote(o)}" for o in overrides)
+    )
 
 
 def refuse_to_undo(mapping: dict[str, Any], just_saved: set[str] | None = None) -> None:
@@ -223,4 +259,4 @@ def _at_stake(mapping: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 
 if __name__ == "__main__":
-    in_one_line(lambda: main(sys.argv[1:]))
+    in_one_line(lambda: explained(sys.argv[1:]))

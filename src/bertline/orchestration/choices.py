@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.mappings import differences
 
 _DIGEST = "# content: "
@@ -76,6 +77,70 @@ def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str], values:
             section = section[part]
         section[last] = value
     return result
+
+
+def saved_choices(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `lasting_choices` has merged: `{key or group: value}`, groups first.
+
+    Example:
+        >>> saved_choices({"defaults": [{"override /model": "small"}, "_self_"], "optimizer": {"lr": 0.001}})
+        {'model': 'small', 'optimizer.lr': 0.001}
+    """
+    groups = {
+        key.removeprefix("override /"): option
+        for item in saved.get("defaults", [])
+        if isinstance(item, Mapping)
+        for key, option in item.items()
+    }
+    return {**groups, **dict(_leaves({key: value for key, value in saved.items() if key != "defaults"}))}
+
+
+def _leaves(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in section.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Return the content of conf/local/default.yaml without some choices.
+
+    Args:
+        saved: The present content.
+        keys: Saved keys or groups. A section or group also drops the values saved inside it.
+
+    Raises:
+        ConfigError: A key is not saved.
+
+    Example:
+        >>> without_choices(lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001}), ["optimizer.lr"])
+        {'defaults': [{'override /model': 'small'}, '_self_']}
+    """
+    choices = saved_choices(saved)
+    dropped: set[str] = set()
+    for key in keys:
+        found = {one for one in choices if one == key or one.partition("@")[2] == key or one.startswith(f"{key}.")}
+        if not found:
+            raise ConfigError(f"{key} is not saved. Saved: {', '.join(choices) or 'nothing'}.")
+        dropped |= found
+    groups = {f"override /{key}" for key in dropped}
+    defaults = [item for item in saved.get("defaults", []) if not (isinstance(item, Mapping) and groups & item.keys())]
+    values = {key: value for key, value in saved.items() if key != "defaults"}
+    return {"defaults": defaults, **_pruned(values, dropped)}
+
+
+def _pruned(section: Mapping[str, Any], dropped: set[str], prefix: str = "") -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in section.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            inner = _pruned(value, dropped, f"{name}.")
+            if inner:
+                kept[key] = inner
+        elif name not in dropped:
+            kept[key] = value
+    return kept
 
 
 def described(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:

@@ -49,6 +49,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.orchestration.stopping",
         "bertline.orchestration.fingerprints",
         "bertline.training.progress",
+        "command_line",
         "mistyped",
         "on_ctrl_c",
     }

@@ -110,9 +110,10 @@ def holds_nothing(place: Path) -> bool:
 
 def _base_of(path: str) -> Path:
     """Return the longest leading part of a path without wildcards: the folder that a glob searches."""
-    if not glob.has_magic(path):
-        return Path(path).expanduser()
-    parts = Path(path).expanduser().parts
+    whole = Path(path).expanduser()
+    if whole.exists() or not glob.has_magic(path):  # brackets may also be part of a name
+        return whole
+    parts = whole.parts
     plain = next(index for index, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:plain])
 

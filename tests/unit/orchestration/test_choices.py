@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from bertline.orchestration.choices import choices_at_stake, header, lasting_choices
+import pytest
+
+from bertline.foundation.errors import ConfigError
+from bertline.orchestration.choices import choices_at_stake, header, lasting_choices, saved_choices, without_choices
 
 PLAIN = {"model": {"hidden_size": 128}, "optimizer": {"lr": 0.003}}
 SET = {"model": {"hidden_size": 768}, "optimizer": {"lr": 0.003}}
@@ -48,3 +51,25 @@ def test_merging_leaves_the_saved_mapping_alone() -> None:
     saved = {"defaults": ["_self_"], "optimizer": {"lr": 0.001}}
     lasting_choices(saved, {}, {"optimizer.lr": 0.5})
     assert saved == {"defaults": ["_self_"], "optimizer": {"lr": 0.001}}
+
+
+def test_one_saved_choice_is_taken_back_and_the_others_stay() -> None:
+    saved = lasting_choices(
+        {}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001, "model.hidden_size": 8}
+    )
+    kept = without_choices(saved, ["optimizer.lr"])
+    assert saved_choices(kept) == {"corpus": "text", "corpus.path": "/x", "model.hidden_size": 8}
+
+
+def test_a_group_is_taken_back_with_the_values_saved_for_it() -> None:
+    saved = lasting_choices(
+        {}, {"corpus": "text", "task@tasks.one": "cola"}, {"corpus.path": "/x", "tasks.one.seed": 1}
+    )
+    assert saved_choices(without_choices(saved, ["corpus"])) == {"task@tasks.one": "cola", "tasks.one.seed": 1}
+    assert saved_choices(without_choices(saved, ["tasks.one", "corpus"])) == {}
+
+
+def test_a_choice_that_is_not_saved_cannot_be_taken_back() -> None:
+    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x"})
+    with pytest.raises(ConfigError, match=r"optimizer\.lr is not saved. Saved: corpus, corpus\.path"):
+        without_choices(saved, ["optimizer.lr"])

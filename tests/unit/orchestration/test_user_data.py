@@ -51,6 +51,13 @@ def test_the_folder_that_a_glob_searches_is_linked(composed: Composed, texts: Pa
     assert Path("data/text").resolve() == texts
 
 
+def test_a_folder_whose_name_looks_like_a_glob_is_linked_itself(composed: Composed, texts: Path) -> None:
+    folder = texts / "drafts [a]"
+    folder.mkdir()
+    link_user_data(pipeline_config(composed("corpus=text", f"corpus.path='{folder}'")))
+    assert Path("data/text").resolve() == folder
+
+
 def test_text_put_into_the_place_itself_is_left_as_it_is(composed: Composed) -> None:
     Path("data/text").mkdir(parents=True)
     Path("data/text/a.txt").write_text("Some text.")

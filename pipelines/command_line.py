@@ -1,0 +1,87 @@
+"""Overrides as people write them: values with any characters, and saved choices that no longer fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+
+from bertline.orchestration.choices import saved_choices
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+LOCAL = CONF / "local" / "default.yaml"
+_MANY_RUNS = ("-m", "--multirun")
+
+
+def readable(arguments: Sequence[str]) -> list[str]:
+    """Return command-line arguments with a value quoted where Hydra's grammar would not read it as it stands.
+
+    Hydra reads brackets, commas, parentheses, quotes, equals signs and letters outside ASCII as grammar, or not at all.
+    In a path they are part of the name. Lists, mappings, numbers and, with -m, sweeps keep their meaning.
+
+    Example:
+        >>> readable(["corpus.path=/data/Übung (2), neu", "tasks=[]", "optimizer.lr=1e-3"])
+        ["corpus.path='/data/Übung (2), neu'", 'tasks=[]', 'optimizer.lr=1e-3']
+    """
+    if any(argument in _MANY_RUNS for argument in arguments):
+        return list(arguments)
+    return [_readable(argument) for argument in arguments]
+
+
+def _readable(argument: str) -> str:
+    key, equals, value = argument.partition("=")
+    if not equals or not value or argument.startswith("-"):
+        return argument
+    read = _parsed(argument)
+    if read is None:
+        # What begins as a list, a mapping or a quoted text is one with an error in it, unless there is such a path.
+        as_text = value[0] not in "[{'\"" or _is_path(value)
+    elif read.is_sweep_override():
+        as_text = "/" in value or _is_path(value)
+    else:
+        as_text = isinstance(read.value(), list | dict | str) and str(read.value()) != value and _is_path(value)
+    if not as_text:
+        return argument
+    if value.startswith("~/"):
+        value = str(Path(value).expanduser())
+    quoted = f"{key}={QuotedString(value, Quote.single).with_quotes()}"
+    return argument if _parsed(quoted) is None else quoted
+
+
+def _parsed(argument: str) -> Override | None:
+    try:
+        return OverridesParser.create().parse_override(argument)
+    except HydraException:
+        return None
+
+
+def _is_path(value: str) -> bool:
+    try:
+        return Path(value).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):  # too long; an unknown home; a NUL
+        return False
+
+
+def with_saved(message: str) -> str:
+    """Return a message about a configuration, with the saved choices that it is about and the command that unsets them.
+
+    Args:
+        message: Message of an error, which names keys.
+    """
+    if not LOCAL.exists():
+        return message
+    content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))
+    named = [key for key in saved_choices(content) if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", message)]
+    if not named:
+        return message
+    keys = " ".join(named)
+    return (
+        f"{message}\n{', '.join(named)}: saved in {LOCAL.relative_to(CONF.parent)}. If no longer wanted: "
+        f"python pipelines/configure.py --unset {keys}"
+    )

@@ -1,0 +1,80 @@
+"""Overrides on the command line: paths with any characters, and saved choices that no longer fit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+
+from fork_server import run_recipe
+
+ROOT = Path(__file__).resolve().parents[3]
+MARKS = ["two  spaces (2)", "Übung, neu", "a=b", "[draft] x", "it's", "100 % & more; #1!", "{a}", 'q"q', "back\\slash"]
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "pipelines"))
+    import command_line
+
+    return command_line
+
+
+@pytest.mark.parametrize("name", MARKS)
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_path_keeps_every_character(command_line: ModuleType, tmp_path: Path, name: str, exists: bool) -> None:
+    folder = tmp_path / name
+    if exists:
+        folder.mkdir()
+    [override] = command_line.readable([f"corpus.path={folder}"])
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        composed = compose("config", overrides=["corpus=text", override])
+    assert composed.corpus.path == str(folder)
+
+
+def test_a_relative_path_that_looks_like_a_list_is_a_path_where_there_is_one(
+    command_line: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command_line.readable(["corpus.path=[a]"]) == ["corpus.path=[a]"]
+    Path("[a]").mkdir()
+    assert command_line.readable(["corpus.path=[a]"]) == ["corpus.path='[a]'"]
+
+
+def test_what_is_no_path_keeps_its_meaning(command_line: ModuleType) -> None:
+    given = [
+        "optimizer.lr=1e-3", "tasks=[]", "pretrain.phases=[{steps: 3, max_length: 16}]", "model=tiny,small",
+        "corpus.path='a b'", "~task@tasks.one", "+x={a: 1}", "--cfg", "examples.lengths=[128", "evaluate.title=a b",
+    ]  # fmt: skip
+    assert command_line.readable(given) == given
+    sweep = ["-m", "corpus.path=/a,/b"]
+    assert command_line.readable(sweep) == sweep
+
+
+def test_a_saved_choice_that_no_longer_fits_is_named_with_its_file_and_the_command_that_unsets_it(
+    tmp_path: Path,
+) -> None:
+    for folder in ("conf", "pipelines"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    local = tmp_path / "conf/local/default.yaml"
+
+    def configured(*arguments: str) -> str:
+        done = run_recipe(tmp_path, str(tmp_path / "pipelines/configure.py"), *arguments)
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+    configured("tokenizer.vocab_size=4000", "optimizer.lr=0.002", "--save")
+    continued = ("experiment=continued", f"pretrain.start_from={tmp_path}")
+    said = configured(*continued)
+    assert "tokenizer.vocab_size is not a known key" in said
+    assert "saved in conf/local/default.yaml" in said
+    assert "python pipelines/configure.py --unset tokenizer.vocab_size\n" in said
+    recipe = run_recipe(tmp_path, str(tmp_path / "pipelines/tokenizer.py"), *continued)
+    assert "--unset tokenizer.vocab_size\n" in recipe.stderr
+    configured("--unset", "tokenizer.vocab_size")
+    assert yaml.safe_load(local.read_text()) == {"defaults": ["_self_"], "optimizer": {"lr": 0.002}}
+    assert "tokenizer.vocab_size is not saved. Saved: optimizer.lr." in configured("--unset", "tokenizer.vocab_size")
