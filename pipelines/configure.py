@@ -36,9 +36,10 @@ from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_regis
 from bertline.orchestration.fingerprints import code_fingerprint
 from bertline.orchestration.secrets import refuse_secrets_of_dvc
 from bertline.orchestration.stages import CODE, STAGES
+from bertline.orchestration.start_checkpoint import check_start
 from bertline.orchestration.status import open_folders
 from bertline.orchestration.stopping import in_one_line
-from bertline.orchestration.user_data import link_user_data
+from bertline.orchestration.user_data import check_paths, link_user_data
 from bertline.tracking.config import masked
 from composition import CONF, loaded, plain, unreadable_yaml
 
@@ -105,6 +106,7 @@ def write_params(mapping: dict[str, Any]) -> None:
     refuse_secrets_of_dvc()
     config = pipeline_config(mapping)
     _check_tasks(config)
+    check_start(config)
     link_user_data(config)
     for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -167,7 +169,9 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
 def show(overrides: list[str]) -> None:
     """Check overrides and print what they would change, without writing anything."""
     new = composed(overrides)
-    pipeline_config(new)
+    config = pipeline_config(new)
+    check_paths(config)
+    check_start(config)
     changes = differences(composed([]), new)
     say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
     say(

@@ -159,6 +159,8 @@ def sizes_of(model: Mapping[str, Any], group: str) -> dict[str, ModelConfig]:
     sizes = {}
     for path in sorted((CONF / "model").glob("*.yaml")):
         own: Any = OmegaConf.to_container(OmegaConf.load(path))
+        if path.stem != group and isinstance(own["hidden_size"], str):
+            continue  # those of a checkpoint
         shape = {} if path.stem == group else {key: own[key] for key in SIZE_KEYS}
         sizes[path.stem] = validate(ModelConfig, {**model, **shape}, where="model")
     return sizes
@@ -166,7 +168,7 @@ def sizes_of(model: Mapping[str, Any], group: str) -> dict[str, ModelConfig]:
 
 def changed(model: Mapping[str, Any], group: str) -> list[str]:
     """Return the size keys whose configured values differ from the file in conf/model."""
-    own: Any = OmegaConf.load(CONF / "model" / f"{group}.yaml")
+    own: Any = OmegaConf.to_container(OmegaConf.load(CONF / "model" / f"{group}.yaml"))
     return [key for key in SIZE_KEYS if own[key] != model[key]]
 
 

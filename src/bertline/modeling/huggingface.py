@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
@@ -29,6 +30,7 @@ from bertline.modeling.weight_files import (
     WEIGHTS_NAME,
     from_disk,
     read_weight_names,
+    read_weight_shapes,
     read_weights,
     to_disk,
     write_weights,
@@ -36,7 +38,8 @@ from bertline.modeling.weight_files import (
 
 CONFIG_NAME = "config.json"
 _POOLER = "bert.pooler."
-_PREDICTIONS = "cls.predictions."
+MLM_HEAD = "cls.predictions."
+"""Prefix of the names, on disk, of the weights of a masked language model head."""
 # Weights that a checkpoint may lack: heads for another purpose, which are then initialised randomly.
 _HEADS = ("cls.", "classifier.", "qa_outputs.", _POOLER)
 _ACTIVATIONS: dict[str, Literal["gelu", "gelu_new", "relu"]] = {
@@ -305,21 +308,11 @@ def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str,
     encoder = model if isinstance(model, BertModel) else model.bert
     prefix = "bert." if model is encoder else ""
     ours = {f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()}
-    with_output = any(name.startswith(_PREDICTIONS) for name in to_disk(ours))
+    with_output = any(name.startswith(MLM_HEAD) for name in to_disk(ours))
     weights = read_weights(folder, with_output=with_output)
     disk = {name: tensor for name, tensor in weights.items() if not name.startswith(expected_fresh)}
     found, missing = from_disk(ours, disk)
-    lost = [name for name in missing if not name.startswith(_HEADS)]
-    unknown = sorted(set(disk) - set(to_disk(ours)))
-    unknown = [name for name in unknown if name.startswith("bert.") and not name.startswith(_HEADS)]
-    for names, problem in ((lost, "lacks"), (unknown, "has weights that a BERT encoder of its config.json has not:")):
-        if names:
-            raise ArtifactError(f"{folder} {problem} {_some(names)}. Is it a whole BERT checkpoint?")
-    for name, tensor in found.items():
-        if tensor.shape != ours[name].shape:
-            raise ArtifactError(
-                f"{folder}: {name} has shape {list(tensor.shape)}, config.json makes it {list(ours[name].shape)}."
-            )
+    _require_whole(folder, to_disk(ours), {name: tuple(tensor.shape) for name, tensor in disk.items()})
     fresh = [name for name in missing if not name.startswith(expected_fresh)]
     if missing:
         initialize(model, encoder.config, seed=seed, but={name.removeprefix(prefix) for name in found})
@@ -327,6 +320,36 @@ def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str,
         warn(f"{folder} lacks {_some(fresh)}: these start from random weights.")
     model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in found.items()}, strict=False)
     return model
+
+
+def require_whole_checkpoint(folder: Path) -> None:
+    """Check, by the headers of its weights, that a folder has the whole encoder that its config.json describes.
+
+    Raises:
+        ArtifactError: A file is missing or truncated, the architecture is not BERT's, or a weight is missing, unknown
+            or of another shape.
+    """
+    config, vocab_size, pad_token_id = read_config(folder)
+    with torch.device("meta"):  # shapes alone
+        encoder = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
+    ours = to_disk({f"bert.{name}": tensor for name, tensor in encoder.state_dict().items()})
+    _require_whole(folder, ours, read_weight_shapes(folder))
+
+
+def _require_whole(folder: Path, ours: Mapping[str, Tensor], disk: Mapping[str, tuple[int, ...]]) -> None:
+    """Compare the shapes of a model's weights, by name on disk, with those of a folder, which may lack heads."""
+    lost = [name for name in ours if name not in disk and not name.startswith(_HEADS)]
+    unknown = sorted(name for name in disk if name not in ours and name.startswith("bert."))
+    unknown = [name for name in unknown if not name.startswith(_HEADS)]
+    for names, problem in ((lost, "lacks"), (unknown, "has weights that a BERT encoder of its config.json has not:")):
+        if names:
+            raise ArtifactError(f"{folder} {problem} {_some(names)}. Is it a whole BERT checkpoint?")
+    for name, tensor in ours.items():
+        expected = tuple(tensor.shape)
+        if disk.get(name, expected) != expected:
+            raise ArtifactError(
+                f"{folder}: {name} has shape {list(disk[name])}, config.json makes it {list(expected)}."
+            )
 
 
 def _some(names: list[str], most: int = 4) -> str:

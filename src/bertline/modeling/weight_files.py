@@ -102,6 +102,20 @@ def read_weight_names(folder: Path) -> set[str]:
     return {name for name in names if name is not None}
 
 
+def read_weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a folder's weights by current Hugging Face name, without reading the weights.
+
+    Raises:
+        ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
+    """
+    return {
+        name: tuple(shard.get_slice(key).get_shape())
+        for _, shard in _shards(folder)
+        for key in shard.keys()  # noqa: SIM118
+        if (name := normalised_name(key)) is not None
+    }
+
+
 def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
     """Reject weights with NaN or infinite values: every output computed with them would be NaN.
 
@@ -129,12 +143,7 @@ def is_finite(tensor: Tensor) -> bool:
 
 def count_parameters(folder: Path) -> int:
     """Return the number of parameters in a folder, without reading the weights."""
-    return sum(
-        math.prod(shard.get_slice(key).get_shape())
-        for _, shard in _shards(folder)
-        for key in shard.keys()  # noqa: SIM118
-        if normalised_name(key) not in (None, _DECODER)
-    )
+    return sum(math.prod(shape) for name, shape in read_weight_shapes(folder).items() if name != _DECODER)
 
 
 def _shards(folder: Path) -> Iterator[tuple[Path, safe_open]]:

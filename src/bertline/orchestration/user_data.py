@@ -50,6 +50,25 @@ def link_user_data(config: PipelineConfig) -> None:
         _refuse_inner_links(place)
 
 
+def check_paths(config: PipelineConfig) -> None:
+    """Check that every path of the user's data exists, without linking anything.
+
+    Raises:
+        ConfigError: A named path does not exist.
+    """
+    for key, path in _named_paths(config).values():
+        _require_existing(key, path)
+
+
+def _require_existing(key: str, path: str) -> None:
+    target = _base_of(path)
+    if not target.exists():
+        raise ConfigError(
+            f"{key} is {path}; {target} does not exist (in {Path.cwd()}). Name the path where it is: "
+            f"python pipelines/configure.py {key}=/path/to/it --save"
+        )
+
+
 def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
     """Return key and path of the user's data by the place that it is linked from."""
     hub_or_path = {
@@ -83,8 +102,7 @@ def _link(place: Path, path: str, key: str) -> None:
                 f"python pipelines/configure.py {key}=/path/to/it --save"
             )
         return
-    if not target.exists():
-        raise ConfigError(f"{key} is {path}; {target} does not exist.")
+    _require_existing(key, path)
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise ConfigError(f"{key} is {path}, which holds bertline itself; put the data into a folder of its own.")
     if place.is_symlink():

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from bertline.examples.store import num_segments
+from bertline.examples.build import token_counts
+from bertline.examples.store import ExampleStore, num_segments
 from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.manifests import MANIFEST_NAME
@@ -19,7 +20,7 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
 from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
-from bertline.modeling.huggingface import load_with_head, read_config
+from bertline.modeling.huggingface import MLM_HEAD, load_with_head, read_config
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import read_examples_manifest
@@ -30,6 +31,7 @@ from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep
 from bertline.pretraining.result import write_model_folder
 from bertline.pretraining.row_layout import pretraining_attention
+from bertline.pretraining.start import has_mlm_head, refuse_misfits, shape_differences, start_at_unigrams
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.clock import Lap, Seconds, TrainingClock
@@ -37,9 +39,6 @@ from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.probe import Probe
 from bertline.training.process_group import decide_on_first_rank
 from bertline.training.saving import BackgroundWriter, HostCopy
-
-# Keys of the model section that affect how weights are trained, not their shapes or meaning.
-_FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 
 def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> MaskedLanguageModel:
@@ -74,8 +73,16 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
         initialize(model, job.model, seed=job.pretrain.seed)
     else:
         _require_fitting(job, job.start_from_folder, tokenizer)
-        # Heads that the checkpoint lacks are initialised randomly, with a warning.
-        model.load_state_dict(load_with_head(job.start_from_folder, job.objective.model_class()).state_dict())
+        # Another head that the checkpoint lacks is initialised randomly, with a warning.
+        starts_neutral = not has_mlm_head(job.start_from_folder)
+        new_head = (MLM_HEAD,) if starts_neutral else ()
+        start = load_with_head(job.start_from_folder, job.objective.model_class(), new_head=new_head)
+        model.load_state_dict(start.state_dict())
+        if starts_neutral:
+            train = ExampleStore.open(job.examples_folder, "train", first_length)
+            counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(examples["special_ids"].values())
+            start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
+            say("the checkpoint has no masked language model head: it starts with the frequencies of the tokens")
         say(f"pretraining starts from {job.start_from_folder}")
     return model
 
@@ -169,13 +176,7 @@ def _require_same_precision(checkpoint: Checkpoint, identity: dict[str, Any], jo
 
 
 def _require_fitting(job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> None:
-    config, vocab_size, _ = read_config(folder)
-    ours, theirs = dataclasses.asdict(job.model), dataclasses.asdict(config)
-    problems = [
-        f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
-        for key in ours
-        if key not in _FREE_MODEL_KEYS and ours[key] != theirs[key]
-    ]
+    problems, vocab_size = shape_differences(job.model, folder), read_config(folder)[1]
     if vocab_size != tokenizer.vocab_size:
         problems.append(f"the tokenizer has {tokenizer.vocab_size} tokens, the checkpoint {vocab_size}")
     else:
@@ -183,12 +184,7 @@ def _require_fitting(job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> No
         different = next(((index, ours, theirs) for index, (ours, theirs) in tokens if ours != theirs), None)
         if different:
             problems.append("token {} is {!r} in the tokenizer and {!r} in the checkpoint".format(*different))
-    if problems:
-        raise ConfigError(
-            f"pretrain.start_from names {folder}, which does not fit:\n"
-            + "\n".join(f"  - {problem}" for problem in problems)
-            + "\nGive the model section the checkpoint's figures, and use its vocabulary (tokenizer=existing)."
-        )
+    refuse_misfits(folder, problems)
 
 
 class Totals:

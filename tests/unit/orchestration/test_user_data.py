@@ -11,7 +11,7 @@ import pytest
 from bertline.corpus.reader import CorpusReader
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.config import pipeline_config
-from bertline.orchestration.user_data import link_user_data
+from bertline.orchestration.user_data import check_paths, link_user_data
 
 Composed = Callable[..., dict[str, Any]]
 
@@ -113,3 +113,11 @@ def test_a_corpus_reader_that_does_not_name_the_users_data_cannot_be_defined() -
 def test_the_files_of_every_corpus_that_reads_files_are_linked(composed: Composed, texts: Path, kind: str) -> None:
     link_user_data(pipeline_config(composed(f"corpus={kind}", f"corpus.path={texts}")))
     assert Path("data/text").resolve() == texts
+
+
+def test_a_missing_path_is_found_without_linking_anything(composed: Composed, texts: Path) -> None:
+    check_paths(pipeline_config(composed("corpus=text", f"corpus.path={texts}")))
+    for overrides in (("corpus=text", "corpus.path=/no/such"), ("sweep.reference_encoder=/no/such",)):
+        with pytest.raises(ConfigError, match=r"is /no/such; /no/such does not exist"):
+            check_paths(pipeline_config(composed(*overrides)))
+    assert not Path("data").exists()

@@ -1,0 +1,74 @@
+"""The checkpoint that pretraining starts from: its sizes, and whether it fits, before any stage runs.
+
+Only its config.json, the headers of its weights and its vocabulary are read. What reads them needs torch, so it is
+imported where a checkpoint is named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import ConfigError
+from bertline.orchestration.config import PipelineConfig
+from bertline.tokenization.config import ExistingTokenizerConfig
+from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
+
+
+def size_of_checkpoint(start_from: str | None, revision: str | None, key: str) -> Any:
+    """Return the value of a key of the model section, as the checkpoint's config.json gives it.
+
+    Raises:
+        ConfigError: No checkpoint is named.
+        ArtifactError: It is no BERT checkpoint.
+        DataError: It is neither a folder nor a name known to the hub.
+    """
+    if start_from is None:
+        raise ConfigError(
+            "model=from_checkpoint takes the sizes of pretrain.start_from, which is null. Name the checkpoint: "
+            "pretrain.start_from=/path/to/checkpoint"
+        )
+    return _sizes(start_from, revision)[key]
+
+
+@cache
+def _sizes(start_from: str, revision: str | None) -> dict[str, Any]:
+    from bertline.modeling.huggingface import read_config
+
+    return dataclasses.asdict(read_config(resolve_folder(start_from, revision))[0])
+
+
+def check_start(config: PipelineConfig) -> None:
+    """Check that the local checkpoint of `pretrain.start_from` is whole and fits model and vocabulary.
+
+    A hub name is not checked: it may not be on this machine yet.
+
+    Raises:
+        ConfigError: It does not fit; the message has each difference and what to do.
+        ArtifactError: The folder is not a whole BERT checkpoint.
+    """
+    start = config.pretrain.start_from
+    if start is None or not Path(start).expanduser().is_dir():
+        return
+    folder = Path(start).expanduser()
+    from bertline.modeling.huggingface import require_whole_checkpoint
+    from bertline.pretraining.start import refuse_misfits, shape_differences
+
+    require_whole_checkpoint(folder)
+    if config.pretrains:
+        refuse_misfits(folder, [*shape_differences(config.model, folder), *_vocabulary_differences(config, folder)])
+
+
+def _vocabulary_differences(config: PipelineConfig, folder: Path) -> Iterator[str]:
+    tokenizer = config.tokenizer
+    if not isinstance(tokenizer, ExistingTokenizerConfig) or not Path(tokenizer.path).expanduser().exists():
+        return
+    from bertline.modeling.huggingface import read_config
+
+    found = len(read_vocabulary(Path(tokenizer.path).expanduser()).tokens)
+    expected = read_config(folder)[1]
+    if found != expected:
+        yield f"tokenizer.path is {tokenizer.path}, with {found} tokens, the checkpoint has {expected}"

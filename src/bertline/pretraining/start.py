@@ -1,0 +1,85 @@
+"""What pretraining starts from: whether a checkpoint fits, and a masked language model head where it has none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.seeds import seed_for
+from bertline.modeling.bert import MaskedLanguageModel
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.huggingface import architecture_of, read_config
+
+# Keys of the model section that affect how weights are trained, not their shapes or meaning.
+_FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+
+
+def shape_differences(model: ModelConfig, folder: Path) -> list[str]:
+    """Return a line for each key in which the model section differs from a checkpoint's config.json."""
+    ours, theirs = dataclasses.asdict(model), dataclasses.asdict(read_config(folder)[0])
+    return [
+        f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
+        for key in ours
+        if key not in _FREE_MODEL_KEYS and ours[key] != theirs[key]
+    ]
+
+
+def refuse_misfits(folder: Path, problems: Sequence[str]) -> None:
+    """Raise ConfigError if a checkpoint does not fit.
+
+    Args:
+        folder: The checkpoint.
+        problems: A line for each difference.
+    """
+    if problems:
+        raise ConfigError(
+            f"pretrain.start_from names {folder}, which does not fit:\n"
+            + "\n".join(f"  - {problem}" for problem in problems)
+            + "\nmodel=from_checkpoint takes the checkpoint's sizes; tokenizer=existing tokenizer.path=FOLDER its "
+            "vocabulary (experiment=continued does)."
+        )
+
+
+def has_mlm_head(folder: Path) -> bool:
+    """Return whether a checkpoint has a masked language model head; encoders saved alone have none."""
+    return architecture_of(folder) in ("BertForMaskedLM", "BertForPreTraining")
+
+
+@torch.no_grad()
+def start_at_unigrams(
+    model: MaskedLanguageModel, token_counts: npt.ArrayLike, special_ids: Sequence[int], *, seed: int
+) -> None:
+    """Make the masked language model head predict the frequencies of tokens, whatever the encoder says.
+
+    A random head on a trained encoder is confident and wrong, worse than a uniform guess, and its gradients reach the
+    encoder. Here the transform starts neutral: weights 0 and a random bias, so its output is one constant vector `n`
+    with the size that the LayerNorm gives. The output bias is `log p - E n` with the embeddings `E`, so that the logits
+    are `log p`. The first step reaches the transform's weights, the second the encoder.
+
+    Args:
+        model: The model; its embeddings are not changed.
+        token_counts: [vocab_size] count of each token in the train examples. One is added to each.
+        special_ids: Ids of tokens that are never targets; they count as never seen.
+        seed: Seed of the transform's bias.
+
+    References:
+        Zero-initialised residual branches begin neutral in the same way: arXiv 1706.02677, section 5.1.
+    """
+    head, words = model.mlm_head, model.bert.embeddings.word_embeddings.weight
+    generator = torch.Generator(device="cpu").manual_seed(seed_for(seed, "mlm_head.transform.bias"))
+    head.transform.weight.zero_()
+    # Standard deviation 1: small ones would let the LayerNorm turn a single step into another vector.
+    head.transform.bias.copy_(torch.empty(head.transform.bias.shape).normal_(generator=generator))
+    head.norm.weight.fill_(1.0)
+    head.norm.bias.zero_()
+    smoothed = np.asarray(token_counts, dtype=np.float64) + 1
+    smoothed[list(special_ids)] = 1  # not 0, whose logarithm would be infinite
+    log_prob = torch.from_numpy(np.log(smoothed / smoothed.sum())).float()
+    constant = head.norm(head.activation(head.transform.bias))
+    head.bias.copy_(log_prob - words @ constant)

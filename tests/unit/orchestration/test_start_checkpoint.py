@@ -1,0 +1,89 @@
+"""The checkpoint that pretraining starts from is checked by `configure`, and can give the model its sizes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+import tiny
+from bertline.modeling.bert import BertModel
+from bertline.modeling.huggingface import save_model
+from bertline.modeling.initialization import initialize
+from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from fork_server import run_recipe
+
+ROOT = Path(__file__).resolve().parents[3]
+TOKENS = (*SPECIAL_TOKENS, "the", "cat", "##s")
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of conf/ and pipelines/, and a checkpoint of an unusual shape."""
+    root = tmp_path_factory.mktemp("repository")
+    for folder in ("conf", "pipelines"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    config = tiny.model_config(
+        hidden_size=24, num_hidden_layers=3, num_attention_heads=2, intermediate_size=40, max_position_embeddings=128
+    )
+    model = BertModel(config, vocab_size=len(TOKENS), pad_token_id=0)
+    initialize(model, config, seed=0)
+    save_model(model, root / "checkpoint")
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), root / "checkpoint")
+    return root
+
+
+def configured(repository: Path, *arguments: str) -> str:
+    done = run_recipe(repository, str(repository / "pipelines/configure.py"), *arguments)
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_model_takes_the_sizes_of_the_checkpoint(repository: Path) -> None:
+    start = f"pretrain.start_from={repository / 'checkpoint'}"
+    said = configured(repository, "experiment=continued", "model=from_checkpoint", start)
+    assert "valid" in said
+    assert "model.hidden_size: 128 -> 24" in said and "model.num_hidden_layers: 2 -> 3" in said
+    recipe = str(repository / "pipelines/pretrain.py")
+    resolved = run_recipe(
+        repository, recipe, "experiment=continued", "model=from_checkpoint", start, "--cfg", "job", "--resolve"
+    )
+    model = yaml.safe_load(resolved.stdout)["model"]
+    assert (model["hidden_size"], model["max_position_embeddings"]) == (24, 128)
+
+
+def test_sizes_of_no_checkpoint_are_an_error_that_says_what_to_give(repository: Path) -> None:
+    assert "pretrain.start_from=/path/to/checkpoint" in configured(repository, "model=from_checkpoint")
+
+
+@pytest.mark.parametrize("damage", ["shape", "vocabulary", "weights", "config", "missing"])
+def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_runs(
+    repository: Path, tmp_path: Path, damage: str
+) -> None:
+    folder, model, expected = tmp_path / "checkpoint", "from_checkpoint", ""
+    shutil.copytree(repository / "checkpoint", folder)
+    match damage:
+        case "shape":
+            model, expected = "base", "model.hidden_size is 768, the checkpoint's is 24"
+        case "vocabulary":
+            (folder / "tokenizer.json").unlink()
+            (folder / "vocab.txt").write_text("\n".join([*TOKENS, "dog"]) + "\n")
+            expected = "with 9 tokens, the checkpoint has 8"
+        case "weights":
+            (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:400])
+            expected = "is not a whole safetensors file"
+        case "config":
+            mapping = json.loads((folder / "config.json").read_text())
+            (folder / "config.json").write_text(json.dumps({**mapping, "vocab_size": 9}))
+            expected = "bert.embeddings.word_embeddings.weight has shape [8, 24], config.json makes it [9, 24]"
+        case "missing":
+            shutil.rmtree(folder)
+            expected = "does not exist"
+    said = configured(repository, "experiment=continued", f"model={model}", f"pretrain.start_from={folder}", "--save")
+    assert said.startswith("error: ") and expected in said
+    assert not (repository / "params.yaml").exists() and not (repository / "conf/local/default.yaml").exists()
