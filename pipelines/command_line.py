@@ -12,10 +12,14 @@ from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
+from bertline.foundation.errors import ConfigError
 from bertline.orchestration.choices import saved_choices
+from bertline.orchestration.config import how_to_register
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 LOCAL = CONF / "local" / "default.yaml"
+_TASKS = re.compile(r"tasks=\[[^{}]*\]$")
+_TASK_GROUP = "task@tasks."
 _MANY_RUNS = ("-m", "--multirun")
 
 
@@ -23,15 +27,46 @@ def readable(arguments: Sequence[str]) -> list[str]:
     """Return command-line arguments with a value quoted where Hydra's grammar would not read it as it stands.
 
     Hydra reads brackets, commas, parentheses, quotes, equals signs and letters outside ASCII as grammar, or not at all.
-    In a path they are part of the name. Lists, mappings, numbers and, with -m, sweeps keep their meaning.
+    In a path they are part of the name. Lists, mappings, numbers and, with -m, sweeps keep their meaning. `tasks=[...]`
+    chooses among the registered tasks.
+
+    Raises:
+        ConfigError: `tasks=[...]` names a task that is not registered.
 
     Example:
-        >>> readable(["corpus.path=/data/Übung (2), neu", "tasks=[]", "optimizer.lr=1e-3"])
-        ["corpus.path='/data/Übung (2), neu'", 'tasks=[]', 'optimizer.lr=1e-3']
+        >>> readable(["corpus.path=/data/Übung (2), neu", "optimizer.lr=1e-3"])
+        ["corpus.path='/data/Übung (2), neu'", 'optimizer.lr=1e-3']
     """
     if any(argument in _MANY_RUNS for argument in arguments):
         return list(arguments)
-    return [_readable(argument) for argument in arguments]
+    return [
+        word
+        for argument in arguments
+        for word in (_of_tasks(argument) if _TASKS.match(argument) else [_readable(argument)])
+    ]
+
+
+def _of_tasks(argument: str) -> list[str]:
+    """Return the overrides of the groups `task@tasks.NAME` for `tasks=[NAME, ...]`."""
+    read = _parsed(argument)
+    wanted = [str(name) for name in read.value()] if read is not None else []  # type: ignore[union-attr]
+    defaults: Any = OmegaConf.to_container(OmegaConf.load(CONF / "config.yaml"))
+    groups = {
+        key: option
+        for item in defaults["defaults"]
+        if isinstance(item, dict)
+        for key, option in item.items()
+        if key.startswith(_TASK_GROUP)
+    }
+    registered = {key.removeprefix(_TASK_GROUP): option for key, option in groups.items()}
+    for name in wanted:
+        if name not in registered:
+            known = ", ".join(registered) or "none"
+            raise ConfigError(f"{argument}: {name} is not a registered task ({known}).{how_to_register(name)}")
+    return [
+        f"{_TASK_GROUP}{name}={option}" if name in wanted else f"~{_TASK_GROUP}{name}"
+        for name, option in registered.items()
+    ]
 
 
 def _readable(argument: str) -> str:

@@ -121,10 +121,10 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
 
     @functools.wraps(run)
     def with_readable_file() -> None:
-        sys.argv[1:] = readable(sys.argv[1:])
-        if running_under_dvc():
-            sys.argv[1:1] = _UNDER_DVC
         try:
+            sys.argv[1:] = readable(sys.argv[1:])
+            if running_under_dvc():
+                sys.argv[1:1] = _UNDER_DVC
             _check_chosen_file(sys.argv[1:])
         except ConfigError as error:
             fail(error)

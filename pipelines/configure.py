@@ -44,6 +44,7 @@ from bertline.tracking.config import masked
 from composition import CONF, loaded, plain, unreadable_yaml
 
 PARAMS = Path("params.yaml")
+TASK_LIST = CONF / "tasks.yaml"
 
 
 def main(arguments: list[str]) -> None:
@@ -125,7 +126,7 @@ def write_params(mapping: dict[str, Any]) -> None:
         say(f"set by this experiment: {key}={value}")
 
 
-def save(groups: dict[str, str], values: dict[str, Any]) -> None:
+def save(groups: dict[str, str | None], values: dict[str, Any]) -> None:
     """Write lasting choices and the params.yaml that results; if it is not valid, nothing changes."""
     replace_saved(lasting_choices(saved(), groups, values), just_saved={*values})
     say(f"saved in {LOCAL.relative_to(CONF.parent)}: " + ", ".join(f"{k}={v}" for k, v in {**groups, **values}.items()))
@@ -150,6 +151,7 @@ def saved() -> dict[str, Any]:
 def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
     """Write conf/local/default.yaml and the params.yaml that results; if it is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
+    tasks_before, listed = [*composed([])["tasks"]], TASK_LIST.read_text(encoding="utf-8")
     content = OmegaConf.to_yaml(OmegaConf.create(choices))
     write_atomically(
         LOCAL, f"# @package _global_\n# Lasting choices (python pipelines/configure.py ... --save)\n{content}"
@@ -157,13 +159,23 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
     try:
         mapping = composed([])
         refuse_to_undo(mapping, just_saved=just_saved)
+        if [*mapping["tasks"]] != tasks_before:
+            list_tasks([*mapping["tasks"]])
         write_params(mapping)
     except (BertlineError, KeyboardInterrupt):
         if before is None:
             LOCAL.unlink()
         else:
             write_atomically(LOCAL, before)
+        write_atomically(TASK_LIST, listed)
         raise
+
+
+def list_tasks(names: Sequence[str]) -> None:
+    """Write the names of the tasks to conf/tasks.yaml, from which dvc.yaml makes stages; its comments stay."""
+    comments = [line for line in TASK_LIST.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    write_atomically(TASK_LIST, "\n".join([*comments, f"task_names: [{', '.join(names)}]"]) + "\n")
+    say(f"{TASK_LIST.relative_to(CONF.parent)} lists the tasks {', '.join(names) or '(none)'} for dvc.yaml")
 
 
 def show(overrides: list[str]) -> None:
@@ -193,17 +205,20 @@ def refuse_to_undo(mapping: dict[str, Any], just_saved: set[str] | None = None) 
         )
 
 
-def parsed(overrides: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
+def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]:
     """Split overrides into config group choices and values."""
     if not overrides:
         raise ConfigError("--save needs something to save, for example: configure.py model=small --save")
-    groups: dict[str, str] = {}
+    groups: dict[str, str | None] = {}
     values: dict[str, Any] = {}
     try:
         read = OverridesParser.create().parse_overrides(overrides)
     except HydraException as error:
         raise ConfigError(f"an override cannot be read: {error}") from error
     for override in read:
+        if override.is_delete() and override.key_or_group == "task":
+            groups[override.get_key_element().lstrip("~")] = None
+            continue
         if override.is_sweep_override() or override.is_delete():
             raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit conf/ instead.")
         key, value = override.key_or_group, override.value()
@@ -235,7 +250,7 @@ def _as_override(key: str, mapping: dict[str, Any]) -> str:
 
 
 def _check_tasks(config: PipelineConfig) -> None:
-    listed = list(loaded(CONF / "tasks.yaml").task_names)
+    listed = list(loaded(TASK_LIST).task_names)
     if sorted(listed) != sorted(config.tasks):
         raise ConfigError(
             f"conf/tasks.yaml lists {listed}, but the configuration has the tasks {list(config.tasks)}. Name the same "

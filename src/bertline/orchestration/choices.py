@@ -43,12 +43,14 @@ def config_digest(mapping: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+def lasting_choices(
+    saved: Mapping[str, Any], groups: Mapping[str, str | None], values: Mapping[str, Any]
+) -> dict[str, Any]:
     """Merge new choices into the content of conf/local/default.yaml; the newer choice of a key wins.
 
     Args:
         saved: The present content, possibly empty.
-        groups: Config group to option (`{"model": "small"}`).
+        groups: Config group to option (`{"model": "small"}`); None leaves the group out.
         values: Dotted key to value (`{"optimizer.lr": 0.001}`).
 
     Example:
@@ -120,7 +122,7 @@ def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, 
     choices = saved_choices(saved)
     dropped: set[str] = set()
     for key in keys:
-        found = {one for one in choices if one == key or one.partition("@")[2] == key or one.startswith(f"{key}.")}
+        found = {one for one in choices for name in (one, one.partition("@")[2]) if f"{name}.".startswith(f"{key}.")}
         if not found:
             raise ConfigError(f"{key} is not saved. Saved: {', '.join(choices) or 'nothing'}.")
         dropped |= found

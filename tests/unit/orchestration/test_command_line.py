@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
+from bertline.foundation.errors import ConfigError
 from fork_server import run_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,12 +48,45 @@ def test_a_relative_path_that_looks_like_a_list_is_a_path_where_there_is_one(
 
 def test_what_is_no_path_keeps_its_meaning(command_line: ModuleType) -> None:
     given = [
-        "optimizer.lr=1e-3", "tasks=[]", "pretrain.phases=[{steps: 3, max_length: 16}]", "model=tiny,small",
+        "optimizer.lr=1e-3", "pretrain.phases=[{steps: 3, max_length: 16}]", "model=tiny,small",
         "corpus.path='a b'", "~task@tasks.one", "+x={a: 1}", "--cfg", "examples.lengths=[128", "evaluate.title=a b",
     ]  # fmt: skip
     assert command_line.readable(given) == given
     sweep = ["-m", "corpus.path=/a,/b"]
     assert command_line.readable(sweep) == sweep
+
+
+def test_tasks_are_chosen_among_those_registered(command_line: ModuleType) -> None:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        for names in ([], ["docs_match"], ["docs_match", "docs_library"]):
+            composed = compose("config", overrides=command_line.readable([f"tasks=[{', '.join(names)}]"]))
+            assert sorted(composed.tasks) == sorted(names)
+    with pytest.raises(ConfigError, match=r"cola is not a registered task \(docs_library, "):
+        command_line.readable(["tasks=[cola]"])
+
+
+def test_the_encoder_alone_is_a_lasting_choice_that_can_be_taken_back(tmp_path: Path) -> None:
+    for folder in ("conf", "pipelines"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    listed = (tmp_path / "conf/tasks.yaml").read_text()
+
+    def configured(*arguments: str) -> None:
+        done = run_recipe(tmp_path, str(tmp_path / "pipelines/configure.py"), *arguments)
+        assert done.returncode == 0, done.stderr
+
+    def tasks() -> tuple[list[str], list[str]]:
+        params = yaml.safe_load((tmp_path / "params.yaml").read_text())
+        return list(params["tasks"]), yaml.safe_load((tmp_path / "conf/tasks.yaml").read_text())["task_names"]
+
+    configured("tasks=[]", "--save")
+    assert tasks() == ([], [])
+    configured()
+    assert tasks() == ([], [])
+    configured("tasks=[docs_search]", "--save")
+    assert tasks() == (["docs_search"], ["docs_search"])
+    configured("--unset", "tasks")
+    assert (tmp_path / "conf/tasks.yaml").read_text() == listed
+    assert sorted(tasks()[0]) == sorted(tasks()[1]) and len(tasks()[0]) > 1
 
 
 def test_a_saved_choice_that_no_longer_fits_is_named_with_its_file_and_the_command_that_unsets_it(
