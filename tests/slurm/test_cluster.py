@@ -166,7 +166,7 @@ def test_what_starts_while_a_cluster_is_stopped_is_ended_too(cluster: SlurmClust
 
 def test_what_cannot_be_ended_is_named(cluster: SlurmCluster, monkeypatch):
     ended = subprocess.Popen(["true"])  # nobody waits for it yet: signals do nothing to it
-    monkeypatch.setattr(slurm_cluster, "_KILLED_S", 0.3)
+    monkeypatch.setattr(found_processes, "ENDED_S", 0.3)
     with (
         monkeypatch.context() as patched,
         pytest.raises(TimeoutError, match=rf"do not end in 0.3 s: {ended.pid} \(true\)"),

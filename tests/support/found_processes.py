@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_ENDED_S = 20.0
+ENDED_S = 20.0
+"""Seconds in which killed processes must have ended."""
 
 
 def having(variable: str) -> list[int]:
@@ -48,12 +49,13 @@ def parent(pid: int) -> int:
         return 0
 
 
-def end(find: Callable[[], list[int]], *, within_s: float = _ENDED_S) -> None:
+def end(find: Callable[[], list[int]], *, within_s: float | None = None) -> None:
     """Kill until none is found: those that were killed take a moment, and may have started others before.
 
     Raises:
         TimeoutError: Some do not end; with their commands.
     """
+    within_s = ENDED_S if within_s is None else within_s
     deadline = time.monotonic() + within_s
     while left := find():
         for pid in left:

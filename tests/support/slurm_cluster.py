@@ -32,7 +32,6 @@ CONTROLLER = "slurmctld"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "sinfo", "unshare", "nsenter")
 _START_S = 60.0
 _STOP_S = 3.0
-_KILLED_S = 20.0
 
 
 @functools.cache
@@ -221,7 +220,7 @@ class SlurmCluster:
                 process.wait()
         self._processes.clear()
         try:
-            found_processes.end(self.processes, within_s=_KILLED_S)
+            found_processes.end(self.processes)
         finally:
             if self.networks is not None:
                 self.networks.close()

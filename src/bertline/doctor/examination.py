@@ -107,7 +107,7 @@ class Examination:
         report = Report(
             rank=self.place.ranks.rank,
             host=self.place.host,
-            cores=processes.usable_cores(),
+            cores=processes.cores_and_quota(),
             memory_bytes=self._memory(),
             device_type=self.device.type,
         )

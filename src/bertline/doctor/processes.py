@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from bertline.doctor.finding import Finding, green, note, red, unused
+from bertline.foundation.parallel import usable_cores
 from bertline.training.config import RuntimeConfig
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -95,10 +96,9 @@ class Cores(TypedDict):
     """Cores' worth of time that its cgroups allow; None if unlimited."""
 
 
-def usable_cores() -> Cores:
+def cores_and_quota() -> Cores:
     """Return what this process may compute on."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
-    return {"cores": cores, "quota": cpu_quota()}
+    return {"cores": usable_cores(), "quota": cpu_quota()}
 
 
 def cpu_quota(root: Path = _CGROUP, own: Path = Path("/proc/self/cgroup")) -> float | None:
@@ -172,7 +172,7 @@ def cores_finding(ranks: Sequence[Cores], runtime: RuntimeConfig, device_type: s
     """Compare the cores of one host with its ranks and their data workers.
 
     Args:
-        ranks: `usable_cores` of each rank of the host.
+        ranks: `cores_and_quota` of each rank of the host.
         runtime: The runtime section.
         device_type: Type of the ranks' device.
     """

@@ -266,13 +266,18 @@ def sync_to_disk(path: Path) -> None:
         os.fsync(handle.fileno())
 
 
-def try_lock(handle: IO[Any]) -> bool:
+def try_lock(handle: IO[Any], *, shared: bool = False) -> bool:
     """Lock an open file, unless another process holds its lock; return whether this one holds it now.
 
     The lock is released when the file is closed, or the process ends.
+
+    Args:
+        handle: The file, which must be open for reading where `shared` (NFS asks for it).
+        shared: Take a lock that any number may hold at once, which is refused only while one is held alone: so two
+            that look at the same moment do not take each other for a holder.
     """
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

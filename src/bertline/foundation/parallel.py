@@ -18,6 +18,13 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def usable_cores() -> list[int]:
+    """Return the numbers of the cores that this process may compute on: a scheduler may leave it few of a machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
 def batches(
     items: Iterable[Item], *, size: Callable[[Item], int], most: int, most_items: int | None = None
 ) -> Iterator[list[Item]]:

@@ -6,7 +6,6 @@ mark of the files that it was computed from (`changed.marks_of`), in `runs/`, wh
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.orchestration.changed import mark_of
+from bertline.orchestration.ownership import time_in
 
 _NAME = "digests.json"
 _MOST_KEPT = 1000
@@ -26,9 +26,10 @@ def digests_of(inputs: Mapping[str, Path], runs_folder: Path) -> dict[str, str]:
 
     Args:
         inputs: Paths by name; all exist.
-        runs_folder: Folder in which digests are kept.
+        runs_folder: Folder in which digests are kept, on the file server of the inputs.
     """
     path = runs_folder / _NAME
+    runs_folder.mkdir(parents=True, exist_ok=True)
     kept: dict[str, str] = {}
     with suppress(BertlineError):
         kept = read_json(path)
@@ -40,7 +41,8 @@ def digests_of(inputs: Mapping[str, Path], runs_folder: Path) -> dict[str, str]:
             found[key] = kept[mark]
             continue
         found[key] = sha256_of_path(place)
-        if time.time() - newest > _MUST_BE_OLDER_S and mark_of(place)[0] == mark:
+        # Both times are the file server's: the clock of this machine may be ahead of it.
+        if time_in(runs_folder) - newest > _MUST_BE_OLDER_S and mark_of(place)[0] == mark:
             new[mark] = found[key]
     if new:
         with suppress(BertlineError):  # keeping them only saves time

@@ -82,8 +82,8 @@ def hold_lock(folder: Path) -> Iterator[bool]:
 def is_locked(folder: Path) -> bool:
     """Return whether a process works in this run folder, on this machine or another one."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("a") as handle:
-        locked = _locked(handle)
+    with (folder / _LOCK).open("a+") as handle:
+        locked = _locked(handle, shared=True)
         return locked is False or _is_owned_elsewhere(folder, lock_is_free=locked is True)
 
 
@@ -100,27 +100,34 @@ def age_s(path: Path) -> float | None:
 
     A file that cannot be written next to it (a full disk) is replaced by the clock of this machine.
     """
-    probe = path.with_name(f".{path.name}.now.{secrets.token_hex(4)}")
     try:
         with path.open("rb") as handle:  # opened, so that a network file system asks its server
             written = os.fstat(handle.fileno()).st_mtime
     except OSError:
         return None
+    return time_in(path.parent) - written
+
+
+def time_in(folder: Path) -> float:
+    """Return the seconds of the epoch by the clock of a folder's file server.
+
+    Where no file can be written (a full disk), it is the clock of this machine.
+    """
+    probe = folder / f".now.{secrets.token_hex(4)}"
     try:
         with probe.open("xb") as handle:
-            now = os.fstat(handle.fileno()).st_mtime
+            return os.fstat(handle.fileno()).st_mtime
     except OSError:
-        now = time.time()
+        return time.time()
     finally:
         with suppress(OSError):
             probe.unlink()
-    return now - written
 
 
-def _locked(handle: IO[str]) -> bool | None:
+def _locked(handle: IO[str], *, shared: bool = False) -> bool | None:
     """Return whether this process got the lock; None where the file system knows no locks."""
     try:
-        return try_lock(handle)
+        return try_lock(handle, shared=shared)
     except OSError as error:
         if error.errno in NO_LOCKS:
             return None

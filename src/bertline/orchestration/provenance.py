@@ -17,6 +17,7 @@ import yaml
 
 from bertline.evaluation.facts import PROVENANCE_NAME
 from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.parallel import usable_cores
 from bertline.foundation.processor import processor_name
 from bertline.orchestration.stages import stage_named
 from bertline.training.config import RuntimeConfig
@@ -84,7 +85,7 @@ def _machine(runtime: RuntimeConfig) -> str:
     torch = sys.modules.get("torch")
     if torch is not None and runtime.device in ("auto", "cuda") and torch.cuda.is_available():
         return f"{runtime.num_devices * runtime.num_nodes} × {torch.cuda.get_device_name()}"
-    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    num_cores = len(usable_cores())
     cores = f"{num_cores} CPU {'core' if num_cores == 1 else 'cores'}"
     return f"{cores} ({processor_name()})"
 

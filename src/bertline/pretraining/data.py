@@ -21,6 +21,7 @@ from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.manifests import read_manifest
+from bertline.foundation.parallel import usable_cores
 from bertline.pretraining.compact import compacted
 from bertline.pretraining.plan import Plan, share_of, shuffled
 from bertline.pretraining.row_layout import RowLayout, fill_of
@@ -187,7 +188,7 @@ class PretrainingData(pl.LightningDataModule):
         dataset: The steps.
         machine: Device and ranks.
         clock: Records the time spent waiting for data.
-        num_workers: Number of processes that prepare batches.
+        num_workers: Number of processes that prepare batches; at most one for each core that this process may use.
         first_step: First step to give.
     """
 
@@ -198,7 +199,7 @@ class PretrainingData(pl.LightningDataModule):
         self.dataset = dataset
         self.machine = machine
         self.clock = clock
-        self.num_workers = num_workers
+        self.num_workers = min(num_workers, len(usable_cores()))
         self.first_step = first_step
 
     def train_dataloader(self) -> TimedLoader:

@@ -37,6 +37,23 @@ def same_machine(name: str) -> bool:
     return name.partition(":")[0] == _machine()
 
 
+def note_done(run_folder: Path) -> None:
+    """Note that this task of a job array (BERTLINE_JOIN) has done a unit of work; nothing where there is no array."""
+    if task := os.environ.get("BERTLINE_JOIN"):
+        with suppress(OSError), _done_file(run_folder, task).open("a") as handle:
+            handle.write(".")
+
+
+def num_done(run_folder: Path, task: str) -> int:
+    """Return the number of units of work that a task of a job array has done."""
+    path = _done_file(run_folder, task)
+    return path.stat().st_size if path.exists() else 0
+
+
+def _done_file(run_folder: Path, task: str) -> Path:
+    return run_folder / f"{task}.done"
+
+
 @cache
 def _machine() -> str:
     """Return an identity of what the process ids belong to: this boot of this machine, or a container on it."""

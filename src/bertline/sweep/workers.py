@@ -22,6 +22,7 @@ from bertline.foundation.parallel import end_with_parent
 from bertline.foundation.progress import warn
 from bertline.sweep.bench import Bench, num_sweep_workers
 from bertline.sweep.job import PlannedSweep
+from bertline.sweep.members import note_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class ThisProcess:
             work = source.take()
             if work is not None:
                 source.done(work, work.function(self._bench, work.argument))
+                note_done(self._bench.job.run_folder)
             elif source.is_finished():
                 return
             else:
@@ -147,6 +149,7 @@ class WorkerProcesses:
                 assert work is not None and source is not None
                 self._deaths = 0
                 source.done(work, result)
+                note_done(self._plan.job.run_folder)
             case (_, error):
                 raise error
 
@@ -162,8 +165,8 @@ class WorkerProcesses:
         if self._deaths >= MAX_DEATHS:
             raise MachineError(
                 f"{self._deaths} workers of the sweep died one after the other without finishing anything (the last "
-                f"{how}), most likely for lack of memory. What had finished is kept: run the stage again and it goes "
-                "on, with fewer workers if need be (runtime.sweep_workers)."
+                f"{how}), most likely for lack of memory. What had finished is kept: run the stage again to "
+                "resume, with fewer workers if need be (runtime.sweep_workers)."
             )
         warn(f"worker {member.number} of the sweep {how}; it is started again")
         self._members[member.number] = _Member(self._plan, member.number)

@@ -13,7 +13,7 @@ from bertline.doctor.examination import Examination, Report
 from bertline.doctor.finding import green, red
 from bertline.doctor.limits import Deadline, run_checks
 from bertline.doctor.meeting import Place, free_port
-from bertline.doctor.processes import usable_cores
+from bertline.doctor.processes import cores_and_quota
 from bertline.training.devices import Ranks
 
 HANGS = red("data: folder", "no answer within 16 s", "Look at its mount.")
@@ -32,7 +32,7 @@ def examination(config, tmp_path):
 
 def report(*findings):
     return Report(
-        rank=0, host="node1", cores=usable_cores(), memory_bytes=1 << 40, device_type="cpu", findings=list(findings)
+        rank=0, host="node1", cores=cores_and_quota(), memory_bytes=1 << 40, device_type="cpu", findings=list(findings)
     )
 
 

@@ -11,12 +11,12 @@ import pytest
 from bertline.doctor.examination import AHEAD_OF_EACH_WORKER, AHEAD_OF_TRAINING
 from bertline.doctor.processes import (
     BatchTraffic,
+    cores_and_quota,
     cores_finding,
     cpu_quota,
     descriptor_finding,
     memory_limit,
     shared_memory_finding,
-    usable_cores,
 )
 from bertline.pretraining import data
 
@@ -67,7 +67,7 @@ def test_two_ranks_bound_to_one_core_are_red(runtime):
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:
-        rank = usable_cores()
+        rank = cores_and_quota()
     finally:
         os.sched_setaffinity(0, before)
     assert rank["cores"] == [min(before)]

@@ -45,7 +45,7 @@ def test_rows_that_are_twice_in_the_file_are_doubled(tmp_path):
         "owner.json",
         ".owner.json.0123456789abcdef",
         ".owner.json.turn",
-        ".owner.json.now.0a1b2c3d",
+        ".now.0a1b2c3d",
         ".partial",
     ],
 )

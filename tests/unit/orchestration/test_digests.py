@@ -76,3 +76,14 @@ def test_a_damaged_file_of_digests_is_replaced(folder: Path, tmp_path: Path) -> 
     (tmp_path / "digests.json").write_text("{")
     assert digests_of({"examples": folder}, tmp_path) == {"examples": sha256_of_path(folder)}
     assert digests_of({"examples": folder}, tmp_path) == {"examples": sha256_of_path(folder)}
+
+
+def test_a_fast_clock_of_this_machine_makes_no_fresh_file_old(
+    folder: Path, tmp_path: Path, reads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "_MUST_BE_OLDER_S", 60.0)
+    here = time.time()
+    monkeypatch.setattr(time, "time", lambda: here + 3600)
+    for _ in range(2):
+        digests_of({"examples": folder}, tmp_path / "runs")
+    assert reads == [folder, folder]

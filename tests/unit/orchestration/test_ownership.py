@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from bertline.orchestration import ownership
-from bertline.orchestration.ownership import Owner, age_s, hold_lock, is_locked
+from bertline.orchestration.ownership import Owner, age_s, hold_lock, is_locked, time_in
 
 HOLDS = """
 import sys, time
@@ -211,3 +212,16 @@ def wait_for(what: Callable[[], bool]) -> None:
     while not what():
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+def test_two_that_look_at_once_do_not_take_each_other_for_an_owner(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w+") as looks:
+        fcntl.flock(looks, fcntl.LOCK_SH | fcntl.LOCK_NB)  # as `is_locked` does, for a moment
+        assert not is_locked(tmp_path)
+
+
+def test_the_clock_of_a_file_server_is_read_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = time.time()
+    monkeypatch.setattr(time, "time", lambda: here + 3600)  # this machine's clock is an hour ahead
+    assert abs(time_in(tmp_path) - here) < 60
+    assert list(tmp_path.iterdir()) == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,7 @@ from bertline.orchestration.slurm import batch, client, commands
 from bertline.orchestration.slurm.batch import progress_of
 from bertline.orchestration.slurm.script import job_script, own_flags, srun_command
 from bertline.orchestration.status import Status, read_status, write_status
+from bertline.sweep.members import note_done
 from bertline.training.config import RuntimeConfig
 from bertline.training.launchers import LocalLauncherConfig, SlurmLauncherConfig
 
@@ -372,3 +375,62 @@ def test_the_job_script_is_a_script_of_bash(tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
     path.write_text("\n".join(script(tmp_path, launcher(setup=("if true; then echo yes; fi",)))))
     subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+def test_a_task_is_judged_by_what_it_has_done_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    for _ in range(2):
+        assert batch._may_start(tmp_path, "7_1", 1)
+        with (tmp_path / "events.jsonl").open("a") as handle:
+            handle.write("{}\n")  # another task has made progress
+    assert not batch._may_start(tmp_path, "7_1", 1)
+    monkeypatch.setenv("BERTLINE_JOIN", "1")
+    note_done(tmp_path)
+    assert batch._may_start(tmp_path, "7_1", 1)
+
+
+@pytest.mark.parametrize(("queue", "state"), [("7_0|RUNNING\n7_1|RUNNING", "new"), ("7_1|RUNNING", "failed")])
+def test_a_task_without_progress_fails_the_sweep_only_if_it_is_the_last(
+    job_on_one_node: Path, programs: Path, monkeypatch: pytest.MonkeyPatch, queue: str, state: str
+) -> None:
+    opened_with(monkeypatch, launcher=launcher(sweep_tasks=2, max_requeues=0))
+    monkeypatch.setattr(batch, "stage_named", lambda _: SimpleNamespace(on_several_devices=False))
+    for name, value in {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    says(programs, "squeue", queue)
+    assert batch._may_start(job_on_one_node, "7_1", 0)
+    assert batch.main(job_on_one_node, WORK) == 1
+    assert read_status(job_on_one_node).state == state
+
+
+@pytest.mark.parametrize("asks", ["signal", "time limit"])
+def test_a_job_that_has_to_stop_while_an_earlier_start_works_is_put_back(
+    job_on_one_node: Path, monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(batch.signal, "signal", lambda number, handler: handlers.update({number: handler}))
+    monkeypatch.setattr(batch, "_LOOK_S", 0.05)
+    monkeypatch.setattr(batch, "_requeued", lambda job: 85)
+    opened_with(monkeypatch, num_nodes=1, num_devices=1)
+    if asks == "time limit":
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(time.time() + 120.5))
+    with hold_lock(job_on_one_node):
+        if asks == "signal":
+            timer = threading.Timer(0.3, lambda: handlers[signal.SIGTERM](signal.SIGTERM, None))
+            timer.start()
+        assert batch.main(job_on_one_node, WORK) == 85
+    assert not (job_on_one_node.parent / "srun").exists()
+    assert not (job_on_one_node / "starts.jsonl").exists()  # it was no start without progress
+
+
+@pytest.mark.parametrize(("num_devices", "told"), [(8, False), (4, True)])
+def test_who_attaches_with_other_devices_is_told(
+    programs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], num_devices: int, told: bool
+) -> None:
+    says(programs, "sbatch", "7")
+    says(programs, "squeue", "")
+    client._submitted(tmp_path, WORK, runtime(), launcher(), ranks=True)
+    says(programs, "squeue", "7|RUNNING|None")
+    client._submitted(tmp_path, WORK, tiny.runtime(num_nodes=2, num_devices=num_devices), launcher(), ranks=True)
+    said = "job 7 was submitted for 2 node(s) of 8 device(s), this command asks for 2 of 4"
+    assert (said in capsys.readouterr().err) == told

@@ -1,5 +1,7 @@
+import os
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -8,10 +10,11 @@ import torch
 from bertline.foundation.errors import ArtifactError
 from bertline.pretraining.compact import expanded
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.data import MaskedExamples, StepDataset, prefetched
+from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset, prefetched
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
-from bertline.training.devices import Ranks
+from bertline.training.clock import TrainingClock
+from bertline.training.devices import Machine, Ranks
 
 NUM_TRAIN = 50
 
@@ -170,3 +173,17 @@ def test_slow_fetching_continues_during_slow_work():
     for _ in prefetched(items(), ahead=2):
         time.sleep(0.1)
     assert time.monotonic() - began < 0.9  # one after the other takes 1.0 s and more
+
+
+def test_no_more_workers_are_started_than_this_process_has_cores(inputs):
+    machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks())
+    cores = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(cores)})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # PyTorch warns of more workers than cores
+            data = PretrainingData(dataset(inputs), machine, TrainingClock(), num_workers=4, first_step=0)
+            data.train_dataloader()
+        assert data.num_workers == 1
+    finally:
+        os.sched_setaffinity(0, cores)

@@ -22,12 +22,13 @@ import yaml
 from bertline.foundation.files import append_lines, read_json_lines
 from bertline.foundation.progress import say, warn
 from bertline.foundation.signals import STOP_SIGNALS
-from bertline.orchestration.config import PipelineConfig, pipeline_config
+from bertline.orchestration.config import pipeline_config
 from bertline.orchestration.ownership import is_locked
 from bertline.orchestration.slurm import commands
 from bertline.orchestration.slurm.script import srun_command
 from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import TO_BE_REQUEUED, Status, read_status, write_status
+from bertline.sweep.members import num_done
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import environment_for_training
 from bertline.training.launchers import SlurmLauncherConfig
@@ -52,13 +53,15 @@ def main(folder: Path, function: str) -> int:
         return 1
     ranks = stage_named(frozen["stage"]).on_several_devices
     shares_work = not ranks and launcher.sweep_tasks > 1
-    if not shares_work:
-        _wait_for_earlier(folder)
+    signals = _Signals()
+    if not shares_work and not _wait_for_earlier(folder, signals, launcher.stop_before_s):
+        say("this job has to stop before its work began")
+        return _requeued(job_id)
     if read_status(folder).state == "finished":
         say("the work is finished already")
         return 0
     if not _may_start(folder, job_id, launcher.max_requeues):
-        if shares_work and is_locked(folder):
+        if shares_work and (is_locked(folder) or commands.has_other_tasks(job_id)):
             warn(_no_progress(job_id, launcher.max_requeues))
             return 1  # the others continue without this task
         write_status(folder, Status(state="failed", message=_no_progress(job_id, launcher.max_requeues)))
@@ -66,7 +69,8 @@ def main(folder: Path, function: str) -> int:
     if ranks and (message := _too_small(config.runtime, job_id, os.environ)):
         write_status(folder, Status(state="failed", message=message))
         return 1
-    _run_ranks(folder, function, config, launcher, ranks=ranks, shares_work=shares_work)
+    command = srun_command(folder, function, config.runtime, launcher, ranks=ranks)
+    signals.run(command, _environment(ranks=ranks, shares_work=shares_work))
     status = read_status(folder)
     match status.state:
         case "finished":
@@ -93,34 +97,38 @@ def _too_small(runtime: RuntimeConfig, job_id: str, environment: Mapping[str, st
     )
 
 
-def _run_ranks(
-    folder: Path,
-    function: str,
-    config: PipelineConfig,
-    launcher: SlurmLauncherConfig,
-    *,
-    ranks: bool,
-    shares_work: bool,
-) -> None:
+def _environment(*, ranks: bool, shares_work: bool) -> dict[str, str]:
+    """Return the environment of srun."""
     environment = environment_for_training(outside_step(os.environ))
     if shares_work:
-        environment["BERTLINE_JOIN"] = "1"
+        environment["BERTLINE_JOIN"] = os.environ.get("SLURM_ARRAY_TASK_ID", "0")
     if ranks:
         # The first rank is on this node. Names of nodes need not be names of hosts.
         environment["MASTER_ADDR"] = commands.address_of(os.environ["SLURMD_NODENAME"])
         environment["MASTER_PORT"] = str(_free_port())
-    command = srun_command(folder, function, config.runtime, launcher, ranks=ranks)
-    started: list[subprocess.Popen[bytes]] = []
+    return environment
 
-    def pass_on(number: int, frame: Any) -> None:
-        # A signal to this process alone (`scancel --batch`) is meant for the work. TERM would make srun kill the ranks.
-        for process in started:
-            process.send_signal(signal.SIGUSR1)
 
-    for number in STOP_SIGNALS:
-        signal.signal(number, pass_on)
-    started.append(subprocess.Popen(command, env=environment))
-    started[0].wait()
+class _Signals:
+    """Receives the signals that ask this job to stop, from its start on: unhandled, they would end it for good."""
+
+    def __init__(self) -> None:
+        self.came = False
+        self._work: subprocess.Popen[bytes] | None = None
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._receive)
+
+    def run(self, command: list[str], environment: Mapping[str, str]) -> None:
+        """Run the work, unless a signal came already, and wait for its end; signals are passed on to it."""
+        if not self.came:
+            self._work = subprocess.Popen(command, env=environment)
+            self._work.wait()
+
+    def _receive(self, number: int, frame: Any) -> None:
+        self.came = True
+        if self._work is not None:
+            # A signal to this process alone (`scancel --batch`) is for the work. TERM would make srun kill the ranks.
+            self._work.send_signal(signal.SIGUSR1)
 
 
 def _free_port() -> int:
@@ -130,20 +138,29 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _wait_for_earlier(folder: Path) -> None:
-    """Wait while another process works here: an earlier start may be alive on a node that Slurm has lost."""
+def _wait_for_earlier(folder: Path, signals: _Signals, stop_before_s: float) -> bool:
+    """Wait while another process works here: an earlier start may be alive on a node that Slurm has lost.
+
+    Returns:
+        Whether the work may begin; False if this job has to stop. Slurm tells its steps of the time limit, and here is
+        none yet.
+    """
     told = False
+    ends = float(os.environ.get("SLURM_JOB_END_TIME", "inf"))
     while is_locked(folder):
+        if signals.came or time.time() > ends - stop_before_s:
+            return False
         if not told:
             warn(f"another process works in {folder} still; waiting until it ends or its heartbeat stops")
             told = True
         time.sleep(_LOOK_S)
+    return not signals.came
 
 
 def _may_start(folder: Path, job_id: str, max_requeues: int) -> bool:
     """Note this start; False if the job has made no progress in its last starts."""
     task = os.environ.get("SLURM_ARRAY_TASK_ID")
-    this: dict[str, Any] = {"job": job_id, "task": task, "progress": progress_of(folder)}
+    this: dict[str, Any] = {"job": job_id, "task": task, "progress": progress_of(folder, task)}
     path = folder / (_STARTS if task is None else f"{task}.{_STARTS}")
     of_job = [start for start in read_json_lines(path) if start["job"] == job_id]
     append_lines(path, [json.dumps({**this, "at": time.time(), "host": os.environ.get("SLURMD_NODENAME")})])
@@ -155,8 +172,16 @@ def _may_start(folder: Path, job_id: str, max_requeues: int) -> bool:
     return without_progress <= max_requeues
 
 
-def progress_of(folder: Path) -> str:
-    """Return a mark that changes when work is kept: a checkpoint, or an event of a sweep."""
+def progress_of(folder: Path, task: str | None = None) -> str:
+    """Return a mark that changes when work is kept: a checkpoint, or an event of a sweep.
+
+    Args:
+        folder: Run folder.
+        task: Task of an array: only what it has done itself counts, so that one whose node is broken does not start
+            for ever while the others make progress.
+    """
+    if task is not None:
+        return str(num_done(folder, task))
     checkpoints = sorted(path.stem for path in (folder / "checkpoints").glob("step-*.pt"))
     events = folder / "events.jsonl"
     repetitions = sum(1 for _ in (folder / "seeds").glob("*/outcome.json"))

@@ -66,6 +66,10 @@ class Note:
     """Name of the job: stage, fingerprint and a random part, so that no other folder's job has it."""
     job_id: str | None = None
     """None: sbatch has not answered yet."""
+    num_nodes: int | None = None
+    """Nodes that it was submitted for; None: unknown, or the work has no ranks."""
+    num_devices: int | None = None
+    """Devices of each node that it was submitted for."""
     reported: bool = True
     """Whether a client has shown how the job ended, if it failed."""
 
@@ -118,6 +122,7 @@ def _submitted(
             note = dataclasses.replace(note, job_id=job.job_id, reported=False)
             _write(folder, note)
             say(f"attached to job {job.job_id} ({job.state.lower()}); Ctrl-C leaves it running (log: {folder / 'log'})")
+            _tell_of_another_size(note, runtime)
             return note
         if is_locked(folder):
             say(f"attached to the process that works at {folder} already; Ctrl-C leaves it running")
@@ -131,13 +136,27 @@ def _submitted(
         write_atomically(script, job_script(folder, function, runtime, launcher, name=note.name, ranks=ranks))
         # What a worker wrote before says nothing about this job; `inputs_changed` was looked at above.
         write_status(folder, Status(state="new"))
-        _write(folder, dataclasses.replace(note, job_id=None, reported=False))
+        size = (runtime.num_nodes, runtime.num_devices) if ranks else (None, None)
+        note = dataclasses.replace(note, job_id=None, reported=False, num_nodes=size[0], num_devices=size[1])
+        _write(folder, note)
         flags = own_flags(folder, launcher, name=note.name, ranks=ranks, quoted=False)
         job_id = commands.submit(script, flags, note.name, held=held)
-        note = dataclasses.replace(note, job_id=job_id, reported=False)
+        note = dataclasses.replace(note, job_id=job_id)
         _write(folder, note)
         say(f"submitted job {note.job_id}; Ctrl-C leaves it running (log: {folder / 'log'})")
         return note
+
+
+def _tell_of_another_size(note: Note, runtime: RuntimeConfig) -> None:
+    """Say that a job has other nodes or devices than this command asks for: attaching does not change them."""
+    asked = (runtime.num_nodes, runtime.num_devices)
+    if note.num_nodes is None or (note.num_nodes, note.num_devices) == asked:
+        return
+    warn(
+        f"job {note.job_id} was submitted for {note.num_nodes} node(s) of {note.num_devices} device(s), this command "
+        f"asks for {asked[0]} of {asked[1]} (runtime.num_nodes, runtime.num_devices): the job continues as it is. For "
+        f"the other size: `scancel {note.job_id}` and the same command again, which resumes"
+    )
 
 
 def _known_to_slurm(note: Note) -> commands.Job | None:

@@ -138,6 +138,19 @@ def state_of(job_id: str) -> str:
     return state[1] if state else ""
 
 
+def has_other_tasks(job_id: str) -> bool:
+    """Return whether other tasks of an array are in the queue; True where Slurm does not answer.
+
+    Args:
+        job_id: A task, as `7_1`.
+    """
+    answer = _run("squeue", "--noheader", "--array", f"--jobs={job_id.partition('_')[0]}", "--format=%F_%K|%T")
+    if answer.returncode != 0:
+        return True
+    rows = [line.strip().split("|") for line in answer.stdout.splitlines()]
+    return any(task != job_id and state != "COMPLETING" for task, state in rows)
+
+
 def requeue(job_id: str) -> str:
     """Put this running job back into the queue; returns why Slurm refused, or nothing.
 
