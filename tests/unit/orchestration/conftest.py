@@ -30,3 +30,12 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str
         return {section: mapping[section] for section in SECTIONS}  # type: ignore[index,call-overload]
 
     return compose_mapping
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs that stand for Slurm's, and come first on the path."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,33 +18,11 @@ from bertline.orchestration.ownership import hold_lock
 from bertline.orchestration.slurm import batch, client, commands
 from bertline.orchestration.slurm.batch import progress_of
 from bertline.orchestration.slurm.script import job_script, own_flags, srun_command
-from bertline.orchestration.status import Status, read_status, write_status
-from bertline.sweep.members import note_done
 from bertline.training.config import RuntimeConfig
-from bertline.training.launchers import LocalLauncherConfig, SlurmLauncherConfig
+from bertline.training.launchers import SlurmLauncherConfig
+from slurm_programs import launcher, says
 
 WORK = "bertline.pretraining.run:run"
-
-
-def launcher(**changes: Any) -> SlurmLauncherConfig:
-    fields: dict[str, Any] = {
-        "kind": "slurm",
-        "account": None,
-        "partition": None,
-        "time": None,
-        "memory": None,
-        "cpus_per_task": None,
-        "gpus": True,
-        "container": None,
-        "python": None,
-        "setup": (),
-        "flags": (),
-        "srun_flags": (),
-        "sweep_tasks": 1,
-        "stop_before_s": 120,
-        "max_requeues": 3,
-    }
-    return SlurmLauncherConfig(**{**fields, **changes})
 
 
 def runtime() -> RuntimeConfig:
@@ -135,21 +110,6 @@ def test_folders_with_spaces_stay_whole(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_wrong_launcher_is_refused_with_the_rule(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         launcher(**changes)
-
-
-@pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of programs that stand for Slurm's, and come first on the path."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return folder
-
-
-def says(programs: Path, name: str, text: str, *, status: int = 0, error: str = "") -> None:
-    path = programs / name
-    path.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\necho '{error}' >&2\nexit {status}\n")
-    path.chmod(0o755)
 
 
 def test_the_running_job_of_a_name_is_found_before_a_waiting_one(programs: Path) -> None:
@@ -310,54 +270,6 @@ def test_the_name_of_a_job_is_chosen_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
 
 
-@pytest.fixture
-def job_on_one_node(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The run folder of a job with one node and two tasks on it, whose srun only says that it was called."""
-    says(programs, "scontrol", "JobId=7 JobState=COMPLETING NodeAddr=127.0.0.1")
-    (programs / "srun").write_text(f"#!/bin/sh\ntouch {tmp_path}/srun\n")
-    (programs / "srun").chmod(0o755)
-    of_slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS_PER_NODE": "2", "SLURMD_NODENAME": "a"}
-    for name, value in of_slurm.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(batch.signal, "signal", lambda number, handler: None)  # of pytest
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "config.yaml").write_text("{config: {}, stage: pretrain}")
-    return folder
-
-
-def opened_with(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-    """As if the last command on the run folder had this runtime section."""
-    section = tiny.runtime(**{"launcher": launcher(), **changes})
-    monkeypatch.setattr(batch, "pipeline_config", lambda _: SimpleNamespace(runtime=section))
-
-
-def test_a_job_that_is_too_small_for_a_newer_configuration_says_so_and_fails(
-    job_on_one_node: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened_with(monkeypatch, num_nodes=2, num_devices=2)
-    assert batch.main(job_on_one_node, WORK) == 1
-    status = read_status(job_on_one_node)
-    assert status.state == "failed"
-    assert "job 7 was submitted for 1 node(s) of 2 device(s)" in status.message
-    assert "runtime.num_nodes=2 and runtime.num_devices=2. Run it once more" in status.message
-    assert not (job_on_one_node.parent / "srun").exists()
-    write_status(job_on_one_node, Status(state="new"))  # as a client does before it submits again
-    opened_with(monkeypatch, num_nodes=1, num_devices=1)
-    assert batch.main(job_on_one_node, WORK) == 85  # it worked, and was not finished
-    assert (job_on_one_node.parent / "srun").exists()
-
-
-def test_a_job_ends_if_its_run_was_opened_to_work_locally_since(
-    job_on_one_node: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    opened_with(monkeypatch, launcher=LocalLauncherConfig(kind="local"))
-    assert batch.main(job_on_one_node, WORK) == 1
-    assert "was opened with runtime/launcher=local after job 7 was submitted" in capsys.readouterr().err
-    assert read_status(job_on_one_node).state == "new"  # that of the local worker stays as it is
-    assert not (job_on_one_node.parent / "srun").exists()
-
-
 def test_an_error_on_one_machine_of_a_sweep_is_a_message_of_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -375,52 +287,6 @@ def test_the_job_script_is_a_script_of_bash(tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
     path.write_text("\n".join(script(tmp_path, launcher(setup=("if true; then echo yes; fi",)))))
     subprocess.run(["bash", "-n", str(path)], check=True)
-
-
-def test_a_task_is_judged_by_what_it_has_done_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    for _ in range(2):
-        assert batch._may_start(tmp_path, "7_1", 1)
-        with (tmp_path / "events.jsonl").open("a") as handle:
-            handle.write("{}\n")  # another task has made progress
-    assert not batch._may_start(tmp_path, "7_1", 1)
-    monkeypatch.setenv("BERTLINE_JOIN", "1")
-    note_done(tmp_path)
-    assert batch._may_start(tmp_path, "7_1", 1)
-
-
-@pytest.mark.parametrize(("queue", "state"), [("7_0|RUNNING\n7_1|RUNNING", "new"), ("7_1|RUNNING", "failed")])
-def test_a_task_without_progress_fails_the_sweep_only_if_it_is_the_last(
-    job_on_one_node: Path, programs: Path, monkeypatch: pytest.MonkeyPatch, queue: str, state: str
-) -> None:
-    opened_with(monkeypatch, launcher=launcher(sweep_tasks=2, max_requeues=0))
-    monkeypatch.setattr(batch, "stage_named", lambda _: SimpleNamespace(on_several_devices=False))
-    for name, value in {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}.items():
-        monkeypatch.setenv(name, value)
-    says(programs, "squeue", queue)
-    assert batch._may_start(job_on_one_node, "7_1", 0)
-    assert batch.main(job_on_one_node, WORK) == 1
-    assert read_status(job_on_one_node).state == state
-
-
-@pytest.mark.parametrize("asks", ["signal", "time limit"])
-def test_a_job_that_has_to_stop_while_an_earlier_start_works_is_put_back(
-    job_on_one_node: Path, monkeypatch: pytest.MonkeyPatch, asks: str
-) -> None:
-    handlers: dict[int, Any] = {}
-    monkeypatch.setattr(batch.signal, "signal", lambda number, handler: handlers.update({number: handler}))
-    monkeypatch.setattr(batch, "_LOOK_S", 0.05)
-    monkeypatch.setattr(batch, "_requeued", lambda job: 85)
-    opened_with(monkeypatch, num_nodes=1, num_devices=1)
-    if asks == "time limit":
-        monkeypatch.setenv("SLURM_JOB_END_TIME", str(time.time() + 120.5))
-    with hold_lock(job_on_one_node):
-        if asks == "signal":
-            timer = threading.Timer(0.3, lambda: handlers[signal.SIGTERM](signal.SIGTERM, None))
-            timer.start()
-        assert batch.main(job_on_one_node, WORK) == 85
-    assert not (job_on_one_node.parent / "srun").exists()
-    assert not (job_on_one_node / "starts.jsonl").exists()  # it was no start without progress
 
 
 @pytest.mark.parametrize(("num_devices", "told"), [(8, False), (4, True)])

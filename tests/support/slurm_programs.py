@@ -1,0 +1,37 @@
+"""Stand-ins for Slurm's commands, which say what a test gives them, and a launcher that asks for little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bertline.training.launchers import SlurmLauncherConfig
+
+
+def launcher(**changes: Any) -> SlurmLauncherConfig:
+    """A launcher that leaves all to the cluster but one GPU a device, with changes."""
+    fields: dict[str, Any] = {
+        "kind": "slurm",
+        "account": None,
+        "partition": None,
+        "time": None,
+        "memory": None,
+        "cpus_per_task": None,
+        "gpus": True,
+        "container": None,
+        "python": None,
+        "setup": (),
+        "flags": (),
+        "srun_flags": (),
+        "sweep_tasks": 1,
+        "stop_before_s": 120,
+        "max_requeues": 3,
+    }
+    return SlurmLauncherConfig(**{**fields, **changes})
+
+
+def says(programs: Path, name: str, text: str, *, status: int = 0, error: str = "") -> None:
+    """Make one that prints a text, and an error, and ends with a status."""
+    path = programs / name
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\necho '{error}' >&2\nexit {status}\n")
+    path.chmod(0o755)
