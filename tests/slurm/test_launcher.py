@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 
@@ -193,6 +194,27 @@ def test_a_job_that_waits_says_why_and_can_be_left(new_workspace: NewWorkspace) 
     assert client.wait(20) == 130
     workspace.cluster.ask("scontrol", "release", "1")
     assert "attached to job 1" in workspace.finish()
+
+
+def test_secrets_of_the_environment_are_in_no_file_of_the_job(
+    new_workspace: NewWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = f"planted-{token_hex(16)}"
+    names = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "PGPASSWORD")
+    for name in names:
+        monkeypatch.setenv(name, secret)
+    monkeypatch.setenv("BERTLINE_STUDIES_URL", f"postgresql://ada:{secret}@127.0.0.1/studies")
+    seen = "runtime.launcher.setup=['test -n \"$MLFLOW_TRACKING_TOKEN\" && echo the job has it']"
+    workspace = new_workspace(*SHORT, seen)
+    workspace.finish()
+    assert "the job has it" in workspace.log
+    assert {"job.sh", "job.json", "log", "starts.jsonl", "config.yaml"} <= {
+        path.name for path in workspace.run.iterdir()
+    }
+    kept = [*workspace.folder.rglob("*"), *(workspace.cluster.folder / "log").iterdir()]
+    # What sbatch keeps of the environment is Slurm's own, in files of the controller that root alone may read.
+    kept += (workspace.cluster.folder / "state").rglob("script")
+    assert [path for path in kept if path.is_file() and secret.encode() in path.read_bytes()] == []
 
 
 def test_a_refused_job_is_told_in_slurms_words(new_workspace: NewWorkspace) -> None:
