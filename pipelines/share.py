@@ -15,9 +15,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dvc.exceptions import DvcException
-from dvc.repo import Repo
-
 from bertline.foundation.errors import MachineError
 from bertline.foundation.progress import say
 from bertline.orchestration.stopping import in_one_line
@@ -33,6 +30,9 @@ def send(root: Path, remote: str | None = None) -> tuple[int, int]:
     Raises:
         MachineError: There is no such remote, or it did not take a file.
     """
+    from dvc.exceptions import DvcException  # after bertline, which turns its reports off
+    from dvc.repo import Repo
+
     with Repo(str(root)) as repo:
         runs, here = Path(repo.stage_cache.cache_dir), repo.cache.local
         wanted: set[Any] = set()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertline.examples.masking import max_targets
+from bertline.examples.masking import full_batch
 from bertline.examples.packing import packed_batches
 from bertline.examples.store import Array
 
@@ -58,15 +58,9 @@ def most_sent(max_length: int, mask_prob: float) -> tuple[int, int]:
         max_length: Tokens per row.
         mask_prob: `examples.masking.mask_prob`.
     """
-    rows, targets = 16, max_targets(max_length, mask_prob, num_segments=1)
-    full = {
-        "input_ids": np.ones((rows, max_length), np.int64),
-        "token_type_ids": np.zeros((rows, max_length), np.int64),
-        "attention_mask": np.ones((rows, max_length), np.int64),
-        "masked_positions": np.tile(np.arange(targets), (rows, 1)),
-        "masked_labels": np.ones((rows, targets), np.int64),
-        "next_sentence_labels": np.zeros(rows, np.int64),
-    }
+    rows = 16
+    full = full_batch(rows, max_length, mask_prob)
+    targets = full["masked_positions"].shape[1]
     packed = packed_batches(full, pad_id=0, max_targets=targets, rows_per_batch=None)
     sent = [list(compacted(arrays).values()) for arrays in (full, *packed)]
     num_bytes = max(sum(values.nbytes for values in one) for one in sent)
