@@ -34,11 +34,12 @@ TEXT = ("corpus=text", "corpus.path=data/text")
 # Import names that differ from the distribution's name.
 _DISTRIBUTIONS = {
     "sklearn": "scikit-learn", "pytorch_lightning": "pytorch-lightning", "lightning_fabric": "pytorch-lightning",
-    "faiss": "faiss-cpu",
+    "faiss": "faiss-cpu", "backports": "backports.zstd",
 }  # fmt: skip
 # Used by stages whose result does not depend on their version.
 _WITHOUT_MEANING = {
     "huggingface_hub": "fetches a pinned revision",
+    "backports.zstd": "gives the text that was compressed, or an error",
     "pyarrow": "where it only reads, or keeps predictions",
     "psutil": "tells whether a process lives",
     "rich": "shows progress",
