@@ -201,8 +201,9 @@ def write_headline(
         stage: Name of the stage, without its task.
         metrics: All figures of the stage.
         objective: Objective of pretraining.
-        seconds: How long this command took.
-        kept: The same file in the run folder. Where a result is taken from there, its longer time is that of the work.
+        seconds: How long the work took.
+        kept: The same file in the run folder. Where a result without a time of its own is taken from there, the longer
+            time is that of the work.
     """
     before = read_json(kept).get("seconds", 0.0) if kept.exists() else 0.0
     figures = headline(stage, metrics, objective, seconds=max(before, seconds))

@@ -52,7 +52,7 @@ from bertline.orchestration.provenance import (
 from bertline.orchestration.recording import Opening, attach_work, describe, follow_work, leave_opening, opened
 from bertline.orchestration.run_pages import headline_params, pipeline_name, source_tags, write_headline
 from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, Stage, stage_named
-from bertline.orchestration.status import RESULT_NAME, mark_open
+from bertline.orchestration.status import RESULT_NAME, mark_open, read_status
 from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
 from bertline.orchestration.unused import is_unused, uses_pretrained
 from bertline.orchestration.user_data import holds_nothing
@@ -131,13 +131,17 @@ class StageRun:
         write_json(target, dict(metrics))
         kept = self.folder / "headline.json"
         shown_by_dvc = HEADLINE / f"{self.name}.json" if running_under_dvc() else kept
-        seconds = time.monotonic() - self.opened_s
-        write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=seconds, kept=kept)
+        write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=self._took_s(), kept=kept)
         self.record.log_artifact(target, contains_text=False)
         describe(self.record, self.config, self.stage, self.name, metrics, self.output)
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
         say(f"{self.name}: {self.output} ({shown})")
+
+    def _took_s(self) -> float:
+        """Return the seconds of the stage's work. A worker writes its own: this command may have attached to it late."""
+        work_s = read_status(self.folder).work_s if self.stage.in_worker else None
+        return time.monotonic() - self.opened_s if work_s is None else work_s
 
     def _refuse_changes(self, *, kept: Path) -> None:
         """Fail if DVC would record the result with other dependencies than the frozen ones."""

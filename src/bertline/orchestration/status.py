@@ -37,6 +37,17 @@ class Status:
     """SHA-256 of the result folder of a finished run; None in the records of earlier versions."""
     inputs_changed: bool = False
     """Whether the inputs changed during a failed run, which must not be resumed then."""
+    started_s: float | None = None
+    """When the worker began, in seconds since the epoch; None in the records of earlier versions."""
+    ended_s: float | None = None
+    """When its work ended; None while it runs."""
+
+    @property
+    def work_s(self) -> float | None:
+        """Seconds from the start of the worker to the end of its work; None if that is not recorded."""
+        if self.started_s is None or self.ended_s is None:
+            return None
+        return max(0.0, self.ended_s - self.started_s)  # the clock may have been set back
 
 
 def read_status(folder: Path) -> Status:

@@ -122,8 +122,9 @@ def _lead(folder: Path, function: str) -> int:
         _write_to(folder / "log")
     if before.inputs_changed:
         return _end(folder, before)
+    started_s = time.time()
     try:
-        write_status(folder, Status(state="running", pid=os.getpid()))
+        write_status(folder, Status(state="running", pid=os.getpid(), started_s=started_s))
         if changed := changed_inputs(frozen) + missing_inputs(frozen):
             raise ArtifactError(
                 f"what this run reads changed after it was opened: {shown(changed)}. Run the same command again: "
@@ -131,12 +132,13 @@ def _lead(folder: Path, function: str) -> int:
             )
     except BertlineError as error:
         return _end(folder, Status(state="failed", message=str(error)))
-    exit_status = _end_of_work(function, frozen, config, folder)
+    status = _end_of_work(function, frozen, config, folder)
+    exit_status = _end(folder, dataclasses.replace(status, started_s=started_s, ended_s=time.time()))
     _end_records(folder, frozen, config)
     return exit_status
 
 
-def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> int:
+def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> Status:
     """Do the work; if the inputs changed during it, the result is not used, whether the work finished or failed."""
     try:
         metrics = _work(function, frozen, config, folder)
@@ -170,7 +172,7 @@ def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, 
         status = Status(state="failed", message=of_nothing)
     elif status.state == "finished":
         status = dataclasses.replace(status, result_sha256=sha256_of_path(folder / RESULT_NAME))
-    return _end(folder, status)
+    return status
 
 
 def _end(folder: Path, status: Status) -> int:

@@ -32,7 +32,7 @@ from bertline.orchestration.recording import (
     opened,
 )
 from bertline.orchestration.stages import STAGES, stage_named
-from bertline.orchestration.status import Status, hold_unopened, mark_open, read_status, write_status
+from bertline.orchestration.status import Status, hold_unopened, mark_open, mark_watched, read_status, write_status
 from bertline.orchestration.stopping import Detached, Stopped, end_as_stopped, stop_on_signals
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import open_tracker
@@ -176,6 +176,33 @@ def test_a_worker_that_outlives_its_command_completes_the_record(
     assert run.data.tags["mlflow.runName"] == "pretrain: MLM 3.64"
     assert "`val/mlm_loss` | 3.64" in run.data.tags["mlflow.note.content"]
     assert run.data.tags["bertline.output_sha256"] == read_status(tmp_path / "run").result_sha256
+
+
+@pytest.mark.parametrize("ago_s", [0.0, 61.0])
+def test_a_killed_command_of_another_machine_leaves_the_record_to_the_worker_or_to_the_next_command(
+    start: Start, tracking: TrackingConfig, tmp_path: Path, ago_s: float
+) -> None:
+    """Within a minute of its last mark, the worker cannot know that it was killed, and leaves it the record."""
+    folder = tmp_path / "run"
+    process = start()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+    mark_watched(folder)
+    marked_at = time.time() - ago_s
+    os.utime(folder / "watched", (marked_at, marked_at))
+    (folder / "go").touch()
+    wait_for(lambda: not is_locked(folder))
+    said = "no command watches this run any more: its record in MLflow is completed here"
+    by_worker = ago_s > 60
+    assert (said in (folder / "log").read_text()) == by_worker
+    ended = "FINISHED" if by_worker else "RUNNING"
+    assert statuses(tracking) == {"pipeline": ended, "pretrain": ended}
+    assert start().wait(60) == 0
+    assert statuses(tracking) == {"pipeline": "FINISHED", "pretrain": "FINISHED"}
+    with open_tracker(tracking, pipeline_key="pipeline", tags={}, params={}) as tracker:
+        (run,) = tracker.store.find_runs({"bertline.stage": "pretrain"})  # type: ignore[attr-defined]
+        curve = tracker.store.client.get_metric_history(run.info.run_id, "train/mlm_loss")  # type: ignore[attr-defined]
+    assert [point.step for point in curve] == [*range(1, NUM_STEPS + 1)]
 
 
 @pytest.mark.parametrize(("state", "expected"), [("stopped", "KILLED"), ("failed", "FAILED")])
