@@ -139,7 +139,7 @@ class StageRun:
         say(f"{self.name}: {self.output} ({shown})")
 
     def _took_s(self) -> float:
-        """Return the seconds of the stage's work. A worker writes its own: this command may have attached to it late."""
+        """Return the seconds of the work. A worker writes its own: this command may have attached to it late."""
         work_s = read_status(self.folder).work_s if self.stage.in_worker else None
         return time.monotonic() - self.opened_s if work_s is None else work_s
 
