@@ -29,19 +29,19 @@ def array(template: Path, folder: Path, cluster, *overrides: str) -> Workspace:
     )
 
 
-@pytest.mark.parametrize("disturbed", ["not", "leader killed", "member asked to stop"])
+# Without a disturbance: see test_documented.py.
+@pytest.mark.parametrize("disturbed", ["leader killed", "member asked to stop"])
 def test_the_tasks_of_an_array_share_a_sweep(template, tmp_path, cluster, monkeypatch, disturbed):
     with PostgreSQL() as server:
         monkeypatch.setenv("BERTLINE_STUDIES_URL", server.database("studies"))
         workspace = array(template, tmp_path / "workspace", cluster, "runtime.launcher.sweep_tasks=2")
         client = workspace.start(*SWEEP)
         folder = workspace.until(lambda: next((workspace.folder / "runs/sweep@docs_match").glob("*/job.json"))).parent
-        if disturbed != "not":
-            disturb(workspace, folder, disturbed)
+        disturb(workspace, folder, disturbed)
         assert client.wait(240) == 0, (workspace.folder / "client.log").read_text()[-3000:]
         starts = [len(path.read_text().splitlines()) for path in folder.glob("*.starts.jsonl")]
         assert min(starts) == 1  # a task that was not disturbed is not started again
-        assert sum(starts) <= (2 if disturbed == "not" else 3)
+        assert sum(starts) <= 3
         assert sorted(path.name for path in folder.glob("log*")) == ["log", "log.task0", "log.task1"]
         events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
         done = Counter((event["arm"], event["kind"], event["number"]) for event in events)
