@@ -13,25 +13,20 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from attribute_docstrings import attribute_docstrings
-from hydra import compose, initialize_config_dir
+from configuration_files import ABSENT, CONF, ROOT, at, comments, flat, header, loaded
+from configuration_types import kinds_of, members_of, names_of, step_of, type_in_words
 from import_layers import forbidden_imports, layers_picture
-from omegaconf import OmegaConf
 
 from bertline.kinds.registry import KINDS, kind_part
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.stages import STAGES
 from bertline.planning.config import PlanConfig
 
-ROOT = Path(__file__).resolve().parents[1]
-CONF = ROOT / "conf"
-_WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null"}
 _LONG = 60
-_ABSENT = object()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,30 +52,30 @@ def configuration() -> str:
     parts = []
     for section, hint in typing.get_type_hints(PipelineConfig).items():
         if section != "tasks":
-            parts += [f"## {section}", *_section(section, _members(hint)), _read_by(section)]
+            parts += [f"## {section}", *_section(section, members_of(hint)), _read_by(section)]
     return "\n\n".join(part for part in parts if part)
 
 
 def tasks() -> str:
     """Return the tables of the kinds of tasks and of their sources."""
-    kinds = _members(typing.get_type_hints(PipelineConfig)["tasks"])
-    base = [field.name for field in dataclasses.fields(kinds[0]) if all(field.name in _names(kind) for kind in kinds)]
+    kinds = members_of(typing.get_type_hints(PipelineConfig)["tasks"])
+    base = [field.name for field in dataclasses.fields(kinds[0]) if all(field.name in names_of(kind) for kind in kinds)]
     table_file = CONF / "task" / "table.yaml"
     shared = [name for name in base if name not in ("kind", "source", "metric")]
     parts = ["## Every kind of task", _table(_keys(kinds[0], Values(table_file, None), only=shared))]
     sources: dict[type, list[str]] = {}
     for cls in kinds:
-        (kind,) = _kinds(cls)
+        (kind,) = kinds_of(cls)
         files = _task_files(kind)
-        own = [name for name in _names(cls) if name not in ("kind", "source", *shared)]
+        own = [name for name in names_of(cls) if name not in ("kind", "source", *shared)]
         first = table_file if table_file in files else files[0]
         parts += [f"## kind: {kind}", _prose(cls), _files_of(files), _defaults_of(first)]
         parts.append(_table(_keys(cls, Values(first, None), only=own)))
-        for source in _members(typing.get_type_hints(cls)["source"]):
+        for source in members_of(typing.get_type_hints(cls)["source"]):
             sources.setdefault(source, []).append(kind)
     for cls, readers in sources.items():
-        (kind,) = _kinds(cls)
-        files = [file for file in sorted((CONF / "task").glob("*.yaml")) if _at(_loaded(file), "source.kind") == kind]
+        (kind,) = kinds_of(cls)
+        files = [file for file in sorted((CONF / "task").glob("*.yaml")) if at(loaded(file), "source.kind") == kind]
         first = next(iter(sorted(files, key=lambda file: file != table_file)), None)
         used = ", ".join(f"`{reader}`" for reader in readers)
         parts += [
@@ -97,10 +92,10 @@ def arguments() -> str:
     parts = ["## plan.py", _table(_keys(PlanConfig, Values(CONF / "plan.yaml", None), prefix="plan."))]
     for name in ("finetune", "glue", "predict", "promote", "reference_curve"):
         file = CONF / f"{name}.yaml"
-        comments = _comments(file)
+        said = comments(file)
         keys = [
-            Key(name=path, type="", default=_shown(value), meaning=comments.get(path, ""))
-            for path, value in _flat(_loaded(file)).items()
+            Key(name=path, type="", default=_shown(value), meaning=said.get(path, ""))
+            for path, value in flat(loaded(file)).items()
             if path.split(".")[0] not in ("defaults", "hydra")
         ]
         parts += [f"## {name}.py", _table(keys, types=False)]
@@ -109,7 +104,7 @@ def arguments() -> str:
 
 def stages() -> str:
     """Return the stages of `dvc.yaml` with what each depends on."""
-    described = _loaded(ROOT / "dvc.yaml")["stages"]
+    described = loaded(ROOT / "dvc.yaml")["stages"]
     rows = ["| stage | what it does | sections | inputs | output |", "|---|---|---|---|---|"]
     for stage in STAGES:
         entry = described[stage.name]
@@ -148,8 +143,8 @@ def missing_meanings() -> list[str]:
 
 
 def _section(section: str, members: Sequence[Any]) -> Iterator[str]:
-    run = _loaded(ROOT / "params.yaml")[section]
-    common = [name for name in _names(members[0]) if all(name in _names(cls) for cls in _with_keys(members))]
+    run = loaded(ROOT / "params.yaml")[section]
+    common = [name for name in names_of(members[0]) if all(name in names_of(cls) for cls in _with_keys(members))]
     if len(members) == 1:
         files = _group_files(section, members[0])
         yield _prose(members[0])
@@ -164,43 +159,45 @@ def _section(section: str, members: Sequence[Any]) -> Iterator[str]:
         yield _table(_keys(members[0], Values(first, run), only=shared))
     for cls in members:
         files = _group_files(section, cls)
-        yield f"### {section}.kind: {' | '.join(_kinds(cls))}"
+        yield f"### {section}.kind: {' | '.join(kinds_of(cls))}"
         yield _prose(cls)
-        own = [name for name in _names(cls) if name not in ("kind", *shared)]
+        own = [name for name in names_of(cls) if name not in ("kind", *shared)]
         if own:
             yield _defaults_of(files[0])
-            yield _table(_keys(cls, Values(files[0], run if run["kind"] in _kinds(cls) else None), only=own))
+            yield _table(_keys(cls, Values(files[0], run if run["kind"] in kinds_of(cls) else None), only=own))
         yield _variants(files)
 
 
 def _with_keys(members: Sequence[Any]) -> list[Any]:
     """Return the members that have more keys than `kind`."""
-    return [cls for cls in members if _names(cls) != ["kind"]]
+    return [cls for cls in members if names_of(cls) != ["kind"]]
 
 
 def _keys(cls: Any, values: Values, *, prefix: str = "", only: Sequence[str] | None = None) -> Iterator[Key]:
     """Yield the keys of a dataclass, those of nested sections with dots."""
     documented, hints = attribute_docstrings(cls), typing.get_type_hints(cls)
-    for name in _names(cls) if only is None else only:
+    for name in names_of(cls) if only is None else only:
         hint, path = hints[name], prefix + name
-        members, step = _members(hint), _step(hint)
-        comment = _comments(values.file).get(path, "") if values.file else ""
+        members, step = members_of(hint), step_of(hint)
+        comment = comments(values.file).get(path, "") if values.file else ""
         of_section = _prose(members[0]).splitlines()[0] if len(members) == 1 else "See `kind` below." if members else ""
         meaning = "Name of the kind." if name == "kind" else documented.get(name) or comment or of_section
         default = "" if members and not step else _default(path, values)
-        yield Key(name=path, type=_type(hint), default=default, meaning=meaning)
-        common = [key for key in _names(members[0]) if all(key in _names(one) for one in members)] if members else []
+        yield Key(name=path, type=type_in_words(hint), default=default, meaning=meaning)
+        common = (
+            [key for key in names_of(members[0]) if all(key in names_of(one) for one in members)] if members else []
+        )
         if len(members) > 1:
-            kinds = " or ".join(f"`{kind}`" for one in members for kind in _kinds(one))
+            kinds = " or ".join(f"`{kind}`" for one in members for kind in kinds_of(one))
             yield Key(
                 name=f"{path}{step}.kind", type=kinds, default=_default(f"{path}.kind", values), meaning=_each(members)
             )
             common.remove("kind")
         for index, one in enumerate(members):
-            names = [key for key in _names(one) if key != "kind" and (key not in common or index == 0)]
+            names = [key for key in names_of(one) if key != "kind" and (key not in common or index == 0)]
             for key in _keys(one, values, prefix=f"{path}{step}.", only=names):
                 of_kind = (
-                    f"For `{' | '.join(_kinds(one))}`: "
+                    f"For `{' | '.join(kinds_of(one))}`: "
                     if len(members) > 1 and key.name.split(".")[-1] not in common
                     else ""
                 )
@@ -208,15 +205,15 @@ def _keys(cls: Any, values: Values, *, prefix: str = "", only: Sequence[str] | N
 
 
 def _each(members: Sequence[Any]) -> str:
-    return " ".join(f"`{' | '.join(_kinds(one))}`: {_prose(one).splitlines()[0]}" for one in members)
+    return " ".join(f"`{' | '.join(kinds_of(one))}`: {_prose(one).splitlines()[0]}" for one in members)
 
 
 def _default(path: str, values: Values) -> str:
     """Return the value in the file; where that of the default run differs, both."""
-    in_file = _at(_loaded(values.file), path) if values.file else _ABSENT
-    in_run = _ABSENT if values.run is None else _at(values.run, path)
-    shown = "" if in_file is _ABSENT else _shown(in_file)
-    if in_run is not _ABSENT and in_run != in_file and _shown(in_run) != shown:
+    in_file = at(loaded(values.file), path) if values.file else ABSENT
+    in_run = ABSENT if values.run is None else at(values.run, path)
+    shown = "" if in_file is ABSENT else _shown(in_file)
+    if in_run is not ABSENT and in_run != in_file and _shown(in_run) != shown:
         shown = f"{shown}{'; ' if shown else ''}default run: {_shown(in_run)}"
     return shown
 
@@ -230,51 +227,6 @@ def _shown(value: Any) -> str:
     return f"`{text}`"
 
 
-def _type(hint: Any) -> str:
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return "section"
-    if origin is typing.Literal:
-        return " or ".join(f"`{value}`" for value in inner)
-    if origin is tuple:
-        return f"list of {_plural(_type(inner[0]))}"
-    if origin in (dict, Mapping):
-        return f"mapping of names to {_plural(_type(inner[1]))}"
-    if inner:
-        return " or ".join(dict.fromkeys(_type(one) for one in inner))
-    return _WORDS[hint]
-
-
-def _plural(words: str) -> str:
-    return " or ".join(
-        {"text": "texts", "integer": "integers", "number": "numbers", "section": "sections"}.get(word, word)
-        for word in words.split(" or ")
-    )
-
-
-def _members(hint: Any) -> list[Any]:
-    """Return the dataclasses inside a type."""
-    if dataclasses.is_dataclass(hint):
-        return [hint]
-    if typing.get_origin(hint) is typing.Literal:
-        return []
-    return [cls for one in typing.get_args(hint) for cls in _members(one)]
-
-
-def _step(hint: Any) -> str:
-    origin = typing.get_origin(hint)
-    return "[]" if origin is tuple else ".NAME" if origin in (dict, Mapping) else ""
-
-
-def _names(cls: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(cls)]
-
-
-def _kinds(cls: Any) -> tuple[str, ...]:
-    hint = typing.get_type_hints(cls).get("kind")
-    return typing.get_args(hint) if hint is not None else ()
-
-
 def _read_by(section: str) -> str:
     names = [f"{stage.name}@TASK" if stage.per_task else stage.name for stage in STAGES if section in stage.sections]
     if not names:
@@ -285,19 +237,19 @@ def _read_by(section: str) -> str:
 def _group_files(section: str, cls: Any) -> list[Path]:
     """Return the files of a group that have this class; first the one that defaults are shown of."""
     files = sorted((CONF / section).glob("*.yaml"))
-    matching = [file for file in files if not _kinds(cls) or _loaded(file).get("kind") in _kinds(cls)]
+    matching = [file for file in files if not kinds_of(cls) or loaded(file).get("kind") in kinds_of(cls)]
     chosen = {
         key: name
-        for entry in _loaded(CONF / "config.yaml")["defaults"]
+        for entry in loaded(CONF / "config.yaml")["defaults"]
         if isinstance(entry, dict)
         for key, name in entry.items()
     }
-    preferred = (chosen[section], *_kinds(cls))
+    preferred = (chosen[section], *kinds_of(cls))
     return sorted(matching, key=lambda file: (file.stem not in preferred, file.stem))
 
 
 def _task_files(kind: str) -> list[Path]:
-    return [file for file in sorted((CONF / "task").glob("*.yaml")) if _loaded(file).get("kind") == kind]
+    return [file for file in sorted((CONF / "task").glob("*.yaml")) if loaded(file).get("kind") == kind]
 
 
 def _defaults_of(file: Path) -> str:
@@ -305,103 +257,21 @@ def _defaults_of(file: Path) -> str:
 
 
 def _files_of(files: Sequence[Path]) -> str:
-    return "\n".join(f"- `conf/task/{file.name}`: {_header(file)}" for file in files)
+    return "\n".join(f"- `conf/task/{file.name}`: {header(file)}" for file in files)
 
 
 def _variants(files: Sequence[Path]) -> str:
     """Return what the other files of a group set otherwise."""
-    first = _flat(_loaded(files[0]))
+    first = flat(loaded(files[0]))
     lines = []
     for file in files[1:]:
-        changed = {key: value for key, value in _flat(_loaded(file)).items() if first.get(key, _ABSENT) != value}
+        changed = {key: value for key, value in flat(loaded(file)).items() if first.get(key, ABSENT) != value}
         lines.append(
-            f"- `{file.stem}`: {_header(file)} Sets "
+            f"- `{file.stem}`: {header(file)} Sets "
             + ", ".join(f"`{key}: {json.dumps(value)}`" for key, value in changed.items())
             + "."
         )
     return "\n".join([f"Other files in `conf/{files[0].parent.name}`:", "", *lines]) if lines else ""
-
-
-def _header(file: Path) -> str:
-    """Return the comment at the top of a YAML file as one line."""
-    lines = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            break
-        if not line.startswith("# @package"):
-            lines.append(line.lstrip("# "))
-    return " ".join(lines)
-
-
-@cache
-def _comments(file: Path) -> dict[str, str]:
-    """Return the comment at the end of each line of a YAML file, by key with dots; also of the files it builds on."""
-    found = {prefix + key: text for base, prefix in _bases(file) for key, text in _comments(base).items()}
-    path: list[tuple[int, str]] = []
-    heading = ""
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
-        match = re.match(r"( *)([\w@.]+):( .*)?$", line)
-        if match is None:
-            heading = line.lstrip("# ") if line.startswith("#") and number and file.parent == CONF else ""
-            continue
-        indent = len(match[1])
-        path = [*(one for one in path if one[0] < indent), (indent, match[2])]
-        text = re.search(r"\s#\s+(.*)$", match[3] or "")
-        if text or heading:
-            found[".".join(key for _, key in path)] = text[1] if text else heading
-    return found
-
-
-def _bases(file: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the files of the group that a file builds on, and the key below which each is put, with a dot."""
-    for entry in _raw(file).get("defaults", []) if CONF in file.parent.parents else []:
-        if isinstance(entry, dict):  # a group inside the group: launcher: local
-            ((group, name),) = entry.items()
-            key = group.removeprefix("override ")
-            yield file.parent / key / f"{name}.yaml", f"{key}."
-            continue
-        name, _, key = entry.partition("@")
-        if name != "_self_":
-            yield file.parent / f"{name}.yaml", "" if key in ("", "_here_") else f"{key}."
-
-
-@cache
-def _raw(file: Path) -> dict[str, Any]:
-    content = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
-    assert isinstance(content, dict)
-    return typing.cast("dict[str, Any]", content)
-
-
-@cache
-def _composed(group: str, name: str) -> dict[str, Any]:
-    """Return a file of a group as Hydra composes it, with the files that it builds on."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        content = OmegaConf.to_container(compose(overrides=[f"+{group}@_global_={name}"]), resolve=False)
-    assert isinstance(content, dict)
-    return typing.cast("dict[str, Any]", content)
-
-
-def _loaded(file: Path) -> dict[str, Any]:
-    """Return the content of a YAML file; that of a group's file as it is composed."""
-    return _composed(file.parent.name, file.stem) if file.parent.parent == CONF else _raw(file)
-
-
-def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in mapping.items():
-        if isinstance(value, Mapping) and value:
-            found.update(_flat(value, f"{prefix}{key}."))
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
-
-
-def _at(mapping: Any, path: str) -> Any:
-    for part in path.split("."):
-        if not isinstance(mapping, Mapping) or part not in mapping:
-            return _ABSENT
-        mapping = mapping[part]
-    return mapping
 
 
 def _table(keys: Iterator[Key] | Sequence[Key], *, types: bool = True) -> str:

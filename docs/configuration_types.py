@@ -1,0 +1,59 @@
+"""The dataclasses of the configuration: their types in the words of the reference tables, their keys and kinds."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+_WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null"}
+
+
+def type_in_words(hint: Any) -> str:
+    """Return a type as the tables name it, such as `number or null`."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return "section"
+    if origin is typing.Literal:
+        return " or ".join(f"`{value}`" for value in inner)
+    if origin is tuple:
+        return f"list of {_plural(type_in_words(inner[0]))}"
+    if origin in (dict, Mapping):
+        return f"mapping of names to {_plural(type_in_words(inner[1]))}"
+    if inner:
+        return " or ".join(dict.fromkeys(type_in_words(one) for one in inner))
+    return _WORDS[hint]
+
+
+def _plural(words: str) -> str:
+    return " or ".join(
+        {"text": "texts", "integer": "integers", "number": "numbers", "section": "sections"}.get(word, word)
+        for word in words.split(" or ")
+    )
+
+
+def members_of(hint: Any) -> list[Any]:
+    """Return the dataclasses inside a type."""
+    if dataclasses.is_dataclass(hint):
+        return [hint]
+    if typing.get_origin(hint) is typing.Literal:
+        return []
+    return [cls for one in typing.get_args(hint) for cls in members_of(one)]
+
+
+def step_of(hint: Any) -> str:
+    """Return what stands in a key between a list, or a mapping of names, and the keys of its entries."""
+    origin = typing.get_origin(hint)
+    return "[]" if origin is tuple else ".NAME" if origin in (dict, Mapping) else ""
+
+
+def names_of(cls: Any) -> list[str]:
+    """Return the keys of a dataclass."""
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+def kinds_of(cls: Any) -> tuple[str, ...]:
+    """Return the values of `kind` that choose a dataclass; none if it has no such key."""
+    hint = typing.get_type_hints(cls).get("kind")
+    return typing.get_args(hint) if hint is not None else ()
