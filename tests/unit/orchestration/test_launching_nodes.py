@@ -59,7 +59,16 @@ def place(rank: int, port: int) -> dict[str, str]:
     return {"NODE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
-def start_nodes(folder: Path) -> list[subprocess.Popen[str]]:
+def place_by_torchrun(rank: int, port: int) -> dict[str, str]:
+    """As Kubeflow and SkyPilot do it, with numbers of processes that the configuration overrides."""
+    address = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(port)}
+    endpoint = {"PET_RDZV_ENDPOINT": f"127.0.0.1:{port}", "PET_RDZV_BACKEND": "c10d"}
+    numbers = {"PET_NODE_RANK": str(rank), "PET_NNODES": "2", "PET_NPROC_PER_NODE": "3"}
+    # One node is told each way; names without PET_ may be there too, and mean something else.
+    return {**numbers, **(address if rank == 0 else endpoint), "NODE_RANK": "0"}
+
+
+def start_nodes(folder: Path, place: Callable[[int, int], dict[str, str]] = place) -> list[subprocess.Popen[str]]:
     """The same command on each of two nodes; the second comes later, when the first waits already."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -79,26 +88,32 @@ def said_by(node: subprocess.Popen[str]) -> tuple[int, str, str]:
     return node.returncode, output, errors
 
 
-@pytest.fixture
-def pretraining(composed: Callable[..., dict[str, Any]], tmp_path: Path) -> tuple[Path, PretrainJob]:
-    """The run folder of a pretraining on two nodes, and the same job for two plain processes elsewhere."""
-    pretraining_inputs.write_inputs(tmp_path)
-    phase = f"{{steps: {STEPS}, max_length: 16, global_batch_size: 8}}"
+def frozen_in(folder: Path, composed: Callable[..., dict[str, Any]], *, steps: int) -> dict[str, Any]:
+    """Write the inputs of a pretraining on two nodes next to its run folder; returns its configuration."""
+    pretraining_inputs.write_inputs(folder.parent)
+    phase = f"{{steps: {steps}, max_length: 16, global_batch_size: 8}}"
     config = composed(
         "experiment=smoke",
         "examples.lengths=[16]",
         f"pretrain.phases=[{phase}]",
         "pretrain.linear_probe=null",
-        f"pretrain.validate_every_steps={STEPS}",
-        f"pretrain.mask_predictions.every_steps={STEPS}",
-        f"pretrain.checkpoint_every_steps={STEPS}",  # nothing is saved on the way but by a stop
+        f"pretrain.validate_every_steps={steps}",
+        f"pretrain.mask_predictions.every_steps={steps}",
+        f"pretrain.checkpoint_every_steps={steps}",  # nothing is saved on the way but by a stop
     )
     config["runtime"] = {**RUNTIME, "progress_every_s": 0.2}
-    folder = tmp_path / "run"
     folder.mkdir()
-    inputs = {name: str(tmp_path / name) for name in ("examples", "tokenizer")}
+    inputs = {name: str(folder.parent / name) for name in ("examples", "tokenizer")}
     frozen = {"stage": "pretrain", "task_name": None, "inputs": inputs, "config": config}
     (folder / "config.yaml").write_text(yaml.safe_dump(frozen))
+    return config
+
+
+@pytest.fixture
+def pretraining(composed: Callable[..., dict[str, Any]], tmp_path: Path) -> tuple[Path, PretrainJob]:
+    """The run folder of a pretraining on two nodes, and the same job for two plain processes elsewhere."""
+    folder = tmp_path / "run"
+    config = frozen_in(folder, composed, steps=STEPS)
     sections = {name: config[name] for name in ("model", "objective", "optimizer", "schedule", "pretrain")}
     undisturbed = tmp_path / "undisturbed"
     processes.finish(*processes.start_ranks(tmp_path, [undisturbed] * 2, sections))
@@ -137,6 +152,21 @@ def test_two_nodes_train_together_stop_together_and_go_on_as_if_never_stopped(
         assert torch.equal(expected[name], found[name]), name
     assert pretraining_inputs.curve(_job_in(undisturbed, folder)) == pretraining_inputs.curve(undisturbed)
     assert "worker" in (folder / "log.node1").read_text()
+
+
+@pytest.mark.slow
+def test_two_nodes_that_are_told_their_places_by_the_variables_of_torchrun_train_together(
+    composed: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    frozen_in(folder, composed, steps=12)
+    ended = [said_by(node) for node in start_nodes(folder, place_by_torchrun)]
+    assert [status for status, *_ in ended] == [0, 0], ended
+    told = [json.loads(output.rpartition("figures ")[2]) for _, output, _ in ended]
+    assert told[0] == told[1] == read_status(folder).metrics
+    assert (folder / "result/model.safetensors").exists()
+    assert max(row.step for row in read_metrics(folder / "metrics.jsonl")) == 12
+    assert (folder / "log.node1").read_text().count("worker ") == 1  # one device, not PET_NPROC_PER_NODE
 
 
 def _job_in(job: PretrainJob, folder: Path) -> PretrainJob:
