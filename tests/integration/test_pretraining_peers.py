@@ -13,13 +13,7 @@ from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import pretrain_job, write_inputs
 
 TIMEOUT_S = 5.0
-CHANGES = {
-    "pretrain__phases": [{"steps": 4000, "max_length": 16, "global_batch_size": 8}],
-    "pretrain__checkpoint_every_steps": 10,
-    "pretrain__validate_every_steps": 4000,
-    "pretrain__mask_predictions": {"every_steps": 4000, "num_guesses": 1, "sentences": []},
-    "runtime__peer_timeout_s": TIMEOUT_S,
-}
+CHANGES = {**processes.UNTIL_A_RANK_IS_LOST, "runtime__peer_timeout_s": TIMEOUT_S}
 
 
 def started(tmp_path, before=None):

@@ -2,7 +2,8 @@
 
     python found_processes.py OWNER '{"variable": "SLURM_CONF=/x", "folder": "/y", "commands": [["ip", "..."]]}'
 
-waits for the end of the process OWNER, then kills all that have the variable, runs the commands and deletes the folder.
+waits for the end of the process OWNER, then kills all that have the variable, runs the commands and deletes the folder
+(or none, if it is null).
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ def end(find: Callable[[], list[int]], *, within_s: float | None = None) -> None
         time.sleep(0.05)
 
 
-def watched(variable: str, folder: Path, commands: Sequence[Sequence[str]]) -> subprocess.Popen[bytes]:
+def watched(variable: str, folder: Path | None, commands: Sequence[Sequence[str]]) -> subprocess.Popen[bytes]:
     """Start the process that cleans up if this one is killed; who has cleaned up by itself kills it."""
-    what = json.dumps({"variable": variable, "folder": str(folder), "commands": commands})
+    what = json.dumps({"variable": variable, "folder": folder and str(folder), "commands": commands})
     # In a session of its own: a signal to all processes of a terminal or a job does not reach it.
     return subprocess.Popen([sys.executable, "-I", __file__, str(os.getpid()), what], start_new_session=True)
 
@@ -90,7 +91,7 @@ def _command(pid: int) -> str:
         return "ended"
 
 
-def _main(owner: int, variable: str, folder: str, commands: list[list[str]]) -> None:
+def _main(owner: int, variable: str, folder: str | None, commands: list[list[str]]) -> None:
     with suppress(ProcessLookupError):  # it has ended already
         handle = os.pidfd_open(owner)
         if os.getppid() == owner:  # else its number may be another process's by now
@@ -98,7 +99,8 @@ def _main(owner: int, variable: str, folder: str, commands: list[list[str]]) -> 
     end(lambda: having(variable))
     for command in commands:
         subprocess.run(command, capture_output=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

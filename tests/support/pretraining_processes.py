@@ -31,6 +31,14 @@ from bertline.pretraining.run import run_pretraining
 from bertline.training import checkpoints, process_group
 from fork_server import forking
 
+UNTIL_A_RANK_IS_LOST: dict[str, Any] = {
+    "pretrain__phases": [{"steps": 4000, "max_length": 16, "global_batch_size": 8}],
+    "pretrain__checkpoint_every_steps": 10,
+    "pretrain__validate_every_steps": 4000,
+    "pretrain__mask_predictions": {"every_steps": 4000, "num_guesses": 1, "sentences": []},
+}
+"""Changes for a training that does not end in the time of a test, and saves before a rank is lost."""
+
 
 def start(
     inputs: Path,

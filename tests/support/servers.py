@@ -1,12 +1,14 @@
 """Real servers on loopback for tests: PostgreSQL (Debian's), S3 (moto), MLflow, and a proxy that delays or is away.
 
-Each is a context manager that stops what it started. Where a program or package is missing, the test is skipped.
+Each is a context manager that stops what it started; what it started ends too if the process of the context manager is
+killed. Where a program or package is missing, the test is skipped.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -22,6 +24,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
+
+import found_processes
 
 _NOBODY = 65534
 STARTS_WITHIN_S = 90.0
@@ -45,7 +49,10 @@ class Server:
 
     name: str
     port: int
+    variable: str = ""
+    """What the processes of the running server have in their environment, as `NAME=VALUE`."""
     _process: subprocess.Popen[bytes] | None = None
+    _watcher: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
         """The command line that starts it."""
@@ -54,6 +61,10 @@ class Server:
     def options(self) -> dict[str, Any]:
         """Further arguments of `subprocess.Popen`."""
         return {}
+
+    def leaves(self) -> Path | None:
+        """A folder that is deleted if this process is killed."""
+        return None
 
     def is_up(self) -> bool:
         """Whether it answers."""
@@ -67,7 +78,11 @@ class Server:
     def launch(self) -> None:
         """Start the process, and do not wait for it."""
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-        self._process = subprocess.Popen(self.command(), **{**quiet, **self.options()})
+        options, (name, value) = self.options(), ("BERTLINE_TEST_SERVER", secrets.token_hex(8))
+        self.variable = f"{name}={value}"
+        command, environment = self.command(), {**options.get("env", os.environ), name: value}
+        self._watcher = found_processes.watched(self.variable, self.leaves(), [])
+        self._process = subprocess.Popen(command, **{**quiet, **options, "env": environment})
 
     def wait_until_up(self) -> None:
         """Wait until it answers; fail if it ended or is too slow."""
@@ -85,6 +100,10 @@ class Server:
                 os.killpg(self._process.pid, number)
             self._process.wait(60)
             self._process = None
+        if self._watcher is not None:
+            self._watcher.kill()
+            self._watcher.wait()
+            self._watcher = None
 
     def restart(self) -> None:
         """Stop and start it; the port is the same."""
@@ -130,6 +149,9 @@ class PostgreSQL(Server):
 
     def options(self) -> dict[str, Any]:
         return {"cwd": self._place(), **_someone()}
+
+    def leaves(self) -> Path | None:
+        return self._place()
 
     def stop(self, number: int = signal.SIGINT) -> None:
         """Stop it; TERM would wait for the connections that pools keep open."""

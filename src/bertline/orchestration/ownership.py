@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from bertline.foundation.files import NO_LOCKS, try_lock
+from bertline.foundation.liveness import has_ended, machine, pid_namespace
 from bertline.foundation.progress import warn
 
 BEAT_S = 5.0
@@ -31,8 +32,6 @@ other machines a file's change only after half a minute."""
 ALREADY_RUNNING = 75  # EX_TEMPFAIL of sysexits.h
 """Exit status of a process that works in no run folder, or no longer, because another process works there."""
 _LOCK, _OWNER = "lock", "owner.json"
-_PIDS = Path("/proc/self/ns/pid")
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,15 +147,7 @@ def _is_owned_elsewhere(folder: Path, *, lock_is_free: bool) -> bool:
 
 def _has_ended(owner: Owner, here: Owner) -> bool:
     """Return whether the process of an owner on this machine is gone."""
-    if owner.pids != here.pids:
-        return False
-    try:
-        os.kill(owner.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+    return owner.pids == here.pids and has_ended(owner.pid)
 
 
 def _take(folder: Path, owner: Owner, *, lock_is_free: bool) -> bool:
@@ -243,13 +234,12 @@ def _is_missing(path: Path) -> bool:
 
 
 def _this_process(*, locks: bool) -> Owner:
-    machine = _BOOT.read_text(encoding="utf-8").strip() if _BOOT.exists() else ""
     return Owner(
         token=secrets.token_hex(8),
         host=socket.gethostname(),
-        machine=machine or socket.gethostname(),
+        machine=machine(),
         pid=os.getpid(),
-        pids=str(_PIDS.readlink()) if _PIDS.is_symlink() else "",
+        pids=pid_namespace(),
         job=os.environ.get("SLURM_JOB_ID"),
         locks=locks,
     )

@@ -9,27 +9,19 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import psutil
+from bertline.foundation.liveness import has_ended, machine, pid_namespace, start_of
 
 
 def member_name() -> str:
     """Return a name for this process, `MACHINE:PID:START`, that no other process of any machine has had."""
-    return f"{_machine()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+    return f"{_machine()}:{os.getpid()}:{start_of(os.getpid())}"
 
 
 def has_died(name: str) -> bool:
     """Return whether a process of this machine has ended; False for those of other machines, whose state is unknown."""
-    machine, _, process = name.partition(":")
+    of_machine, _, process = name.partition(":")
     pid, _, start = process.partition(":")
-    if machine != _machine() or not pid.isdecimal():
-        return False
-    try:
-        found = psutil.Process(int(pid))
-        return f"{found.create_time():.2f}" != start or found.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.AccessDenied:
-        return False
+    return of_machine == _machine() and pid.isdecimal() and has_ended(int(pid), start=start)
 
 
 def same_machine(name: str) -> bool:
@@ -57,8 +49,4 @@ def _done_file(run_folder: Path, task: str) -> Path:
 @cache
 def _machine() -> str:
     """Return an identity of what the process ids belong to: this boot of this machine, or a container on it."""
-    parts = [platform.node()]
-    with suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
-        parts.append(str(Path("/proc/self/ns/pid").readlink()))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+    return hashlib.sha256("\0".join((platform.node(), machine(), pid_namespace())).encode()).hexdigest()[:12]
