@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,13 +143,13 @@ def test_a_pre_empted_job_resumes_at_the_very_step(new_workspace: NewWorkspace, 
 
 def test_a_job_at_its_time_limit_is_requeued_and_resumes_at_the_very_step(new_workspace: NewWorkspace) -> None:
     # Slurm counts limits in minutes, and sends the signal up to a minute early.
-    limits = ("runtime.launcher.time='1'", "runtime.launcher.stop_before_s=10", "pretrain.max_steps=3000")
-    workspace = new_workspace(
-        *TRAINING, "pretrain.phases=[{steps: 3000, max_length: 32, global_batch_size: 16}]", *limits
-    )
-    client = workspace.start()
-    assert client.wait(2 * slurm_workspace.WITHIN_S) == 0
+    limits = ("runtime.launcher.time='1'", "runtime.launcher.stop_before_s=10")
+    endless = "pretrain.phases=[{steps: 100000, max_length: 32, global_batch_size: 16}]"
+    workspace = new_workspace(*TRAINING, endless, *limits)
+    workspace.start()
+    found = workspace.until(lambda: re.search(r"resumes after step ([\d,]+)", workspace.log), within_s=240)
     resumed_where_it_stopped(workspace)
+    workspace.until_step(int(found[1].replace(",", "")) + 50)  # that others end is tested above
 
 
 def resumed_where_it_stopped(workspace: Workspace) -> None:
@@ -183,6 +185,34 @@ def test_a_killed_rank_is_noticed_and_the_job_resumes(new_workspace: NewWorkspac
     assert client.wait(slurm_workspace.WITHIN_S) == 0
     assert len(workspace.starts) == 2
     assert workspace.weights == undisturbed
+
+
+def test_a_node_lost_for_good_is_named_to_whoever_repeats_the_command(new_workspace: NewWorkspace) -> None:
+    workspace = without(new_workspace(*TRAINING, node_timeout_s=5), "node2")
+    workspace.start(*DVC, output="again.log")
+    workspace.until(lambda: workspace.said("may never pass by itself (node2: down*)", output="again.log"))
+    assert workspace.said("`scancel 1`, another runtime.launcher or runtime.num_nodes", output="again.log")
+
+
+def test_the_node_that_is_left_ends_the_training_as_both_would_have(
+    new_workspace: NewWorkspace, undisturbed: str
+) -> None:
+    workspace = without(new_workspace(*TRAINING, node_timeout_s=5), "node1")
+    workspace.cluster.ask("scancel", "1")
+    workspace.finish(sys.executable, "pipelines/pretrain.py", "runtime.num_nodes=1", "runtime.num_devices=2")
+    assert workspace.accepted == ["1", "2"]
+    assert workspace.weights == undisturbed
+
+
+def without(workspace: Workspace, node: str) -> Workspace:
+    """Loses a node of a training in progress for good; its job is back in the queue. The batch script is on node1."""
+    client = workspace.start()
+    workspace.until_step(50)
+    workspace.cluster.lose(node)
+    workspace.until(lambda: workspace.said("job 1 waits in the queue: "))
+    os.kill(client.pid, signal.SIGINT)
+    assert client.wait(20) == 130
+    return workspace
 
 
 def test_a_job_that_waits_says_why_and_can_be_left(new_workspace: NewWorkspace) -> None:
@@ -245,6 +275,25 @@ def test_a_full_disk_on_one_node_fails_the_job_and_loses_nothing(new_workspace: 
     assert workspace.said("No space left on device")
     cluster.inside("node1", "umount", str(checkpoints))
     workspace.finish()
+    assert workspace.weights == undisturbed
+
+
+def test_a_full_disk_on_the_node_that_saves_nothing_does_not_disturb(
+    new_workspace: NewWorkspace, undisturbed: str
+) -> None:
+    workspace = new_workspace(*TRAINING)
+    client = workspace.start()
+    checkpoints = workspace.until(lambda: next(workspace.run.glob("checkpoints"), None))
+    workspace.until_step(50)
+    cluster, (_, of_node2) = workspace.cluster, workspace.ranks
+    cluster.own_disk("node2", checkpoints, "100k")
+    with pytest.raises(subprocess.CalledProcessError):
+        cluster.inside("node2", "dd", "if=/dev/zero", f"of={checkpoints}/full", "bs=1k")
+    # Nor can its rank write any other file: like a full disk, this fails each write in a folder of any node.
+    resource.prlimit(of_node2, resource.RLIMIT_FSIZE, (0, 0))
+    assert client.poll() is None
+    assert client.wait(slurm_workspace.WITHIN_S) == 0
+    assert len(workspace.starts) == 1
     assert workspace.weights == undisturbed
 
 

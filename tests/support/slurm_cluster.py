@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -133,6 +134,16 @@ class SlurmCluster:
         """
         self._processes[name].send_signal(number)
         self._processes.pop(name).wait(_STOP_S)
+
+    def lose(self, node: str) -> None:
+        """End a node as a power cut does: its slurmd and its jobs' processes; `start` brings an empty node back."""
+        namespace = Path(f"/proc/{self.pid(node)}/ns/uts").readlink()
+        assert namespace != Path("/proc/self/ns/uts").readlink()
+        self.kill(node)
+        for pid in found_processes.having(self._variable):
+            with suppress(OSError):  # ended meanwhile
+                if Path(f"/proc/{pid}/ns/uts").readlink() == namespace:
+                    os.kill(pid, signal.SIGKILL)
 
     def start(self, name: str) -> None:
         """Start `slurmctld` or a node's slurmd."""

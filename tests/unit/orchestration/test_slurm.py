@@ -125,6 +125,13 @@ def test_a_silent_controller_is_not_an_empty_queue(programs: Path) -> None:
         commands.job_named("x")
 
 
+def test_nodes_that_take_no_job_are_named_once(programs: Path) -> None:
+    says(programs, "sinfo", "node2: down*\nnode5: drained\nnode2: down*")
+    assert commands.nodes_down() == "node2: down*, node5: drained"
+    says(programs, "sinfo", "", status=1, error="Unable to contact slurm controller")
+    assert commands.nodes_down() == ""
+
+
 def test_without_accounting_the_end_of_a_forgotten_job_is_unknown(programs: Path) -> None:
     says(programs, "scontrol", "", status=1, error="slurm_load_jobs error: Invalid job id specified")
     assert commands.end_of("7") == ""

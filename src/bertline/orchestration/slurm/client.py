@@ -39,8 +39,10 @@ _ASK_QUEUE_S = 3.0
 # A job that has just left the queue may have written its status a moment ago, on another machine.
 _FILE_SYSTEM_LAG_S = 15.0
 _LAST_LINES = 20
+_WAITS_FOR_NODES = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
 # A job that waits for these does not start by itself.
 _WAITS_FOR_EVER = (
+    *_WAITS_FOR_NODES,
     "BadConstraints",
     "JobHeld",
     "PartitionNodeLimit",
@@ -52,7 +54,6 @@ _WAITS_FOR_EVER = (
     "DependencyNeverSatisfied",
     "AccountNotAllowed",
     "QOSNotAllowed",
-    "ReqNodeNotAvail",
     "AssocMax",
     "QOSMax",
 )
@@ -233,9 +234,11 @@ class _Job:
         if text and text != self._told:
             say(text)
             if job.reason.startswith(_WAITS_FOR_EVER):
+                down = commands.nodes_down() if job.reason.startswith(_WAITS_FOR_NODES) else ""
                 warn(
-                    f"{job.reason} may never pass by itself: `scontrol show job {job.job_id}` says more. To change "
-                    f"what is asked for: `scancel {job.job_id}`, another runtime.launcher, and the same command again"
+                    f"{job.reason} may never pass by itself{f' ({down})' if down else ''}: `scontrol show job "
+                    f"{job.job_id}` says more. To change what is asked for: `scancel {job.job_id}`, another "
+                    "runtime.launcher or runtime.num_nodes, and the same command again"
                 )
         self._told = text
 

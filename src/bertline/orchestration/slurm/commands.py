@@ -173,6 +173,15 @@ def address_of(node: str) -> str:
     return found[1] if answer.returncode == 0 and found else node
 
 
+def nodes_down() -> str:
+    """Return the nodes that take no job, with their states, such as `node2: down*`; empty if Slurm names none."""
+    answer = _run("sinfo", "--noheader", "--states=down,drained,fail", "--format=%N: %T")
+    # A node stands in a line of each of its partitions.
+    return (
+        ", ".join(dict.fromkeys(line.strip() for line in answer.stdout.splitlines())) if not answer.returncode else ""
+    )
+
+
 class UnansweredError(Exception):
     """The controller of Slurm does not answer; jobs run on without it."""
 
