@@ -39,6 +39,8 @@ from bertline.corpus.input_files import find_files
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
 from bertline.corpus.registry import CorpusConfig
+from bertline.corpus.sentences.learned import LearnedConfig
+from bertline.corpus.sentences.rules import RulesConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.demo.reader import PythonDocsCorpusConfig, module_documents
@@ -81,7 +83,9 @@ def corpus_config(folder: str | None) -> CorpusConfig:
         "shard_documents": 20_000,
     }
     if folder is None:
-        return PythonDocsCorpusConfig(kind="python_docs", **settings)
+        rules = RulesConfig(kind="rules", headings="stay")
+        return PythonDocsCorpusConfig(kind="python_docs", sentences=rules, **settings)
+    settings["sentences"] = LearnedConfig(kind="learned", headings="stay", abbreviations=())
     first = _bytes_of(find_files(folder, (), Counter())[0].path)
     if first.startswith(b"<doc "):
         return WikiExtractorCorpusConfig(kind="wikiextractor", path=folder, encoding="utf-8", **settings)

@@ -127,10 +127,12 @@ def documents_of(folder: str, kind: str) -> Iterator[list[str]]:
     """Yield the paragraphs of each document of a folder."""
     from bertline.corpus.readers.text import TextCorpusConfig
     from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
+    from bertline.corpus.sentences.rules import RulesConfig
 
     common = {
         "path": folder, "encoding": "utf-8", "validation_fraction": 0.0, "split_seed": 0, "deduplicate": "none",
         "min_document_characters": 0, "on_undecodable": "skip", "shard_documents": 1,
+        "sentences": RulesConfig(kind="rules", headings="stay"),
     }  # fmt: skip
     if kind == "text":
         config = TextCorpusConfig(kind="text", document="file", document_start=None, on_markup="fail", **common)

@@ -169,6 +169,17 @@ def learning_options(tmp_path: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.slow
+def test_sentences_compares_its_systems_on_texts_in_the_style_of_statutes(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "sentences.py"), "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])["f1"]
+    for name in ("law", "law_german", "encyclopedia"):
+        assert figures[name]["learned"] > 0.97 > figures[name]["punkt"] and figures[name]["learned_from_nothing"] > 0.97
+        assert figures[f"{name}/bare_abbreviations"]["learned"] < 0.01
+        assert {"rules", "punkt", "punkt_untrained", "pysbd"} <= figures[name].keys()
+
+
 def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path):
     write_inputs(tmp_path, num_train=400, num_validation=100)
     grid = ["--peer-optimizers", "adamw_short", "muon_short", "--rates", "1", "--beta2", "0.98"]

@@ -17,11 +17,17 @@ from bertline.corpus.preparation import clean, duplicate_key, prepare_documents
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.sentences import split_sentences
+from bertline.corpus.sentences.learned import LearnedSplitter
+from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.sentences.statistics import count, learn
 from bertline.demo.docstrings import group_of, is_held_out
 from bertline.demo.prose import prose_paragraphs
 from bertline.foundation.errors import DataError
 
-COMMON = {"validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10}
+COMMON = {
+    "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10,
+    "sentences": RulesConfig(kind="rules", headings="stay"),
+}  # fmt: skip
 WORDS = st.lists(st.sampled_from(["Dr.", "a.", "The", "end.", '"No!"', "e.g.", "3.5", "(See", "X.", "it)", "…", "?"]))
 DOCSTRING_LINES = st.lists(
     st.sampled_from(
@@ -53,6 +59,28 @@ def test_sentences_joined_again_are_the_paragraph(text: str) -> None:
 def test_no_character_of_a_sentence_is_lost(text: str) -> None:
     cleaned = clean(text)
     assert "".join(split_sentences(cleaned)).replace(" ", "") == cleaned.replace(" ", "")
+
+
+_MARKS = 'ბআ।።։۔؟。.!?…:; )"’a漢Aաα1§-*'
+
+
+@given(st.text(_MARKS) | WORDS.map(" ".join), st.lists(st.text("abX.! ")))
+def test_learned_sentences_hold_the_text_and_none_is_empty(text: str, read: list[str]) -> None:
+    splitter = LearnedSplitter.of(learn(count(map(clean, read))))
+    for part in (text, *read):
+        cleaned = clean(part)
+        sentences = splitter.split(cleaned)
+        assert "".join(sentences).replace(" ", "") == cleaned.replace(" ", "")
+        assert all(sentence == sentence.strip() != "" for sentence in sentences)
+
+
+@given(st.lists(st.text("abX.!1 "), max_size=8), st.integers(0, 8))
+def test_counts_of_parts_add_up_in_any_cut(texts: list[str], cut: int) -> None:
+    total, other = count(texts[:cut]), count(texts[cut:])
+    swapped = count(texts[cut:])
+    swapped.add(count(texts[:cut]))
+    total.add(other)
+    assert learn(total) == learn(swapped)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))

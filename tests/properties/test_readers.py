@@ -22,10 +22,12 @@ from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
 from bertline.corpus.readers.xml import XmlCorpusConfig
+from bertline.corpus.sentences.rules import RulesConfig
 from bertline.foundation.errors import DataError
 
 COMMON = {
     "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10,
+    "sentences": RulesConfig(kind="rules", headings="stay"),
     "min_document_characters": 1,
 }  # fmt: skip
 TEXT = "Der Weg führt über die Brücke.\n\nCHAPTER II\nEr kehrt zurück: 東京.\n"

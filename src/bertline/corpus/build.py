@@ -6,6 +6,7 @@ import dataclasses
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
 from bertline.corpus.quality.word_hashes import is_stub
 from bertline.corpus.registry import CorpusConfig
+from bertline.corpus.sentences.splitter import Splitter
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import package_versions
@@ -43,6 +45,8 @@ def select_documents(
     seen: set[bytes] = set()
     samples = DropSamples() if samples is None else samples
     for document in documents:
+        if document.dropped_headings:
+            dropped["paragraphs/heading"] += document.dropped_headings
         if not document.paragraphs:
             dropped["documents/empty"] += 1
             samples.add("documents/empty", document.id, "")
@@ -119,7 +123,8 @@ def build_corpus(
         samples: Takes the counts, and a few of what was dropped for each reason.
 
     Returns:
-        Summary metrics: documents, sentences, characters and words of each split, dropped documents, duplicates.
+        Summary metrics: documents, sentences, characters and words of each split, dropped documents, duplicates, and
+        the number of abbreviations that were learned.
 
     Raises:
         DataError: The input cannot be read, no document is left after filtering, or the corpus cannot be split.
@@ -127,11 +132,9 @@ def build_corpus(
     dropped: Counter[str] = Counter()
     samples = DropSamples() if samples is None else samples
     with folder_written_atomically(out) as folder, tempfile.TemporaryDirectory(prefix="bertline-corpus-") as scratch:
-        if isinstance(config, PythonDocsCorpusConfig):
-            source = module_documents(config, python_docs, dropped, num_workers=num_workers)
-        else:
-            source = config.read(dropped)
-        prepared = _prepared(source, config, Path(scratch), num_workers=num_workers)
+        read = partial(_batches, config, python_docs, num_workers=num_workers)
+        splitter = config.sentences.splitter(lambda: read(Counter()), num_workers=num_workers)
+        prepared = _prepared(read(dropped), splitter, config, Path(scratch), num_workers=num_workers)
         documents = progress(prepared, description="corpus documents")
         written = _Written(folder, config)
         for document in _selected(documents, config, dropped, samples):
@@ -142,6 +145,7 @@ def build_corpus(
             )
         written.close()
         samples.counts = {reason: dropped[reason] for reason in sorted(dropped) if is_drop(reason, dropped)}
+        learned = splitter.learned()
         if not written.positions:
             raise DataError(_nothing_left(config, dropped))
         _refuse_stubs(config, written)
@@ -150,16 +154,32 @@ def build_corpus(
                 raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
             if config.validation_fraction > 0:
                 written = _with_both_splits(folder, config, written)
-        content = _content(config, written, dropped)
+        content = _content(config, written, dropped, learned)
         if isinstance(config, PythonDocsCorpusConfig):
             content["packages"] = package_versions(python_docs)
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
-    return _headline(written.counts, dropped)
+    return _headline(written.counts, dropped) | ({"learned_abbreviations": learned["abbreviations"]} if learned else {})
+
+
+def _batches(
+    config: CorpusConfig, python_docs: PythonDocsConfig, dropped: Counter[str], *, num_workers: int
+) -> Iterator[list[SourceDocument]]:
+    """Read the corpus from its beginning, in batches that do not depend on the number of workers."""
+    if isinstance(config, PythonDocsCorpusConfig):
+        source = module_documents(config, python_docs, dropped, num_workers=num_workers)
+    else:
+        source = config.read(dropped)
+    return batches(source, size=_characters, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
 
 
 def _prepared(
-    source: Iterable[SourceDocument], config: CorpusConfig, scratch: Path, *, num_workers: int
+    in_batches: Iterator[list[SourceDocument]],
+    splitter: Splitter,
+    config: CorpusConfig,
+    scratch: Path,
+    *,
+    num_workers: int,
 ) -> Iterator[PreparedDocument]:
     """Prepare documents in workers; what these look for is written into a file in `scratch`."""
     needles = scratch / "needles.npz" if config.decontaminate else None
@@ -167,11 +187,10 @@ def _prepared(
         write_needles(config.decontaminate, needles)
     near = config.near_duplicates
     prepare = PrepareWithQuality(
-        prepare_documents,
+        partial(prepare_documents, splitter=splitter, headings=config.sentences.headings),
         ngram=None if near.threshold is None else near.ngram,
         needles=None if needles is None else str(needles),
     )
-    in_batches = batches(source, size=_characters, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
     for batch in ordered_map(prepare, in_batches, num_workers=num_workers):
         yield from batch
 
@@ -181,7 +200,7 @@ def is_drop(reason: str, dropped: Counter[str]) -> bool:
     return dropped[reason] > 0 and not reason.startswith(READ_AS)
 
 
-def _content(config: CorpusConfig, written: _Written, dropped: Counter[str]) -> dict[str, Any]:
+def _content(config: CorpusConfig, written: _Written, dropped: Counter[str], learned: dict[str, Any]) -> dict[str, Any]:
     """Return what the manifest says, but for the packages and the size."""
     read_as = {name.removeprefix(READ_AS): dropped[name] for name in dropped if name.startswith(READ_AS)}
     return {
@@ -191,6 +210,7 @@ def _content(config: CorpusConfig, written: _Written, dropped: Counter[str]) -> 
         **({"encodings": read_as} if read_as else {}),
         "shards": written.shards,
         "versions": versions_of("datasets", "pyarrow"),
+        **({"sentences": learned} if learned else {}),
     }
 
 

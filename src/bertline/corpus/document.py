@@ -17,7 +17,7 @@ class SourceDocument:
     group: str
     """Documents of one group are in the same split; if empty, the document is its own group."""
     paragraphs: tuple[str, ...]
-    """Blocks of text in reading order; a sentence never crosses from one to the next."""
+    """Blocks of text in reading order, with the line breaks of the source; a sentence never crosses to the next."""
     split: Split | None = None
     """Split, if the source determines it; None selects it by a hash of the group."""
 

@@ -80,11 +80,11 @@ def find_files(place: str, suffixes: tuple[str, ...], dropped: Counter[str]) -> 
 
 
 def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
-    """Join wrapped lines to paragraphs; a blank line, or a line too long to be wrapped, ends a paragraph.
+    r"""Gather wrapped lines to paragraphs; a blank line, or a line too long to be wrapped, ends a paragraph.
 
     Example:
         >>> list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."]))[0]
-        'It was late.'
+        'It was\nlate.'
         >>> len(list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."])))
         3
     """
@@ -94,7 +94,7 @@ def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
         if text:
             waiting.append(text)
         if waiting and (not text or len(text) > _MAX_WRAPPED_CHARACTERS):
-            yield " ".join(waiting)
+            yield "\n".join(waiting)
             waiting = []
     if waiting:
-        yield " ".join(waiting)
+        yield "\n".join(waiting)

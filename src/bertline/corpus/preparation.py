@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 from bertline.corpus.document import SourceDocument, Split
 from bertline.corpus.quality.word_hashes import Signature
-from bertline.corpus.sentences import split_sentences
+from bertline.corpus.sentences.headings import Headings, place_headings
+from bertline.corpus.sentences.rules import RuleSplitter
+from bertline.corpus.sentences.splitter import Splitter
 
 # Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
 # surrogates (not text, and not encodable) and the replacement character.
 _UNWANTED = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ud800-\udfff\ufeff\ufffd]"
 )
+_RULES = RuleSplitter()
 _KEY_BYTES = 12  # the probability of any collision among 10**9 texts is below 10**-10
 
 
@@ -45,30 +48,38 @@ class PreparedDocument:
     """Indices of the paragraphs with text of `corpus.decontaminate`."""
     signature: Signature | None = None
     """What near duplicates are found by, if they are looked for."""
+    dropped_headings: int = 0
 
     @property
     def sentences(self) -> tuple[str, ...]:
         return tuple(sentence for paragraph in self.paragraphs for sentence in paragraph.sentences)
 
 
-def prepare_documents(batch: list[SourceDocument]) -> list[PreparedDocument]:
+def prepare_documents(
+    batch: list[SourceDocument], *, splitter: Splitter = _RULES, headings: Headings = "stay"
+) -> list[PreparedDocument]:
     """Clean a batch of documents and split it into sentences.
 
     This is a pure function, so the corpus does not depend on the number of workers.
     """
-    return [_prepare(document) for document in batch]
+    return [_prepare(document, splitter, headings) for document in batch]
 
 
-def _prepare(document: SourceDocument) -> PreparedDocument:
+def _prepare(document: SourceDocument, splitter: Splitter, headings: Headings) -> PreparedDocument:
     texts = [text for text in map(clean, document.paragraphs) if text]
     key = duplicate_key(" ".join(texts))
-    paragraphs = tuple(map(_paragraph, texts))
+    if splitter.keeps_lines:
+        lines = (map(clean, paragraph.splitlines()) for paragraph in document.paragraphs)
+        texts = [text for text in ("\n".join(filter(None, part)) for part in lines) if text]
+    split = place_headings([(text, splitter.split(text)) for text in texts], headings)
+    paragraphs = tuple(_paragraph(text, tuple(sentences)) for text, sentences in split)
     # Without a group from the source, the key is the group, so that equal texts are in the same split.
-    return PreparedDocument(clean(document.id), clean(document.group) or key.hex(), document.split, key, paragraphs)
+    group = clean(document.group) or key.hex()
+    dropped = len(texts) - len(split) if headings == "dropped" else 0
+    return PreparedDocument(clean(document.id), group, document.split, key, paragraphs, dropped_headings=dropped)
 
 
-def _paragraph(text: str) -> PreparedParagraph:
-    sentences = tuple(split_sentences(text))
+def _paragraph(text: str, sentences: tuple[str, ...]) -> PreparedParagraph:
     return PreparedParagraph(duplicate_key(text), sentences, sum(map(len, sentences)), len(text.split()))
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.quality.config import KEEP_NEAR_DUPLICATES, NearDuplicatesConfig
+from bertline.corpus.sentences.registry import SentencesConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +40,8 @@ class CorpusSettings:
     or replace the bytes that are not text by U+FFFD, which cleaning takes out, and count the lines."""
     shard_documents: int
     """Documents per Parquet shard."""
+    sentences: SentencesConfig
+    """How paragraphs are split into sentences."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.validation_fraction < 1:

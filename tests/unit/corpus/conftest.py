@@ -12,6 +12,7 @@ from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
 from bertline.corpus.readers.xml import XmlCorpusConfig
+from bertline.corpus.sentences.rules import RulesConfig
 
 COMMON = {
     "validation_fraction": 0.2,
@@ -20,6 +21,7 @@ COMMON = {
     "min_document_characters": 1,
     "on_undecodable": "fail",
     "shard_documents": 10,
+    "sentences": RulesConfig(kind="rules", headings="stay"),
 }
 PLAIN_TEXT = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
 

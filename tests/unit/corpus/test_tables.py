@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.corpus.readers.table import HubCorpusConfig, TableCorpusConfig
+from bertline.corpus.sentences.rules import RulesConfig
 from bertline.foundation.errors import DataError
 
 Make = Callable[..., TableCorpusConfig]
@@ -34,6 +35,7 @@ def hub_config(name: str, **changes: object) -> HubCorpusConfig:
         "min_document_characters": 1,
         "on_undecodable": "fail",
         "shard_documents": 10,
+        "sentences": RulesConfig(kind="rules", headings="stay"),
         **changes,
     }
     return HubCorpusConfig(kind="hub", name=name, **fields)
@@ -94,7 +96,7 @@ def test_csv_cells_may_hold_lines_delimiters_and_words_that_look_like_nothing(fo
     found = list(table_config("csv", group_column="site").read(Counter()))
 
     assert [(item.id, item.group, item.paragraphs) for item in found] == [
-        ("a.csv:2", "site=x", ('One, and "two".',)),
+        ("a.csv:2", "site=x", ('One,\nand "two".',)),
         ("a.csv:4", "site=y", ("NA",)),
     ]
 

@@ -23,8 +23,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ("file", [("poem.txt", "poem.txt", ("Roses are red.", "Violets are blue."))]),
-        ("blank_line", [("poem.txt:1", "", ("Roses are red.",)), ("poem.txt:5", "", ("Violets are blue.",))]),
+        ("file", [("poem.txt", "poem.txt", ("Roses are\nred.", "Violets\nare blue."))]),
+        ("blank_line", [("poem.txt:1", "", ("Roses are\nred.",)), ("poem.txt:5", "", ("Violets\nare blue.",))]),
         (
             "line",
             [(f"poem.txt:{n}", "", (t,)) for n, t in ((1, "Roses are"), (2, "red."), (5, "Violets"), (6, "are blue."))],
@@ -128,7 +128,7 @@ def test_a_regular_expression_says_where_a_document_begins(
     assert [(item.id, item.paragraphs) for item in found] == [
         ("all.txt:1", ("Before.",)),
         ("all.txt:3", ("First.", "More.")),
-        ("all.txt:6", ("with a rest Second.",)),
+        ("all.txt:6", ("with a rest\nSecond.",)),
     ]
 
 
@@ -139,7 +139,7 @@ def test_a_lookahead_keeps_the_beginning_of_a_document(
 
     found = text_config(document="regex", document_start="^(?=CHAPTER)").read(Counter())
 
-    assert [item.paragraphs for item in found] == [("CHAPTER I First.",), ("CHAPTER II Second.",)]
+    assert [item.paragraphs for item in found] == [("CHAPTER I\nFirst.",), ("CHAPTER II\nSecond.",)]
 
 
 @pytest.mark.parametrize(

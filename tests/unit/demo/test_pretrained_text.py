@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.build import build_corpus
+from bertline.corpus.sentences.rules import RulesConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import (
     DocsLibrarySourceConfig,
@@ -172,6 +173,7 @@ def test_no_dev_or_test_row_stands_in_the_train_text_of_the_corpus_built(leaking
     config = PythonDocsCorpusConfig(
         kind="python_docs", validation_fraction=0.1, split_seed=0, deduplicate=deduplicate,
         min_document_characters=1, on_undecodable="fail", shard_documents=10,
+        sentences=RulesConfig(kind="rules", headings="stay"),
     )  # fmt: skip
     packages = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)
     build_corpus(config, packages, tmp_path / "corpus", num_workers=1)

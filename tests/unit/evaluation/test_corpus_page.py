@@ -9,6 +9,7 @@ from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.config import NearDuplicatesConfig
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.sentences.rules import RulesConfig
 from bertline.demo.config import PythonDocsConfig
 from bertline.evaluation.corpus_page import write_corpus_page
 from bertline.evaluation.corpus_survey import survey_corpus
@@ -33,6 +34,7 @@ def built(tmp_path: Path) -> tuple[Path, DropSamples]:
         kind="text", path=str(tmp_path / "text"), document="file", document_start=None, on_markup="fail",
         encoding="utf-8", validation_fraction=0.2,
         split_seed=0, deduplicate="document", min_document_characters=20, on_undecodable="fail", shard_documents=10,
+        sentences=RulesConfig(kind="rules", headings="stay"),
         near_duplicates=NearDuplicatesConfig(threshold=0.7, ngram=3),
     )  # fmt: skip
     samples = DropSamples()

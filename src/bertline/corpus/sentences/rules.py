@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from bertline.corpus.sentences.splitter import Batches, SentenceSettings
 
 _OPENING = "\"'“‘«([{¿¡"
 # A possible sentence end: closing punctuation, closing quotes or brackets, white space, and then a possible start of a
@@ -85,3 +89,29 @@ def _ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
         return not word.isupper() or word == "I" or following in _STARTERS
     # "1. Install it": a number alone at the start is a list marker, not a sentence.
     return not (word.isdigit() and match.start() - len(word) == start)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RulesConfig(SentenceSettings):
+    """Rules for English prose with a fixed list of abbreviations; the same on every corpus."""
+
+    kind: Literal["rules"]
+
+    def splitter(self, read: Batches, *, num_workers: int) -> RuleSplitter:
+        """Return the splitter; the corpus is not read."""
+        return RuleSplitter()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSplitter:
+    """Splits by `split_sentences`."""
+
+    keeps_lines: ClassVar[bool] = False
+
+    def split(self, paragraph: str) -> list[str]:
+        """Return the sentences of a paragraph."""
+        return split_sentences(paragraph)
+
+    def learned(self) -> dict[str, Any]:
+        """Return nothing: no text is read in advance."""
+        return {}

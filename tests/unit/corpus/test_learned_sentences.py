@@ -1,0 +1,146 @@
+"""Sentences by what the corpus says of its words: cases of many languages, learning, settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertline.corpus.build import build_corpus
+from bertline.corpus.document import SourceDocument
+from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count_documents
+from bertline.corpus.sentences.statistics import Counts, count, learn
+from bertline.corpus.storage import FORMAT_VERSION, KIND
+from bertline.foundation.manifests import read_manifest
+from no_packages import NO_PACKAGES
+
+NOTHING_READ = LearnedSplitter.of(learn(count([])))
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        # The rows of real statutes, court decisions and articles that used to be cut.
+        ["Pub. L. 110-246, title I, Sec. 1001, amended it.", "See 10 U.S.C. Sec. 7730.", "The rest is history."],
+        ["The motion is governed by Fed. R. Civ. P. 12(b)(6).", "Plaintiff relies on Roe v. Harris, 128 Idaho 569."],
+        ["(Pub. L. 91-190, Sec. 2, Jan. 1, 1970, 83 Stat. 852.)", "Cf. Fed. R. Evid. 401."],
+        ["Treas. Reg. § 1.61-1(a) defines income.", "The Cal. Civ. Code § 1714 says so.", "Id. at 117."],
+        ["Sec. 12. Definitions in general.", "The term is defined in section 4."],
+        ["The U.S. Army moved north.", "He met E.P. Thompson near Mt. Pilzhübel."],
+        ["Nach § 433 Abs. 2 BGB ist er es.", "Er kam z. B. am 3. Mai nach Berlin.", "Der 2. Senat lehnte ab."],
+        ["She moved to the U.S.", "The house was sold at 9 p.m. on Monday."],
+        ["The Tex. Sup. Ct. agreed.", "Op. Att'y Gen. No. 82-14 says so.", "Harv. L. Rev. 45 differs."],
+        ["Sen. Ted Cruz (R-Tex.) voted no.", "Subsec. (a) follows.", "Das LG hat am 5. 6. 2012 entschieden."],
+        # Prose, speech, lists.
+        ["It rained.", "We stayed.", "why not?", "nobody came."],
+        ['"Come here!" he cried.', '"Why?"', "She left (it was late).", "Nothing."],
+        ["1. Install the package.", "2. Run it."],
+        ["So am I.", "You too?", "Yes!"],
+        ["J. R. R. Tolkien and C. S. Lewis met.", "They spoke."],
+        # Other scripts and marks.
+        ["ბაღში ბევრი ყვავილია.", "დედაშენი ლამაზია!", "წიგნი მაგიდაზე არის."],
+        ["Կարծեմ ես քեզ ասեցի:", "Նա լավ է լսում։", "Լավ։"],
+        ["سالگیرہ مبارک ہو۔", "ابھی بھی دیر نہیں ہوئی۔", "کیا؟", "ہاں۔"],
+        ["በውነት ያስፈራል።", "ቶም ይናገራል።"],
+        ["मैं घर गया।", "वह कौन है?", "राम आया।"],
+        ["আমি বাড়ি যাই।", "সে কে?", "ভালো।"],
+        ["நான் நிறைய சாப்பிட்டேன்.", "நாய் ஜாக்கிரதை!", "அவன் வந்தான்."],
+        ["نمی دانم چطور ترجمه کنم.", "چرا؟", "هوا سرد است."],
+        ["Τι κάνεις;", "Καλά είμαι.", "Εσύ;", "Όλα καλά."],
+        ["나는 학교에 갔다.", "날씨가 좋다.", "왜?", "몰라."],
+        ["Он живёт на ул. Ленина в г. Москве.", "Хорошо."],
+    ],
+    ids=lambda sentences: sentences[0],
+)  # fmt: skip
+def test_a_paragraph_splits_into_its_sentences_before_anything_is_learned(sentences: list[str]) -> None:
+    assert NOTHING_READ.split(" ".join(sentences)) == sentences
+
+
+@pytest.mark.parametrize("text", ["今天下雨。我们在家。真的吗？", "今日は雨です。家にいます！"])
+def test_chinese_and_japanese_sentences_need_no_space(text: str) -> None:
+    assert "".join(NOTHING_READ.split(text)) == text
+    assert len(NOTHING_READ.split(text)) == text.count("。") + text.count("？") + text.count("！")
+
+
+WORDS = "The firm sold it to them in spring. It was old. We saw the man there. They left the house at night. "
+
+
+def test_an_abbreviation_is_learned_from_how_it_is_used() -> None:
+    text = WORDS + "The Vrgl. Müller of Zorb. street met Vrgl. Anton and Vrgl. Peter, and also Vrgl. Schmidt in town. "
+    before = NOTHING_READ.split("He met Vorgl. Meier. They spoke.")
+    text = text.replace("Vrgl", "Vorgl") * 5
+
+    splitter = LearnedSplitter.of(learn(count([text])))
+
+    assert before == ["He met Vorgl.", "Meier.", "They spoke."]
+    assert splitter.split("He met Vorgl. Meier. They spoke.") == ["He met Vorgl. Meier.", "They spoke."]
+    assert splitter.learned()["most_frequent_abbreviations"]["vorgl."] == 20
+
+
+def test_a_word_that_ends_sentences_is_no_abbreviation() -> None:
+    knowledge = learn(count([WORDS * 20]))
+    assert not knowledge.abbreviations & {"old", "there", "night", "spring"}
+    assert "It" in knowledge.starters
+
+
+def test_ordinals_are_learned() -> None:
+    text = "Se on 3. luokka täällä. Hän oli 2. kerros ylhäällä. " * 10
+    learned = learn(count([text]))
+    assert learned.ordinals
+    assert LearnedSplitter.of(learned).split("Talon 4. Kerros oli tyhjä.") == ["Talon 4. Kerros oli tyhjä."]
+
+
+def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
+    documents = [SourceDocument(str(n), "", (WORDS, f"Prof. Smith no. {n} came. He left.")) for n in range(8)]
+    alone = Counts()
+    for document in documents:
+        alone.add(count_documents([document]))
+    whole = count_documents(documents)
+    assert (alone.words, alone.capitals, alone.starts) == (whole.words, whole.capitals, whole.starts)
+    assert {word: sum(row) for word, row in alone.stopped.items()} == {w: sum(row) for w, row in whole.stopped.items()}
+
+
+def test_own_abbreviations_are_taken_with_and_without_their_full_stop() -> None:
+    own = LearnedSplitter.of(learn(count([])), ["Kap.", "Rdnr"])
+    assert own.split("Siehe Kap. Sechs und Rdnr. Acht dort. Ende.") == [
+        "Siehe Kap. Sechs und Rdnr. Acht dort.",
+        "Ende.",
+    ]
+
+
+@pytest.mark.parametrize("abbreviation", ["", ".", "z. B.", "a b"])
+def test_an_abbreviation_of_several_words_is_refused(abbreviation: str) -> None:
+    with pytest.raises(ValueError, match=r"abbreviations must be single words, found"):
+        LearnedConfig(kind="learned", headings="stay", abbreviations=(abbreviation,))
+
+
+@pytest.mark.parametrize("num_workers", [1, 4])
+def test_what_was_learned_stands_in_the_manifest_with_any_number_of_workers(
+    text_config: Callable[..., TextCorpusConfig], tmp_path: Path, num_workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertline.corpus.build._BATCH_DOCUMENTS", 3)
+    (tmp_path / "text").mkdir()
+    for number in range(20):
+        (tmp_path / f"text/{number:02d}.txt").write_text(f"{WORDS}Today Vorgl. Peter met Vorgl. Anton at no. {number}.")
+    config = text_config(sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()))
+
+    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=num_workers)
+
+    learned = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)["sentences"]
+    assert learned["abbreviations"] == 2
+    assert learned["most_frequent_abbreviations"] == {"vorgl.": 40, "no.": 20}
+
+
+@pytest.mark.parametrize(
+    "text", ["Dr. " * 50_000, "a. b " * 50_000, "." * 200_000, '"(' * 100_000, "x" * 500_000, "1. a " * 50_000,
+             "--- " * 50_000, "http://a " * 20_000, "a: " * 50_000, "؟" * 100_000, "।" * 100_000, "> " * 50_000],
+    ids=lambda text: text[:8],
+)  # fmt: skip
+def test_time_grows_with_length_and_not_with_its_square(text: str) -> None:
+    started = time.perf_counter()
+    NOTHING_READ.split(text)
+    count([text])
+    assert time.perf_counter() - started < 5

@@ -1,0 +1,130 @@
+"""Sentences by lines and by a pattern, and what becomes of headings, in the corpus that is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertline.corpus.build import build_corpus
+from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.registry import CorpusConfig
+from bertline.corpus.sentences.headings import is_heading, place_headings
+from bertline.corpus.sentences.lines import LinesConfig
+from bertline.corpus.sentences.regex import RegexConfig
+from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.manifests import read_manifest
+from bertline.foundation.validation import validate
+from no_packages import NO_PACKAGES
+
+Make = Callable[..., TextCorpusConfig]
+TEXT = """EARLY LIFE
+
+It rained. Dr.
+ Smith\tstayed.\u200b
+
+Later; much later.
+Nothing."""
+
+
+def built(tmp_path: Path, config: TextCorpusConfig) -> list[str]:
+    (tmp_path / "text").mkdir(exist_ok=True)
+    (tmp_path / "text/a.txt").write_text(TEXT)
+    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
+    return [sentence for item in read_documents(tmp_path / "out", "train") for sentence in item.sentences]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "expected"),
+    [
+        (
+            RulesConfig(kind="rules", headings="stay"),
+            ["EARLY LIFE", "It rained.", "Dr. Smith stayed.", "Later; much later.", "Nothing."],
+        ),
+        (
+            RulesConfig(kind="rules", headings="joined"),
+            ["EARLY LIFE It rained.", "Dr. Smith stayed.", "Later; much later.", "Nothing."],
+        ),
+        (
+            RulesConfig(kind="rules", headings="dropped"),
+            ["It rained.", "Dr. Smith stayed.", "Later; much later.", "Nothing."],
+        ),
+        (
+            LinesConfig(kind="lines", headings="stay"),
+            ["EARLY LIFE", "It rained. Dr.", "Smith stayed.", "Later; much later.", "Nothing."],
+        ),
+        (
+            RegexConfig(kind="regex", headings="stay", pattern="[;.](?= )"),
+            ["EARLY LIFE", "It rained.", "Dr.", "Smith stayed.", "Later;", "much later.", "Nothing."],
+        ),
+    ],
+)
+def test_a_kind_splits_the_corpus(text_config: Make, tmp_path: Path, sentences: Any, expected: list[str]) -> None:
+    assert built(tmp_path, text_config(sentences=sentences, validation_fraction=0.0)) == expected
+
+
+def test_dropped_headings_are_counted(text_config: Make, tmp_path: Path) -> None:
+    sentences = RulesConfig(kind="rules", headings="dropped")
+    built(tmp_path, text_config(sentences=sentences, validation_fraction=0.0))
+    manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
+    assert manifest["dropped"] == {"paragraphs/heading": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["History", "BOOK I", "CHAPTER IV.", "External links.", "2.1 Results and discussion", "Первые годы", "早年"],
+)
+def test_headings_are_told(text: str) -> None:
+    assert is_heading(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "He left.", "It was late", "Who?", "and so on", "", "- item", "word " * 13, "One.\nTwo", "Come here!",
+        "Dr. Smith of St. Mary\'s.", "He said:", "今天下雨。", "मैं घर गया।",
+    ],
+)  # fmt: skip
+def test_sentences_are_no_headings(text: str) -> None:
+    assert not is_heading(text)
+
+
+def test_the_last_paragraph_is_no_heading_and_two_headings_join_what_follows_both() -> None:
+    paragraphs = [
+        ("Life", ["Life"]),
+        ("Youth", ["Youth"]),
+        ("He ran. He won.", ["He ran.", "He won."]),
+        ("Tom", ["Tom"]),
+    ]
+    assert [sentences for _, sentences in place_headings(paragraphs, "joined")] == [
+        ["Life Youth He ran.", "He won."],
+        ["Tom"],
+    ]
+    assert [sentences for _, sentences in place_headings(paragraphs, "dropped")] == [["He ran.", "He won."], ["Tom"]]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    corpus: CorpusConfig
+
+
+@pytest.mark.parametrize(("pattern", "problem"), [("[.", "not a regular expression"), ("x*", "matches the empty text")])
+def test_a_pattern_that_cannot_work_is_refused_with_its_key(pattern: str, problem: str) -> None:
+    fields = {
+        "path": "x",
+        "document": "file",
+        "encoding": "utf-8",
+        "document_start": None,
+        "on_markup": "fail",
+        "validation_fraction": 0.1,
+        "split_seed": 0,
+    }
+    fields |= {"deduplicate": "none", "min_document_characters": 1, "on_undecodable": "fail", "shard_documents": 1}
+    sentences = {"kind": "regex", "headings": "stay", "pattern": pattern}
+    with pytest.raises(ConfigError, match=rf"corpus.sentences: pattern.*{problem}.*for example"):
+        validate(Corpus, {"corpus": {"kind": "text", "sentences": sentences, **fields}})
