@@ -22,7 +22,16 @@ from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import blocks_of_documents, generate_block
 from bertline.examples.masking import MaskingPolicy, mask_example, masked_batch, masking_policy
-from bertline.examples.store import FORMAT_VERSION, KIND, Array, ExampleStore, ExampleWriter, num_segments, split_folder
+from bertline.examples.store import (
+    FORMAT_VERSION,
+    KIND,
+    Array,
+    ExampleStore,
+    ExampleWriter,
+    num_segments,
+    split_folder,
+    token_counts,
+)
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path, write_atomically
 from bertline.foundation.labels import IGNORED_LABEL
@@ -35,7 +44,6 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS
 
 _BATCH_EXAMPLES = 1024
-_BATCH_TOKENS = 1 << 22
 
 
 def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, special_ids: Sequence[int]) -> float:
@@ -57,15 +65,6 @@ def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, s
     seen = targets > 0
     surprise = -np.log(smoothed[seen] / smoothed.sum())
     return float((targets[seen] * surprise).sum() / targets.sum())
-
-
-def token_counts(store: ExampleStore, vocab_size: int) -> Array:
-    """Return [vocab_size] the count of each token in the examples, including special tokens."""
-    counts = np.zeros(vocab_size, dtype=np.int64)
-    for ids in store.id_shards():
-        for start in range(0, len(ids), _BATCH_TOKENS):  # in batches, as bincount makes a copy four times as large
-            counts += np.bincount(ids[start : start + _BATCH_TOKENS], minlength=vocab_size)
-    return counts
 
 
 def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy) -> Array:

@@ -20,6 +20,7 @@ from bertline.foundation.manifests import read_manifest
 
 KIND = "examples"
 FORMAT_VERSION = 1
+_BATCH_TOKENS = 1 << 22
 
 Array = npt.NDArray[Any]
 
@@ -218,3 +219,12 @@ def token_id_dtype(vocab_size: int) -> np.dtype[Any]:
         (dtype('uint16'), dtype('uint32'))
     """
     return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
+
+
+def token_counts(store: ExampleStore, vocab_size: int) -> Array:
+    """Return [vocab_size] the count of each token in the examples, including special tokens."""
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    for ids in store.id_shards():
+        for start in range(0, len(ids), _BATCH_TOKENS):  # in batches, as bincount makes a copy four times as large
+            counts += np.bincount(ids[start : start + _BATCH_TOKENS], minlength=vocab_size)
+    return counts

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from bertline.examples.build import token_counts
-from bertline.examples.store import ExampleStore, num_segments
+from bertline.examples.store import ExampleStore, num_segments, token_counts
 from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.manifests import MANIFEST_NAME

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertline.examples.build import build_examples, target_counts, token_counts, unigram_entropy
+from bertline.examples.build import build_examples, target_counts, unigram_entropy
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
-from bertline.examples.store import ExampleStore
+from bertline.examples.store import ExampleStore, token_counts
 
 
 def test_it_is_the_entropy_of_the_source_if_train_and_validation_agree() -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bertline.examples.build import target_counts, token_counts, unigram_entropy
+from bertline.examples.build import target_counts, unigram_entropy
 from bertline.examples.masking import masking_policy
-from bertline.examples.store import ExampleStore
+from bertline.examples.store import ExampleStore, token_counts
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.huggingface import require_whole_checkpoint
