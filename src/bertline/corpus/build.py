@@ -97,6 +97,8 @@ _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
 _FEWEST_JUDGED = 1_000
 """Sentences below which the share of stubs says nothing."""
+_FEWEST_DOCUMENTS = 2
+"""Documents of a split from which sentence pairs can be made: a random second segment comes from another document."""
 _SPLITS: tuple[Split, ...] = ("train", "validation")
 _COUNTS = ("documents", "sentences", "characters", "words")
 
@@ -146,14 +148,14 @@ def build_corpus(
         written.close()
         samples.counts = {reason: dropped[reason] for reason in sorted(dropped) if is_drop(reason, dropped)}
         learned = splitter.learned()
-        if not written.positions:
+        if not any(written.shards.values()):
             raise DataError(_nothing_left(config, dropped))
         _refuse_stubs(config, written)
-        if not all(written.shards.values()):
-            if isinstance(config, PythonDocsCorpusConfig):
+        if isinstance(config, PythonDocsCorpusConfig):
+            if not all(written.shards.values()):
                 raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
-            if config.validation_fraction > 0:
-                written = _with_both_splits(folder, config, written)
+        elif config.validation_fraction > 0 and written.fewest_documents < _FEWEST_DOCUMENTS:
+            written = _with_both_splits(folder, config, written)
         content = _content(config, written, dropped, learned)
         if isinstance(config, PythonDocsCorpusConfig):
             content["packages"] = package_versions(python_docs)
@@ -229,9 +231,6 @@ class _Written:
         self.counts: dict[Split, Counter[str]] = {split: Counter() for split in _SPLITS}
         self.shards: dict[Split, list[str]] = {split: [] for split in _SPLITS}
         self.stubs: Counter[str] = Counter()
-        # The groups with the lowest and the highest split hash: the first to move if a split is empty.
-        self.positions: list[tuple[float, str]] = []
-        self._seed = config.split_seed
         self._writers = {split: ShardWriter(folder, split, config.shard_documents) for split in _SPLITS}
 
     def add(self, document: Document, split: Split, *, words: int) -> None:
@@ -240,8 +239,10 @@ class _Written:
         sizes = {"documents": 1, "sentences": len(document.sentences), "characters": characters, "words": words}
         self.counts[split].update(sizes)
         self.stubs.update(filter(is_stub, document.sentences))
-        ends = (*self.positions, (split_position(document.group, self._seed), document.group))
-        self.positions = [min(ends), max(ends)]
+
+    @property
+    def fewest_documents(self) -> int:
+        return min(counts["documents"] for counts in self.counts.values())
 
     def close(self) -> None:
         self.shards = {split: self._writers[split].close() for split in _SPLITS}
@@ -252,34 +253,40 @@ def _characters(document: SourceDocument) -> int:
 
 
 def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> _Written:
-    """Rewrite a small corpus that has one empty split, with the nearest group moved to that split.
+    """Rewrite a small corpus with too few documents in one split, with the nearest groups of the other one moved there.
 
     Raises:
-        DataError: There is only one group.
+        DataError: There is only one group, and so nothing for the other split.
     """
-    empty: Split = "validation" if written.shards["train"] else "train"
-    full: Split = "train" if empty == "validation" else "validation"
-    lowest, highest = written.positions
-    if lowest == highest:
+    few, full = sorted(_SPLITS, key=lambda split: written.counts[split]["documents"])
+    groups = Counter(document.group for name in written.shards[full] for document in read_shard(folder / name))
+    here, there = written.counts[few]["documents"], written.counts[full]["documents"]
+    if here == 0 and len(groups) == 1:
         raise DataError(
-            f"The corpus ({config.kind}) cannot be split: all text is in one group ({lowest[1]!r}). Give more files, "
-            "make documents smaller (corpus.document=blank_line), or set corpus.validation_fraction=0."
+            f"The corpus ({config.kind}) cannot be split: all text is in one group ({next(iter(groups))!r}). Give more "
+            "files, make documents smaller (corpus.document=blank_line), or set corpus.validation_fraction=0."
         )
-    moved = lowest[1] if empty == "validation" else highest[1]
-    warn(
-        f"No document fell into {empty} (corpus.validation_fraction is {config.validation_fraction}); "
-        f"group {moved!r} is put there."
-    )
+    moved: list[str] = []
+    nearest = sorted(groups, key=lambda name: (split_position(name, config.split_seed), name), reverse=few == "train")
+    for group in nearest:
+        if here >= _FEWEST_DOCUMENTS or (here and there - groups[group] < _FEWEST_DOCUMENTS):
+            break
+        moved.append(group)
+        here, there = here + groups[group], there - groups[group]
+    found = f"{written.counts[few]['documents']} documents fell into {few}"
+    asked = f"corpus.validation_fraction is {config.validation_fraction}, next sentence pairs need {_FEWEST_DOCUMENTS}"
+    if not moved:
+        warn(f"{found} ({asked}), and {full} has none to spare. Give more files or smaller documents.")
+        return written
+    warn(f"{found} ({asked}); moved there: {', '.join(map(repr, moved))}.")
     again = _Written(folder, config)
-    for name in written.shards[full]:
-        for document in read_shard(folder / name):
-            again.add(
-                document,
-                empty if document.group == moved else full,
-                words=sum(len(sentence.split()) for sentence in document.sentences),
-            )
-    for name in written.shards[full]:
-        (folder / name).unlink()
+    before = [(split, folder / name) for split in (few, full) for name in written.shards[split]]
+    for split, path in before:
+        for document in read_shard(path):
+            words = sum(len(sentence.split()) for sentence in document.sentences)
+            again.add(document, few if document.group in moved else split, words=words)
+    for _, path in before:
+        path.unlink()
     again.close()
     return again
 

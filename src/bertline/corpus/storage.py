@@ -31,6 +31,20 @@ def read_documents(folder: Path, split: Split) -> Iterator[Document]:
         yield from read_shard(folder / name)
 
 
+def num_documents(folder: Path, split: Split) -> int:
+    """Return the number of documents of one split, from the shards' own counts.
+
+    Raises:
+        ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
+    """
+    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+    paths = [folder / name for name in manifest["shards"][split]]
+    try:
+        return sum(pq.read_metadata(path).num_rows for path in paths)
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(f"{folder} cannot be read ({error}). Run the corpus stage again.") from error
+
+
 def read_shard(path: Path) -> Iterator[Document]:
     """Read the documents of one shard.
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import Split
-from bertline.corpus.storage import read_documents
+from bertline.corpus.storage import num_documents, read_documents
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import blocks_of_documents, generate_block
@@ -145,6 +145,8 @@ def build_examples(
         DataError: A split has too few documents, or too little text, to make pairs from.
     """
     tokenizer = Tokenizer.load(tokenizer_folder)
+    for split in _SPLITS:  # both, before either is encoded, which can take hours
+        _refuse_too_few(split, config, num_documents(corpus_folder, split), without_tokens=0)
     with folder_written_atomically(out) as folder:
         encoded = folder / "encoded"
         corpus_counts = {
@@ -181,15 +183,19 @@ def _encode(
 ) -> dict[str, int]:
     documents = progress(read_documents(corpus_folder, split), description=f"encoding {split} documents")
     counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers)
-    needed = 2 if config.random_next_prob else 1
-    if counts["documents"] < needed:
-        fix = "Give more documents" + (" or raise corpus.validation_fraction" if split == "validation" else "")
-        raise DataError(
-            f"The corpus has {counts['documents']} documents with text in its {split} split "
-            f"({counts['documents/no_tokens']} more had none left); sentence pairs need at least {needed}, because a "
-            f"random second segment comes from another document. {fix}, or cut the text into smaller documents."
-        )
+    _refuse_too_few(split, config, counts["documents"], without_tokens=counts["documents/no_tokens"])
     return dict(counts)
+
+
+def _refuse_too_few(split: Split, config: ExamplesConfig, documents: int, *, without_tokens: int) -> None:
+    needed = 2 if config.random_next_prob else 1
+    if documents < needed:
+        fix = "Give more documents" + (" or raise corpus.validation_fraction" if split == "validation" else "")
+        why = ", because a random second segment comes from another document" if needed > 1 else ""
+        raise DataError(
+            f"The corpus has {documents} documents with text in its {split} split ({without_tokens} more had none "
+            f"left); examples need at least {needed}{why}. {fix}, or cut the text into smaller documents."
+        )
 
 
 def _write_examples(

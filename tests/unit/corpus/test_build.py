@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.build import build_corpus
+from bertline.corpus.build import build_corpus, split_position
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import DataError, MachineError
@@ -120,15 +120,46 @@ def test_a_full_disk_is_a_machine_error_and_keeps_the_old_corpus(
 
 
 @pytest.mark.parametrize("fraction", [1e-9, 0.999999999])
-def test_a_side_that_the_hash_left_empty_is_given_one_group(
+def test_a_side_that_the_hash_left_empty_is_given_two_groups(
     texts: Path, text_config: Make, tmp_path: Path, fraction: float
 ) -> None:
     headline = build_corpus(text_config(validation_fraction=fraction), NO_PACKAGES, tmp_path / "out", num_workers=1)
 
-    assert sorted((headline["train/documents"], headline["validation/documents"])) == [1, 39]
+    assert sorted((headline["train/documents"], headline["validation/documents"])) == [2, 38]
     ids = [document.id for split in ("train", "validation") for document in read_documents(tmp_path / "out", split)]
     assert sorted(ids) == sorted(path.name for path in texts.iterdir())
     assert sum(path.suffix == ".parquet" for path in (tmp_path / "out").iterdir()) == 5
+
+
+def test_a_side_with_one_document_is_given_the_nearest_other_one(
+    texts: Path, text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sentence pairs of one document have no random second segment, which `examples` would find two stages later."""
+    positions = {path.name: split_position(path.name, text_config().split_seed) for path in texts.iterdir()}
+    nearest = sorted(positions, key=positions.__getitem__)
+    fraction = (positions[nearest[0]] + positions[nearest[1]]) / 2
+
+    build_corpus(text_config(validation_fraction=fraction), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    assert [document.id for document in read_documents(tmp_path / "out", "validation")] == nearest[:2]
+    assert len(list(read_documents(tmp_path / "out", "train"))) == 38
+    said = capsys.readouterr().err
+    assert "1 documents fell into validation" in said
+    assert f"moved there: {nearest[1]!r}" in said
+
+
+@pytest.mark.parametrize(("number", "validation"), [(2, 1), (3, 1), (4, 2)])
+def test_no_side_is_robbed_of_its_last_two_documents(
+    text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, validation: int
+) -> None:
+    (tmp_path / "text").mkdir()
+    for name in range(number):
+        (tmp_path / "text" / f"{name}.txt").write_text(f"This is document number {name} of a few short ones.")
+
+    headline = build_corpus(text_config(validation_fraction=1e-9), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    assert headline["validation/documents"] == validation
+    assert headline["train/documents"] == number - validation
 
 
 def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> None:

@@ -82,8 +82,19 @@ def test_twenty_examples_are_written_to_read(
     ("train", "validation", "split"), [([LONG], [LONG, LONG], "train"), ([LONG] * 3, [], "validation")]
 )
 def test_too_few_documents_are_an_error_that_says_what_to_do(
-    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, train, validation, split: str
+    corpus_of,
+    tokenizer_folder: Path,
+    tmp_path: Path,
+    config: ExamplesConfig,
+    monkeypatch,
+    train,
+    validation,
+    split: str,
 ) -> None:
+    def encode(*arguments: object, **keywords: object) -> None:
+        raise AssertionError("nothing is encoded before the number of documents is looked at")
+
+    monkeypatch.setattr("bertline.examples.build.encode_corpus", encode)
     with pytest.raises(DataError, match=rf"documents with text in its {split} split .* need at least 2"):
         build_examples(config, tokenizer_folder, corpus_of(train, validation), tmp_path / "out", num_workers=1)
     assert not (tmp_path / "out").exists()
