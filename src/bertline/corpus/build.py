@@ -274,7 +274,7 @@ def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> 
         moved.append(group)
         here, there = here + groups[group], there - groups[group]
     found = f"{written.counts[few]['documents']} documents fell into {few}"
-    asked = f"corpus.validation_fraction is {config.validation_fraction}, next sentence pairs need {_FEWEST_DOCUMENTS}"
+    asked = f"corpus.validation_fraction is {config.validation_fraction}, sentence pairs need {_FEWEST_DOCUMENTS}"
     if not moved:
         warn(f"{found} ({asked}), and {full} has none to spare. Give more files or smaller documents.")
         return written
