@@ -45,7 +45,7 @@ def leave_out(name: str, composed: Mapping[str, Any]) -> bool:
         with folder_written_atomically(Path(stage_named(name).output)) as folder:
             write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"stage": name, "reason": reason})
         write_json(METRICS / f"{name}.json", {})
-        (HEADLINE / f"{name}.json").unlink(missing_ok=True)
+        write_json(HEADLINE / f"{name}.json", {})
     return True
 
 

@@ -22,6 +22,8 @@ from planning_inputs import CONF
 
 def corpus(cls: Any, kind: str, /, **changes: Any) -> Any:
     content: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"corpus/{kind}.yaml"))
+    (sentences,) = [each["sentences"] for each in content.pop("defaults") if each != "_self_"]
+    content["sentences"] = OmegaConf.to_container(OmegaConf.load(CONF / f"corpus/sentences/{sentences}.yaml"))
     return validate(cls, {**content, **changes})
 
 
