@@ -151,7 +151,8 @@ def saved() -> dict[str, Any]:
 def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
     """Write conf/local/default.yaml and the params.yaml that results; if it is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
-    tasks_before, listed = [*composed([])["tasks"]], TASK_LIST.read_text(encoding="utf-8")
+    # From the list, not composed: choices that no longer compose are what this may be about to take back.
+    tasks_before, listed = [*loaded(TASK_LIST)["task_names"]], TASK_LIST.read_text(encoding="utf-8")
     content = OmegaConf.to_yaml(OmegaConf.create(choices))
     write_atomically(
         LOCAL, f"# @package _global_\n# Lasting choices (python pipelines/configure.py ... --save)\n{content}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.corpus.document import Document, SourceDocument, Split
-from bertline.corpus.encodings import READ_AS
+from bertline.corpus.encodings import READ_AS, REPLACED
 from bertline.corpus.preparation import PreparedDocument, PreparedParagraph, prepare_documents
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples
@@ -198,13 +198,14 @@ def _prepared(
 
 
 def is_drop(reason: str, dropped: Counter[str]) -> bool:
-    """Return whether anything was dropped under a name; a file that was read in another encoding was not."""
-    return dropped[reason] > 0 and not reason.startswith(READ_AS)
+    """Return whether anything was dropped under a name; what was read in another encoding or repaired was not."""
+    return dropped[reason] > 0 and not reason.startswith(READ_AS) and reason != REPLACED
 
 
 def _content(config: CorpusConfig, written: _Written, dropped: Counter[str], learned: dict[str, Any]) -> dict[str, Any]:
     """Return what the manifest says, but for the packages and the size."""
-    read_as = {name.removeprefix(READ_AS): dropped[name] for name in dropped if name.startswith(READ_AS)}
+    read_as = {REPLACED: dropped[REPLACED]} if dropped[REPLACED] else {}
+    read_as |= {name.removeprefix(READ_AS): dropped[name] for name in dropped if name.startswith(READ_AS)}
     return {
         "source": config.kind,
         "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
@@ -268,11 +269,11 @@ def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> 
         )
     moved: list[str] = []
     nearest = sorted(groups, key=lambda name: (split_position(name, config.split_seed), name), reverse=few == "train")
-    for group in nearest:
-        if here >= _FEWEST_DOCUMENTS or (here and there - groups[group] < _FEWEST_DOCUMENTS):
-            break
-        moved.append(group)
-        here, there = here + groups[group], there - groups[group]
+    # Groups that hold most of the documents only where there is nothing else for an empty split.
+    for group in sorted(nearest, key=lambda name: groups[name] > there / 2):
+        if here < _FEWEST_DOCUMENTS and (here == 0 or there - groups[group] >= max(_FEWEST_DOCUMENTS, here)):
+            moved.append(group)
+            here, there = here + groups[group], there - groups[group]
     found = f"{written.counts[few]['documents']} documents fell into {few}"
     asked = f"corpus.validation_fraction is {config.validation_fraction}, sentence pairs need {_FEWEST_DOCUMENTS}"
     if not moved:
@@ -308,8 +309,8 @@ def _refuse_stubs(config: CorpusConfig, written: _Written) -> None:
     frequent = ", ".join(f"{text[:40]!r} ({times:,} times)" for text, times in written.stubs.most_common(3))
     raise DataError(
         f"{share:.1%} of {sentences:,} sentences are one word, most often {frequent}; corpus.max_stub_fraction is "
-        f"{config.max_stub_fraction}. Wrongly split text looks like this. See samples with python "
-        "pipelines/would_drop.py corpus.max_stub_fraction=null, or keep such text with corpus.max_stub_fraction=null."
+        f"{config.max_stub_fraction}. Wrongly split text looks like this. Look at the page that python "
+        "pipelines/corpus.py corpus.max_stub_fraction=null writes; keep such text with corpus.max_stub_fraction=null."
     )
 
 

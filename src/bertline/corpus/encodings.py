@@ -6,6 +6,7 @@ import codecs
 from pathlib import Path
 
 import chardet
+from chardet import EncodingEra
 
 from bertline.corpus.compression import open_decompressed
 
@@ -13,6 +14,8 @@ AUTO = "auto"
 """Value of `corpus.encoding` that detects the encoding of each file."""
 
 READ_AS = "encodings/"
+REPLACED = "lines/replaced"
+"""Lines that are kept, with U+FFFD for what is not text in their encoding."""
 """Beginning of the names under which files in another encoding than UTF-8 are counted; nothing is dropped of them."""
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16. The codecs without -le and -be take the mark away.
@@ -54,7 +57,9 @@ def detect_encoding(path: Path) -> str | None:
     if b"\x00" not in sample:  # else UTF-16 or UTF-32 without a mark, whose lines do not end at a byte
         # Text that is ASCII all but a few words would look like ASCII.
         sample = b"\n".join(line for line in sample.split(b"\n") if not line.isascii())
-    found = chardet.detect(sample)["encoding"]
+    # Old Mac and DOS encodings only if none in use on the web fits: two quotes of cp1252 are letters in mac-latin2.
+    modern = chardet.detect(sample, encoding_era=EncodingEra.MODERN_WEB)
+    found = modern["encoding"] or chardet.detect(sample)["encoding"]
     if found is None:
         return None
     name = codecs.lookup(found).name

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bertline.corpus.compression import TORN, archive_kind, compression_of, is_torn, text_stream
-from bertline.corpus.encodings import AUTO, READ_AS, detect_encoding
+from bertline.corpus.encodings import AUTO, READ_AS, REPLACED, detect_encoding
 from bertline.corpus.faults import FileFaults, OnUndecodable
 from bertline.corpus.input_files import InputFile
 from bertline.foundation.errors import ConfigError, DataError
@@ -126,7 +126,7 @@ class _Faults(FileFaults):
             fate = "is replaced" if self._policy == "replace" else "such records of this file are left out, counted"
             warn(f"{self._file.path}:{number} is not {codec} text; {fate}")
         if self._policy == "replace":
-            self._dropped["lines/replaced"] += 1
+            self._dropped[REPLACED] += 1
         return self._policy == "skip"
 
     def is_too_long(self, number: int) -> bool:

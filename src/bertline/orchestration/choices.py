@@ -65,7 +65,7 @@ def lasting_choices(
     result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))
     for group in groups:
         # Another option of a group starts from its own values: those saved for the previous one may not fit it.
-        *parts, last = group.rpartition("@")[2].split(".")
+        *parts, last = group.rpartition("@")[2].replace("/", ".").split(".")
         section = result
         for part in parts:
             section = section.get(part, {})

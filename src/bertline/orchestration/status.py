@@ -38,7 +38,8 @@ class Status:
     inputs_changed: bool = False
     """Whether the inputs changed during a failed run, which must not be resumed then."""
     started_s: float | None = None
-    """When the worker began, in seconds since the epoch; None in the records of earlier versions."""
+    """When the worker began, in seconds since the epoch, and earlier by what it had worked before it was stopped or
+    requeued; None in the records of earlier versions."""
     ended_s: float | None = None
     """When its work ended; None while it runs."""
 

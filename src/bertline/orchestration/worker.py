@@ -122,7 +122,8 @@ def _lead(folder: Path, function: str) -> int:
         _write_to(folder / "log")
     if before.inputs_changed:
         return _end(folder, before)
-    started_s = time.time()
+    # What it worked before it was stopped or requeued counts too.
+    started_s = time.time() - (before.work_s or 0.0 if before.state != "finished" else 0.0)
     try:
         write_status(folder, Status(state="running", pid=os.getpid(), started_s=started_s))
         if changed := changed_inputs(frozen) + missing_inputs(frozen):

@@ -11,6 +11,7 @@ import pytest
 from bertline.corpus.build import build_corpus
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.sentences.layout import layout_ends
 from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count_documents
 from bertline.corpus.sentences.statistics import Counts, count, learn
 from bertline.corpus.storage import FORMAT_VERSION, KIND
@@ -144,3 +145,7 @@ def test_time_grows_with_length_and_not_with_its_square(text: str) -> None:
     NOTHING_READ.split(text)
     count([text])
     assert time.perf_counter() - started < 5
+
+
+def test_signs_of_comparison_end_no_sentence() -> None:
+    assert layout_ends("Use x >> 2 here. If a > B then both are set.") == []

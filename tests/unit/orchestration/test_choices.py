@@ -41,6 +41,12 @@ def test_a_newer_lasting_choice_replaces_the_older_one_of_its_key_only() -> None
     }
 
 
+def test_another_option_of_a_group_inside_a_group_drops_what_was_saved_for_the_last_one() -> None:
+    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.sentences.abbreviations": ["Abs"], "corpus.path": "/x"})
+    merged = lasting_choices(saved, {"corpus/sentences": "lines"}, {})
+    assert merged["corpus"] == {"path": "/x"}
+
+
 def test_another_option_of_a_group_drops_the_values_saved_for_the_one_before() -> None:
     saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001})
     merged = lasting_choices(saved, {"corpus": "python_docs"}, {})

@@ -112,3 +112,7 @@ def test_a_saved_choice_that_no_longer_fits_is_named_with_its_file_and_the_comma
     configured("--unset", "tokenizer.vocab_size")
     assert yaml.safe_load(local.read_text()) == {"defaults": ["_self_"], "optimizer": {"lr": 0.002}}
     assert "tokenizer.vocab_size is not saved. Saved: optimizer.lr." in configured("--unset", "tokenizer.vocab_size")
+
+    configured("model=small", "--save")  # also a choice of which nothing can be composed any more
+    local.write_text(local.read_text().replace("small", "renamed"))
+    assert "no longer saved in conf/local/default.yaml: model" in configured("--unset", "model")

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bertline.corpus.compression import TORN
 from bertline.corpus.quality.word_hashes import Hashes, ngram_hashes, word_hashes
 from bertline.foundation.errors import DataError
 
@@ -63,7 +64,7 @@ def passages(path: Path) -> Iterator[str]:
                     f"corpus.decontaminate names {path}, whose type is not known. Use .txt (a passage on each line), "
                     ".csv, .tsv, .jsonl, .json or .parquet."
                 )
-    except (OSError, EOFError, ValueError, csv.Error) as error:
+    except (*TORN, OSError, ValueError, csv.Error) as error:
         raise DataError(f"corpus.decontaminate: {path} cannot be read: {error}") from error
 
 

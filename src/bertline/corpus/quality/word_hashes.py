@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,8 +13,8 @@ import numpy.typing as npt
 
 Hashes = npt.NDArray[np.uint64]
 
-# Scripts without spaces between words (Thai to Burmese, Khmer, kana, Han): each character counts as a word.
-_SPACELESS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+# Scripts without spaces between words (Thai to Tibetan, Burmese, Khmer, kana, Han): each character counts as a word.
+_SPACELESS = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _MAX_REMEMBERED = 1_000_000
 _NOTHING = 0
 """Hash of a word without letters and digits, which is left out."""
@@ -33,11 +34,16 @@ class Signature:
     """One key for each band; documents that share one are candidates. Empty without n-grams."""
 
 
+def _is_of_word(character: str) -> bool:
+    """Return whether a character is a letter, a digit, or a sign on one: the vowels of Indic scripts are signs."""
+    return character.isalnum() or unicodedata.category(character).startswith("M")
+
+
 class _Remembered(dict[str, int]):
     """Hash of every word seen, computed once: text repeats its words."""
 
     def __missing__(self, word: str) -> int:
-        core = (word if word.isalnum() else "".join(filter(str.isalnum, word))).casefold()
+        core = (word if word.isalnum() else "".join(filter(_is_of_word, word))).casefold()
         found = int.from_bytes(hashlib.blake2b(core.encode(), digest_size=8).digest(), "little") if core else _NOTHING
         if len(self) >= _MAX_REMEMBERED:
             self.clear()

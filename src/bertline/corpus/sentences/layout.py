@@ -14,10 +14,10 @@ _LAYOUT = re.compile(
     r"|(?:---|\*\*\*|===|___|~~~)\s(?![-*=_~])"  # after one
     r"|(?:\s[:;=]-?[)(DP]+)\s(?=[^\W\d_a-z]|\d)"  # after a smiley, before a capital
     r"|(?<=[a-z/])(?<!\b(?:at|to|on|by|in|is|of))\s(?=https?://)"
-    r"|(?:https?://|www\.)\S*[\w/]\s(?=(?:https?:|www\.|[A-Z]))"
+    r"|(?:https?://|www\.)\S*+(?<=[\w/])\s(?=(?:https?:|www\.|[A-Z]))"
     r"|\s(?=\d\d?/\d\d?/\d{2,4} \d\d:\d\d [AP]M)"
     r"|\d\d:\d\d(?::\d\d)? [AP]M\s(?=[A-Z][a-z])"
-    r"|>>?\s(?=[A-Z<\d])"
+    r"|(?:^|(?<=[^\s>]))>>?\s(?=[A-Z<\d])"  # after <ada@example.org>, not in "a > B"
 )
 
 

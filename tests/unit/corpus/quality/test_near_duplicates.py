@@ -94,6 +94,11 @@ def test_the_index_reads_back_what_it_stored() -> None:
     assert (partners[3].index, partners[3].similarity) == (1, 1.0)
 
 
+def test_vowel_signs_tell_words_apart() -> None:
+    """Hindi का, कि and की differ only in signs, which are no letters in Unicode."""
+    assert len(set(word_hashes(["\u0915\u093e \u0915\u093f \u0915\u0940"]).tolist())) == 3
+
+
 def test_words_without_spaces_are_characters() -> None:
     assert len(word_hashes(["これは文です。 And Thai ไทย"])) == len("これは文です") + 2 + len("ไทย")
 
