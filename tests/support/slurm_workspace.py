@@ -125,9 +125,10 @@ class Workspace:
 
     def start(self, *command: str, output: str = "client.log") -> subprocess.Popen[bytes]:
         """Start a client in a session of its own; by default the recipe. What it prints is added to a file."""
+        command = command or (sys.executable, "pipelines/pretrain.py")
         with (self.folder / output).open("ab") as handle:
             return subprocess.Popen(
-                command or (sys.executable, "pipelines/pretrain.py"),
+                ["env", "--default-signal=HUP", *command],  # under nohup, no client would notice that its terminal went
                 cwd=self.folder,
                 env=self.environment,
                 stdout=handle,
