@@ -24,7 +24,12 @@ from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
-from bertline.tokenization.config import ExistingTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.config import (
+    ExistingTokenizerConfig,
+    ExtendedTokenizerConfig,
+    NoTokenizerConfig,
+    TrainedTokenizerConfig,
+)
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from bertline.training.config import RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
 from bertline.training.optimizers.registry import OptimizerConfig
@@ -36,7 +41,7 @@ class PipelineConfig:
 
     python_docs: PythonDocsConfig
     corpus: CorpusConfig | NoCorpusConfig
-    tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | NoTokenizerConfig
+    tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | ExtendedTokenizerConfig | NoTokenizerConfig
     examples: ExamplesConfig
     model: ModelConfig
     objective: ObjectiveConfig
@@ -150,7 +155,12 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
         yield (
             f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "
             f"{config.tokenizer.kind!r}: a checkpoint only fits its own vocabulary. Add tokenizer=existing "
-            f"tokenizer.path={config.pretrain.start_from}."
+            f"tokenizer.path={config.pretrain.start_from}, or tokenizer=extended, which adds words of the corpus to it."
+        )
+    if config.pretrain.start_from is None and config.tokenizer.kind == "extended":
+        yield (
+            "tokenizer.kind is extended, which adds words to the vocabulary of a checkpoint, but pretrain.start_from "
+            "is null. Name the checkpoint there, or train a vocabulary for random weights (tokenizer=wordpiece)."
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.config import PipelineConfig
-from bertline.tokenization.config import ExistingTokenizerConfig
+from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
 
 
@@ -64,7 +64,9 @@ def check_start(config: PipelineConfig) -> None:
 
 def _vocabulary_differences(config: PipelineConfig, folder: Path) -> Iterator[str]:
     tokenizer = config.tokenizer
-    if not isinstance(tokenizer, ExistingTokenizerConfig) or not Path(tokenizer.path).expanduser().exists():
+    if not isinstance(tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig) or tokenizer.path is None:
+        return
+    if not Path(tokenizer.path).expanduser().exists():
         return
     from bertline.modeling.huggingface import read_config
 

@@ -23,7 +23,7 @@ from bertline.orchestration.stages import (
     USER_TEXT,
     USER_VOCABULARY,
 )
-from bertline.tokenization.config import ExistingTokenizerConfig
+from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 
 _PLACEHOLDER = ".place"
 
@@ -76,7 +76,7 @@ def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
         USER_REFERENCE: ("sweep.reference_encoder", config.sweep.reference_encoder),
         **{USER_START / name: (f"tasks.{name}.start_from", task.start_from) for name, task in config.tasks.items()},
     }
-    if isinstance(config.tokenizer, ExistingTokenizerConfig):
+    if isinstance(config.tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig):
         hub_or_path[USER_VOCABULARY] = ("tokenizer.path", config.tokenizer.path)
     named = {place: (key, path) for place, (key, path) in hub_or_path.items() if path is not None and is_local(path)}
     if not isinstance(config.corpus, NoCorpusConfig) and config.corpus.user_path is not None:

@@ -19,7 +19,12 @@ from bertline.examples.store import FORMAT_VERSION, KIND
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
-from bertline.tokenization.config import ExistingTokenizerConfig, TokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.config import (
+    ExistingTokenizerConfig,
+    ExtendedTokenizerConfig,
+    TokenizerConfig,
+    TrainedTokenizerConfig,
+)
 from bertline.tokenization.vocabulary import read_vocabulary
 
 # The default corpus has 3.9 characters per token with a vocabulary of 8,192; English has 4.5 with 30,522, and Chinese
@@ -137,10 +142,17 @@ def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[
         case TrainedTokenizerConfig():
             return tokenizer.vocab_size
         case ExistingTokenizerConfig():
-            path = Path(tokenizer.path).expanduser()
-            return len(read_vocabulary(path, lowercase=True).tokens) if path.exists() else _BERT_VOCAB_SIZE
+            return _size_of_given(tokenizer.path)
+        case ExtendedTokenizerConfig():
+            return _size_of_given(tokenizer.path) + tokenizer.num_new
         case _:
             assert_never(tokenizer)
+
+
+def _size_of_given(name: str | None) -> int:
+    assert name is not None  # the configuration refuses it
+    path = Path(name).expanduser()
+    return len(read_vocabulary(path, lowercase=True).tokens) if path.exists() else _BERT_VOCAB_SIZE
 
 
 def sections_made_with(lock: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import architecture_of, read_config
+from bertline.tokenization.tokenizer import Tokenizer
 
 # Keys of the model section that affect how weights are trained, not their shapes or meaning.
 _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+# Weights with a row for each token; the output layer has the embeddings and a bias of its own.
+_EMBEDDINGS, _BIAS = "bert.embeddings.word_embeddings.weight", "mlm_head.bias"
 
 
 def shape_differences(model: ModelConfig, folder: Path) -> list[str]:
@@ -42,8 +46,45 @@ def refuse_misfits(folder: Path, problems: Sequence[str]) -> None:
             f"pretrain.start_from names {folder}, which does not fit:\n"
             + "\n".join(f"  - {problem}" for problem in problems)
             + "\nmodel=from_checkpoint takes the checkpoint's sizes; tokenizer=existing tokenizer.path=FOLDER its "
-            "vocabulary (experiment=continued does)."
+            "vocabulary (experiment=continued does), and tokenizer=extended that with words of the corpus behind it."
         )
+
+
+def refuse_other_vocabulary(model: ModelConfig, folder: Path, tokenizer: Tokenizer) -> None:
+    """Check that a checkpoint has the sizes of the model section and the vocabulary of the tokenizer, or its beginning.
+
+    Raises:
+        ConfigError: It does not fit.
+    """
+    problems, rows = shape_differences(model, folder), read_config(folder)[1]
+    if tokenizer.vocab_size < rows:
+        problems.append(f"the tokenizer has {tokenizer.vocab_size} tokens, the checkpoint {rows}")
+    elif (theirs := Tokenizer.load(folder).vocab) != tokenizer.vocab[:rows]:
+        tokens = enumerate(zip(tokenizer.vocab, theirs, strict=False))
+        different = next(((index, our, their) for index, (our, their) in tokens if our != their), None)
+        if different:
+            problems.append("token {} is {!r} in the tokenizer and {!r} in the checkpoint".format(*different))
+        else:
+            problems.append(f"the checkpoint has {len(theirs)} tokens, but {rows} rows of embeddings")
+    refuse_misfits(folder, problems)
+
+
+def with_new_tokens(weights: Mapping[str, Tensor], parts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    """Return the weights of a model with more tokens, behind those that it has, which stay as they are.
+
+    The embedding of a new token is the mean of those of its parts, and so is its bias in the masked language model
+    head, so that the model begins with what it knows of the parts.
+
+    Args:
+        weights: State of a model, by name.
+        parts: [new tokens] ids of the old tokens that stood for each new one; at least one each.
+    """
+    enlarged = dict(weights)
+    for name in (_EMBEDDINGS, _BIAS):
+        old = weights[name]
+        means = [old[list(ids)].double().mean(0).to(old.dtype) for ids in parts]
+        enlarged[name] = torch.cat([old, torch.stack(means)])
+    return enlarged
 
 
 def has_mlm_head(folder: Path) -> bool:

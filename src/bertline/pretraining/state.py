@@ -19,7 +19,7 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
 from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
-from bertline.modeling.huggingface import MLM_HEAD, load_with_head, read_config
+from bertline.modeling.huggingface import MLM_HEAD, load_with_head
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import read_examples_manifest
@@ -30,7 +30,8 @@ from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep
 from bertline.pretraining.result import write_model_folder
 from bertline.pretraining.row_layout import pretraining_attention
-from bertline.pretraining.start import has_mlm_head, refuse_misfits, shape_differences, start_at_unigrams
+from bertline.pretraining.start import has_mlm_head, refuse_other_vocabulary, start_at_unigrams, with_new_tokens
+from bertline.tokenization.extension import parts_of_new_tokens
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.clock import Lap, Seconds, TrainingClock
@@ -71,12 +72,16 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
     if job.start_from_folder is None:
         initialize(model, job.model, seed=job.pretrain.seed)
     else:
-        _require_fitting(job, job.start_from_folder, tokenizer)
+        refuse_other_vocabulary(job.model, job.start_from_folder, tokenizer)
         # Another head that the checkpoint lacks is initialised randomly, with a warning.
         starts_neutral = not has_mlm_head(job.start_from_folder)
         new_head = (MLM_HEAD,) if starts_neutral else ()
         start = load_with_head(job.start_from_folder, job.objective.model_class(), new_head=new_head)
-        model.load_state_dict(start.state_dict())
+        weights = start.state_dict()
+        if parts := parts_of_new_tokens(Tokenizer.load(job.start_from_folder), tokenizer):
+            weights = with_new_tokens(weights, parts)
+            say(f"{len(parts):,} new tokens begin as the means of their old subwords")
+        model.load_state_dict(weights)
         if starts_neutral:
             train = ExampleStore.open(job.examples_folder, "train", first_length)
             counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(examples["special_ids"].values())
@@ -172,18 +177,6 @@ def _require_same_precision(checkpoint: Checkpoint, identity: dict[str, Any], jo
             f"{checkpoint.path} was trained in {found}; pretrain.precision={job.pretrain.precision} is {expected} on "
             f"this machine. Resume where {found} is native, or set pretrain.precision={found}."
         )
-
-
-def _require_fitting(job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> None:
-    problems, vocab_size = shape_differences(job.model, folder), read_config(folder)[1]
-    if vocab_size != tokenizer.vocab_size:
-        problems.append(f"the tokenizer has {tokenizer.vocab_size} tokens, the checkpoint {vocab_size}")
-    else:
-        tokens = enumerate(zip(tokenizer.vocab, Tokenizer.load(folder).vocab, strict=True))
-        different = next(((index, ours, theirs) for index, (ours, theirs) in tokens if ours != theirs), None)
-        if different:
-            problems.append("token {} is {!r} in the tokenizer and {!r} in the checkpoint".format(*different))
-    refuse_misfits(folder, problems)
 
 
 class Totals:

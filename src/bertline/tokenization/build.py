@@ -1,7 +1,8 @@
-"""The tokenizer stage: a vocabulary trained on the corpus, or an existing one, with a report on its quality."""
+"""The tokenizer stage: a vocabulary trained on the corpus, an existing or an extended one, and how well it fits."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -19,7 +20,13 @@ from bertline.foundation.manifests import read_manifest, versions_of, write_mani
 from bertline.foundation.parallel import batches, ordered_map
 from bertline.foundation.progress import progress, say
 from bertline.foundation.seeds import seed_for, unit_interval
-from bertline.tokenization.config import ExistingTokenizerConfig, TokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.config import (
+    ExistingTokenizerConfig,
+    ExtendedTokenizerConfig,
+    TokenizerConfig,
+    TrainedTokenizerConfig,
+)
+from bertline.tokenization.extension import words_to_add
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.stretches import WordSplitter
 from bertline.tokenization.tokenizer import Tokenizer
@@ -28,6 +35,8 @@ from bertline.tokenization.wordpiece import train_wordpiece
 
 FORMAT_VERSION = 1
 
+_HEADLINE = ("tokens_per_word", "unknown_rate", "whole_word_rate")
+_SHOWN_WORDS = 8
 _REPORT_CHARACTERS = 20_000_000
 """Approximate amount of text for the quality report: enough for rates to four decimal places."""
 
@@ -49,14 +58,15 @@ def build_tokenizer(
         case TrainedTokenizerConfig():
             vocabulary, facts = _train(config, corpus_folder, num_workers)
         case ExistingTokenizerConfig():
-            path = Path(config.path).expanduser()
-            path = path if path.is_file() else resolve_folder(config.path, config.revision)
-            vocabulary = read_vocabulary(path, lowercase=config.lowercase)
+            vocabulary = _given(config)
             facts = {"path": config.path, "revision": config.revision}
+        case ExtendedTokenizerConfig():
+            vocabulary, facts = _extend(config, corpus_folder, num_workers)
         case _:
             assert_never(config)
     tokenizer = Tokenizer(vocabulary)
-    quality = _quality(tokenizer, corpus_folder, num_workers)
+    split, word_counts = _held_out_words(vocabulary, corpus_folder, num_workers)
+    quality = {"split": split, **quality_report(tokenizer, word_counts)}
     with folder_written_atomically(out) as folder:
         save_tokenizer(tokenizer, folder)
         content: dict[str, Any] = {
@@ -69,16 +79,12 @@ def build_tokenizer(
             **facts,
         }
         write_manifest(folder, kind="tokenizer", format_version=FORMAT_VERSION, content=content)
-    headline = ("tokens_per_word", "unknown_rate", "whole_word_rate")
-    return {"vocab_size": tokenizer.vocab_size, **{name: quality[name] for name in headline}}
+    return {"vocab_size": tokenizer.vocab_size, **{name: quality[name] for name in _HEADLINE}}
 
 
 def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int) -> tuple[Vocabulary, dict[str, Any]]:
-    fraction = min(1.0, config.sample_characters / max(1, _counts(corpus_folder, "train")["characters"]))
     plain = Vocabulary(tokens=(), lowercase=config.lowercase)
-    word_counts = count_words(_sentences(corpus_folder, "train", fraction), plain, num_workers=num_workers)
-    if not word_counts:
-        raise DataError(f"{corpus_folder} has no words in its train split, so no vocabulary can be trained on it.")
+    fraction, word_counts = _train_words(config.sample_characters, plain, corpus_folder, num_workers)
     say(f"training {config.vocab_size:,} tokens on {len(word_counts):,} distinct words")
     tokens = train_wordpiece(
         word_counts,
@@ -97,13 +103,59 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
     return Vocabulary(tokens=tokens, lowercase=config.lowercase), facts
 
 
-def _quality(tokenizer: Tokenizer, corpus_folder: Path, num_workers: int) -> dict[str, Any]:
-    """Return the quality report for the validation split, or for the train split if nothing is held out."""
+def _given(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Vocabulary:
+    assert config.path is not None  # the configuration refuses it
+    path = Path(config.path).expanduser()
+    path = path if path.is_file() else resolve_folder(config.path, config.revision)
+    return read_vocabulary(path, lowercase=config.lowercase)
+
+
+def _extend(
+    config: ExtendedTokenizerConfig, corpus_folder: Path, num_workers: int
+) -> tuple[Vocabulary, dict[str, Any]]:
+    old = _given(config)
+    fraction, word_counts = _train_words(config.sample_characters, old, corpus_folder, num_workers)
+    words = words_to_add(old, word_counts, num_new=config.num_new, min_frequency=config.min_frequency)
+    if not words:
+        raise DataError(
+            f"tokenizer.kind is extended, but {config.path} has all words of {corpus_folder} that occur at least "
+            f"tokenizer.min_frequency={config.min_frequency} times. Use its vocabulary as it is (tokenizer=existing), "
+            "or lower tokenizer.min_frequency."
+        )
+    split, held_out = _held_out_words(old, corpus_folder, num_workers)
+    before = quality_report(Tokenizer(old), held_out)
+    say(f"{config.path}: {len(words):,} words added to {len(old.tokens):,} tokens: {', '.join(words[:_SHOWN_WORDS])}")
+    facts = {
+        "path": config.path,
+        "revision": config.revision,
+        "extended": {
+            "fraction": fraction,
+            "num_old": len(old.tokens),
+            "num_new": len(words),
+            "least_count": min(word_counts[word] for word in words),
+            "before": {"split": split, **{name: before[name] for name in _HEADLINE}},
+        },
+    }
+    return dataclasses.replace(old, tokens=(*old.tokens, *words)), facts
+
+
+def _train_words(
+    sample_characters: int, normalization: Vocabulary, corpus_folder: Path, num_workers: int
+) -> tuple[float, Counter[str]]:
+    """Return the words of the train split, or of the fraction of it that is returned first."""
+    fraction = min(1.0, sample_characters / max(1, _counts(corpus_folder, "train")["characters"]))
+    word_counts = count_words(_sentences(corpus_folder, "train", fraction), normalization, num_workers=num_workers)
+    if not word_counts:
+        raise DataError(f"{corpus_folder} has no words in its train split, so no vocabulary can be made from it.")
+    return fraction, word_counts
+
+
+def _held_out_words(normalization: Vocabulary, corpus_folder: Path, num_workers: int) -> tuple[Split, Counter[str]]:
+    """Return the words of the validation split, or of the train split if nothing is held out."""
     split: Split = "validation" if _counts(corpus_folder, "validation")["characters"] else "train"
     fraction = min(1.0, _REPORT_CHARACTERS / max(1, _counts(corpus_folder, split)["characters"]))
     sentences = _sentences(corpus_folder, split, fraction)
-    word_counts = count_words(sentences, tokenizer.vocabulary, num_workers=num_workers)
-    return {"split": split, **quality_report(tokenizer, word_counts)}
+    return split, count_words(sentences, normalization, num_workers=num_workers)
 
 
 def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[str]:

@@ -48,10 +48,42 @@ class ExistingTokenizerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ExtendedTokenizerConfig:
+    """The vocabulary of a checkpoint, enlarged with words of the corpus that it cuts into the most tokens.
+
+    Old tokens keep their ids. Pretraining gives each new token the mean of the rows of its old subwords.
+    """
+
+    kind: Literal["extended"]
+    path: str | None
+    """The checkpoint: a folder or hub name, that of `pretrain.start_from`."""
+    revision: str | None
+    """Revision of a hub name; None for files."""
+    lowercase: bool | None
+    """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`)."""
+    num_new: int
+    """Maximum number of new words; a text with fewer gives fewer."""
+    min_frequency: int
+    """Minimum count of a new word: an embedding that is seldom read is hardly trained."""
+    sample_characters: int
+    """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
+
+    def __post_init__(self) -> None:
+        if self.path is None:
+            raise ValueError(
+                "path is null, but a vocabulary is extended with words for the checkpoint that it belongs to. Name the "
+                "checkpoint: pretrain.start_from=/path/to/checkpoint (tokenizer.path follows it)"
+            )
+        for name in ("num_new", "min_frequency", "sample_characters"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NoTokenizerConfig:
     """No tokenizer stage: the checkpoint has its own vocabulary (`experiment=finetune`)."""
 
     kind: Literal["none"]
 
 
-TokenizerConfig = TrainedTokenizerConfig | ExistingTokenizerConfig
+TokenizerConfig = TrainedTokenizerConfig | ExistingTokenizerConfig | ExtendedTokenizerConfig

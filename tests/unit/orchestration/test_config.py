@@ -36,6 +36,7 @@ def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
         "examples=sentence_pairs_static",
         "objective=mlm examples=full_sentences",
         "tokenizer=wordpiece_cased",
+        "tokenizer=extended pretrain.start_from=some/model",
         "sweep=default",
         "sweep=tpe_halving",
         "schedule=cosine",
@@ -119,6 +120,7 @@ def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrid
         (["objective=mlm"], r"objective\.kind is mlm.* 1 segment.*examples have 2\. Use examples=full_sentences"),
         (["examples=full_sentences"], r"objective\.kind is mlm_nsp.* 2 segment.*have 1\. Use examples=sentence_pairs"),
         (["pretrain.start_from=some/model"], r"start_from is 'some/model'.*tokenizer=existing"),
+        (["tokenizer=extended", "tokenizer.path=some/model"], r"kind is extended.*pretrain\.start_from is null"),
         (["tasks.docs_match.max_length=9999"], r"tasks\.docs_match\.max_length is 9999.*positions"),
         (
             ["sweep.sampler={kind: grid}", "+sweep.space.weight_decay={kind: log_uniform, low: 0.1, high: 0.2}"],

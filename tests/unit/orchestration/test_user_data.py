@@ -96,6 +96,13 @@ def test_a_hub_name_is_not_taken_for_a_path(composed: Composed) -> None:
     assert not Path("data/vocabulary").is_symlink()
 
 
+@pytest.mark.parametrize("kind", ["existing", "extended"])
+def test_a_given_vocabulary_is_linked_so_that_dvc_sees_it_change(composed: Composed, texts: Path, kind: str) -> None:
+    given = [f"tokenizer={kind}", f"tokenizer.path={texts}", "pretrain.start_from=some/model"]
+    link_user_data(pipeline_config(composed(*given)))
+    assert Path("data/vocabulary").resolve() == texts.resolve()
+
+
 def test_a_corpus_reader_that_does_not_name_the_users_data_cannot_be_defined() -> None:
     with pytest.raises(TypeError, match="Forgetful: set user_data"):
 

@@ -16,7 +16,7 @@ from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.validation import validate
 from bertline.planning.text_size import TextSize, made_as_configured, sections_made_with, text_size, vocab_size
-from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig, TrainedTokenizerConfig
 from planning_inputs import CONF
 
 
@@ -153,3 +153,6 @@ def test_a_given_vocabulary_is_counted_and_one_of_the_hub_is_not_fetched(tmp_pat
     for path, expected in ((str(tmp_path), 7), ("google-bert/bert-base-uncased", 30_522)):
         config = ExistingTokenizerConfig(kind="existing", path=path, revision=None, lowercase=True)
         assert vocab_size(config, artifacts=tmp_path / "none", made_so={}) == expected
+        more = {"num_new": 50, "min_frequency": 9, "sample_characters": 9}
+        extended = ExtendedTokenizerConfig(kind="extended", path=path, revision=None, lowercase=True, **more)
+        assert vocab_size(extended, artifacts=tmp_path / "none", made_so={}) == expected + 50

@@ -12,11 +12,16 @@ from safetensors.torch import load_file, save_file
 from bertline.examples.build import target_counts, unigram_entropy
 from bertline.examples.masking import masking_policy
 from bertline.examples.store import ExampleStore, token_counts
-from bertline.foundation.errors import ArtifactError
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.files import read_json, write_json
+from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import read_metrics
-from bertline.modeling.huggingface import require_whole_checkpoint
+from bertline.modeling.huggingface import require_whole_checkpoint, save_model
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.start import has_mlm_head, start_at_unigrams
+from bertline.pretraining.start import has_mlm_head, refuse_other_vocabulary, start_at_unigrams
+from bertline.pretraining.state import build_model
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import resolve_machine
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +102,42 @@ def test_a_checkpoint_is_checked_by_the_headers_of_its_weights(pretrained, encod
     save_file({key: tensor for key, tensor in weights.items() if key != name}, encoder / "model.safetensors")
     with pytest.raises(ArtifactError, match=f"lacks {name}"):
         require_whole_checkpoint(encoder)
+
+
+@pytest.fixture
+def enlarged_job(pretraining, pretrained, tmp_path):
+    """A job that starts from the checkpoint with examples of three more words."""
+    old = Tokenizer.load(pretrained)
+    more = ("catsat", "kernel", old.vocab[20] * 2)
+    pretraining.write_inputs(tmp_path)
+    job = dataclasses.replace(pretraining.pretrain_job(tmp_path, tmp_path / "run"), start_from_folder=pretrained)
+    new = Tokenizer(dataclasses.replace(old.vocabulary, tokens=(*old.vocab, *more)))
+    manifest = read_json(job.examples_folder / MANIFEST_NAME)
+    write_json(job.examples_folder / MANIFEST_NAME, {**manifest, "vocab_size": new.vocab_size})
+    return job, old, new
+
+
+def test_new_tokens_begin_as_means_and_all_else_is_the_checkpoint_bit_for_bit(enlarged_job, pretrained, tmp_path):
+    job, old, new = enlarged_job
+    model = build_model(job, new, resolve_machine(job.runtime, job.pretrain.precision))
+    save_model(model, tmp_path / "enlarged")
+    before, after = (load_file(folder / "model.safetensors") for folder in (pretrained, tmp_path / "enlarged"))
+    assert before.keys() == after.keys()
+    rows = ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
+    for name, tensor in before.items():
+        kept = after[name][: old.vocab_size] if name in rows else after[name]
+        assert torch.equal(kept, tensor), name
+    for name in rows:
+        for word, row in zip(new.vocab[old.vocab_size :], after[name][old.vocab_size :], strict=True):
+            parts = before[name][old.encode(word)]
+            assert torch.allclose(row, parts.mean(0), atol=1e-7), word
+            assert len(parts) > 1
+
+
+@pytest.mark.parametrize("damage", ["another token", "fewer"])
+def test_another_vocabulary_than_the_checkpoints_is_refused(enlarged_job, pretrained, damage):
+    job, old, new = enlarged_job
+    tokens = (*old.vocab[:9], "other", *new.vocab[10:]) if damage == "another token" else old.vocab[:-1]
+    expected = "token 9 is 'other'" if damage == "another token" else f"has {len(tokens)} tokens, the checkpoint"
+    with pytest.raises(ConfigError, match=expected):
+        refuse_other_vocabulary(job.model, pretrained, Tokenizer(dataclasses.replace(old.vocabulary, tokens=tokens)))

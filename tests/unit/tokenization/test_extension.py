@@ -1,0 +1,123 @@
+"""Words of a corpus for the vocabulary of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertline.foundation.errors import DataError
+from bertline.foundation.files import sha256_of_path
+from bertline.tokenization.build import build_tokenizer, quality_report
+from bertline.tokenization.config import ExtendedTokenizerConfig
+from bertline.tokenization.extension import parts_of_new_tokens, words_to_add
+from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+TOKENS = (*SPECIAL_TOKENS, "the", "k", "##e", "##r", "##n", "##el", "##s", "a", "e", "r", "n", "s", "1", "##1", ".")
+OLD = Vocabulary(tokens=TOKENS, lowercase=True)
+
+
+def chosen(word_counts: dict[str, int], num_new: int = 9, min_frequency: int = 1) -> tuple[str, ...]:
+    return words_to_add(OLD, word_counts, num_new=num_new, min_frequency=min_frequency)
+
+
+def test_a_word_is_worth_its_count_times_the_tokens_that_it_saves() -> None:
+    # 3 x 3 tokens, 4 x 2, 9 x 1
+    assert chosen({"nern": 3, "ren": 4, "es": 9, "the": 99}) == ("es", "nern", "ren")
+    assert chosen({"nern": 3, "ren": 4, "es": 9, "the": 99}, num_new=1) == ("es",)
+
+
+def test_a_form_of_a_chosen_word_is_worth_what_it_saves_then() -> None:
+    # "kernels" (k ##e ##r ##n ##el ##s) saves 4 x 5 at first, and 4 x 1 once "kernel" is a token
+    assert chosen({"kernel": 9, "kernels": 4, "ren": 4}) == ("kernel", "ren", "kernels")
+
+
+def test_rare_words_and_numbers_are_left_out() -> None:
+    assert chosen({"ren": 4, "111": 50}, min_frequency=5) == ()
+    assert chosen({"ren": 4, "111": 50, "r1": 2}) == ("ren", "r1")
+
+
+def test_a_word_that_was_unknown_counts_as_one_token_more() -> None:
+    assert chosen({"☃": 5, "es": 4, "re": 6}) == ("re", "☃", "es")
+
+
+def test_a_word_too_long_for_wordpiece_is_not_added() -> None:
+    assert chosen({"er" * 51: 9}) == ()
+
+
+words = st.text(st.sampled_from("aernkst☃"), min_size=1, max_size=7)
+
+
+@given(word_counts=st.dictionaries(words, st.integers(1, 9), min_size=1, max_size=12), num_new=st.integers(1, 12))
+def test_every_chosen_word_is_one_token_then_and_old_words_keep_their_ids(
+    word_counts: dict[str, int], num_new: int
+) -> None:
+    added = chosen(word_counts, num_new)
+    old, new = Tokenizer(OLD), Tokenizer(Vocabulary(tokens=(*TOKENS, *added), lowercase=True))
+    assert len(set(added)) == len(added) <= num_new and not set(added) & set(TOKENS)
+    assert new.encode_literally(added) == [[len(TOKENS) + index] for index in range(len(added))]
+    for token in TOKENS[5:]:
+        assert token.startswith("##") or new.encode(token) == old.encode(token)
+    parts = parts_of_new_tokens(old, new)
+    assert parts == old.encode_literally(added) and all(parts)
+
+
+def test_a_new_subword_has_the_parts_of_its_letters() -> None:
+    old, new = Tokenizer(OLD), Tokenizer(Vocabulary(tokens=(*TOKENS, "##ren"), lowercase=True))
+    assert [old.tokens(ids) for ids in parts_of_new_tokens(old, new)] == [["r", "##e", "##n"]]
+
+
+TRAIN = [["The kernel. The kernels, 1.", "The kernel of a seer."]] * 30
+
+
+def config(folder: Path, **changes: int) -> ExtendedTokenizerConfig:
+    keys = {"num_new": 2, "min_frequency": 5, "sample_characters": 10**9, **changes}
+    return ExtendedTokenizerConfig(kind="extended", path=str(folder), revision=None, lowercase=None, **keys)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    save_tokenizer(Tokenizer(OLD), tmp_path / "checkpoint")
+    return tmp_path / "checkpoint"
+
+
+def test_the_artifact_has_the_old_tokens_then_the_words_and_says_what_they_changed(
+    write_corpus, checkpoint: Path, tmp_path: Path
+) -> None:
+    corpus = write_corpus(TRAIN, [["A kernel."]])
+    headline = build_tokenizer(config(checkpoint), corpus, tmp_path / "out", num_workers=1)
+    tokenizer = Tokenizer.load(tmp_path / "out")
+    assert tokenizer.vocab == (*TOKENS, "kernel", "seer")
+    assert headline["vocab_size"] == len(TOKENS) + 2
+    extended = json.loads((tmp_path / "out/manifest.json").read_text())["extended"]
+    before = quality_report(Tokenizer(OLD), {"a": 1, "kernel": 1, ".": 1})
+    assert (extended["num_old"], extended["num_new"], extended["least_count"]) == (len(TOKENS), 2, 30)
+    assert extended["before"]["tokens_per_word"] == before["tokens_per_word"] > headline["tokens_per_word"] == 1
+    build_tokenizer(config(checkpoint), corpus, tmp_path / "again", num_workers=2)
+    assert sha256_of_path(tmp_path / "again") == sha256_of_path(tmp_path / "out")
+
+
+def test_a_text_without_words_of_its_own_is_an_error_that_names_what_to_change(
+    write_corpus, checkpoint: Path, tmp_path: Path
+) -> None:
+    corpus = write_corpus([["The a."]] * 9, [["A."]])
+    with pytest.raises(DataError, match=r"tokenizer\.min_frequency=5 times.*tokenizer=existing"):
+        build_tokenizer(config(checkpoint), corpus, tmp_path / "out", num_workers=1)
+
+
+@pytest.mark.parametrize("key", ["num_new", "min_frequency", "sample_characters"])
+def test_nothing_to_add_is_refused(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ValueError, match=f"{key} must be at least 1, found 0"):
+        config(tmp_path, **{key: 0})
+
+
+def test_no_checkpoint_is_an_error_that_says_where_to_name_it() -> None:
+    with pytest.raises(ValueError, match=r"path is null.*pretrain\.start_from=/path/to/checkpoint"):
+        ExtendedTokenizerConfig(
+            kind="extended", path=None, revision=None, lowercase=None, num_new=1, min_frequency=1, sample_characters=1
+        )
