@@ -31,14 +31,14 @@ test: install-dev ## Run the tests
 test-browser: install-browser ## Test report, MLflow and documentation in Chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 
-# Clusters of two nodes on this machine. They mostly wait: two at once on any number of cores.
+# Clusters of two nodes on this machine. They mostly wait: three at once on any number of cores.
 test-slurm: install-dev ## Test launching on a Slurm cluster with real daemons
 	@PATH="$$PATH:/usr/sbin"; command -v slurmctld slurmd sbatch munged ip >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends $(SLURM); } \
 	      >/dev/null 2>&1 || echo "could not be installed: $(SLURM)"; \
 	  else echo "not installed: apt-get install $(SLURM)"; fi; }
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/slurm
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --maxschedchunk 1 -q tests/slurm
 SLURM := slurm-wlm munge iproute2 nftables
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import once
 import planted
 import smoke
 import warm_python
@@ -32,20 +32,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def smoke_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a clone in which `dvc repro` has run the smoke preset. Read only (see `pipeline`)."""
-    base = tmp_path_factory.getbasetemp()
-    # Workers of pytest-xdist have a folder each below a common one: the first to come makes the pipeline for all.
-    shared = base.parent if base.name.startswith("popen-") else base
-    folder = shared / "smoke-pipeline"
-    with (shared / "smoke-pipeline.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (shared / "smoke-pipeline.done").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            smoke.clone(folder)
-            # test_secrets.py searches the finished pipeline for these.
-            smoke.run(["git", "remote", "add", "company", planted.GIT_REMOTE], folder)
-            smoke.run(["dvc", "repro"], folder, **planted.ENVIRONMENT)
-            (shared / "smoke-pipeline.done").touch()
-    return folder
+
+    def make(folder: Path) -> None:
+        smoke.clone(folder)
+        # test_secrets.py searches the finished pipeline for these.
+        smoke.run(["git", "remote", "add", "company", planted.GIT_REMOTE], folder)
+        smoke.run(["dvc", "repro"], folder, **planted.ENVIRONMENT)
+
+    return once.made(tmp_path_factory, "smoke-pipeline", make)
 
 
 @pytest.fixture

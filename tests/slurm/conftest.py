@@ -9,11 +9,26 @@ from pathlib import Path
 import pytest
 
 import node_networks
+import once
 import slurm_cluster
 import slurm_workspace
 from slurm_cluster import Settings, SlurmCluster
 
 NewCluster = Callable[..., SlurmCluster]
+# Tests of more than a minute, most of which is Slurm's: begun last, one of them would run alone at the end.
+LONG = (
+    "node_that_is_left",
+    "commands_of_several",
+    "lost_for_good",
+    "commands_on_clusters",
+    "array_share",
+    "time_limit",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest tests."""
+    items.sort(key=lambda item: next((rank for rank, name in enumerate(LONG) if name in item.name), len(LONG)))
 
 
 @pytest.fixture
@@ -45,4 +60,4 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The clone that workspaces are copies of."""
     if reason := slurm_cluster.why_not():
         pytest.skip(reason)
-    return slurm_workspace.made_once(tmp_path_factory.mktemp("template") / "clone")
+    return once.made(tmp_path_factory, "template", slurm_workspace.make_template)

@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from secrets import token_hex
 
 import pytest
 
+import once
 import slurm_workspace
 from slurm_cluster import CONTROLLER, Settings, SlurmCluster
 from slurm_workspace import Workspace
@@ -41,13 +42,17 @@ def new_workspace(template: Path, tmp_path: Path, new_cluster: Callable[..., Slu
 
 
 @pytest.fixture(scope="session")
-def undisturbed(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Weights of the training without any disturbance."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    with SlurmCluster(folder / "slurm", Settings()) as cluster:
-        workspace = Workspace.copied(template, folder / "workspace", cluster, *TRAINING)
-        workspace.finish()
-        yield workspace.weights
+def undisturbed(template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Digest of the weights of the training without any disturbance."""
+
+    def train(digest: Path) -> None:
+        folder = tmp_path_factory.mktemp("undisturbed")
+        with SlurmCluster(folder / "slurm", Settings()) as cluster:
+            workspace = Workspace.copied(template, folder / "workspace", cluster, *TRAINING)
+            workspace.finish()
+            digest.write_text(workspace.weights)
+
+    return once.made(tmp_path_factory, "undisturbed-weights", train).read_text()
 
 
 def killed(process: subprocess.Popen[bytes]) -> None:
@@ -70,7 +75,7 @@ def test_dvc_repro_submits_once_and_takes_the_finished_result(new_workspace: New
 
 @pytest.mark.parametrize("moment", ["before", "during", "before, with sbatch", "after"])
 def test_a_client_killed_around_sbatch_never_starts_two_jobs(new_workspace: NewWorkspace, moment: str) -> None:
-    workspace = new_workspace(*SHORT)
+    workspace = new_workspace(*SHORT, "runtime.launcher.flags=[--hold]")
     folder = workspace.folder
     if moment != "after":
         (folder / ("wait.after" if moment == "during" else "wait.before")).touch()
@@ -87,10 +92,12 @@ def test_a_client_killed_around_sbatch_never_starts_two_jobs(new_workspace: NewW
         os.kill(int((folder / "sbatch.begun").read_text()), signal.SIGKILL)
     for name in ("wait.before", "wait.after"):
         (folder / name).unlink(missing_ok=True)
-    said = workspace.finish()
-    assert "step 20 of 20" in said or "finished already" in said
+    workspace.start(output="again.log")
+    expected = "submitted job 1" if "with sbatch" in moment else "attached to job 1"
+    workspace.until(lambda: workspace.said(expected, output="again.log"))
+    workspace.until(lambda: workspace.said("job 1 waits in the queue", output="again.log"))
     assert workspace.accepted == ["1"]
-    assert ("submitted job 1" if "with sbatch" in moment else "attached to job 1") in said or "finished" in said
+    assert workspace.cluster.ask("squeue", "--noheader", "--format=%A %r") == "1 JobHeldUser"
 
 
 def test_another_shell_attaches_and_completes_the_stage(new_workspace: NewWorkspace, undisturbed: str) -> None:
@@ -107,14 +114,16 @@ def test_another_shell_attaches_and_completes_the_stage(new_workspace: NewWorksp
     assert (workspace.folder / "artifacts/pretrain/model.safetensors").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_the_client_leaves_the_job_running(new_workspace: NewWorkspace, number: int) -> None:
+def test_a_signal_to_the_client_leaves_the_job_running(new_workspace: NewWorkspace) -> None:
     workspace = new_workspace(*TRAINING)
-    client = workspace.start()
-    workspace.until_step(50)
-    os.kill(client.pid, number)
-    assert client.wait(20) == 128 + number
-    assert workspace.said("job 1 continues without this command")
+    for number, said in ((signal.SIGINT, "submitted job 1"), (signal.SIGTERM, "attached to job 1")):
+        output = f"{number}.log"
+        client = workspace.start(output=output)
+        workspace.until(lambda said=said, output=output: workspace.said(said, output=output))
+        workspace.cluster.wait_for(1, "RUNNING")
+        os.kill(client.pid, number)
+        assert client.wait(20) == 128 + number
+        assert workspace.said("job 1 continues without this command", output=output)
     assert workspace.cluster.state(1) == "RUNNING"
 
 
@@ -162,19 +171,18 @@ def resumed_where_it_stopped(workspace: Workspace) -> None:
     assert saved == re.findall(r"resumes after step ([\d,]+)", workspace.log)
 
 
-@pytest.mark.parametrize("name", [CONTROLLER, "node1", "node2"])
-def test_daemons_that_are_killed_and_started_again_lose_nothing(
-    new_workspace: NewWorkspace, undisturbed: str, name: str
-) -> None:
+def test_daemons_that_are_killed_and_started_again_lose_nothing(new_workspace: NewWorkspace, undisturbed: str) -> None:
     workspace = new_workspace(*TRAINING)
     client = workspace.start()
-    workspace.until_step(50)
-    workspace.cluster.kill(name)
-    time.sleep(4)  # the client asks meanwhile
-    workspace.cluster.start(name)
+    for step, name in ((50, CONTROLLER), (100, "node1"), (150, "node2")):
+        workspace.until_step(step)
+        workspace.cluster.kill(name)
+        time.sleep(2)  # the client asks meanwhile
+        workspace.cluster.start(name)
     assert client.wait(slurm_workspace.WITHIN_S) == 0
     assert workspace.weights == undisturbed
     assert workspace.accepted == ["1"]
+    assert len(workspace.starts) == 1
 
 
 def test_a_killed_rank_is_noticed_and_the_job_resumes(new_workspace: NewWorkspace, undisturbed: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import smoke
+import warm_python
 from bertline.foundation.files import sha256_of_file
 from slurm_cluster import SlurmCluster
 
@@ -31,11 +32,11 @@ echo "$answer"; exit $status
 """
 
 
-def made_once(folder: Path) -> Path:
+def make_template(folder: Path) -> None:
     """Make the clone that workspaces are copies of: the smoke pipeline up to the examples, on one machine."""
-    clone = smoke.clone(folder)
-    smoke.run(["dvc", "repro", "--quiet", "examples"], clone)
-    return clone
+    environment = smoke.environment(smoke.clone(folder), programs=warm_python.programs())
+    command = ["dvc", "repro", "--quiet", "examples", "task_data@docs_match"]
+    subprocess.run(command, cwd=folder, env=environment, check=True)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Workspace:
 
     def configure(self, *overrides: str) -> None:
         """Save a configuration."""
-        command = [sys.executable, "pipelines/configure.py", *overrides, "--save"]
+        command = [str(warm_python.programs() / "python"), "pipelines/configure.py", *overrides, "--save"]
         subprocess.run(command, cwd=self.folder, env=self.environment, check=True, capture_output=True, text=True)
 
     def start(self, *command: str, output: str = "client.log") -> subprocess.Popen[bytes]:
