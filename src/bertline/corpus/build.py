@@ -27,7 +27,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.parallel import batches, ordered_map
-from bertline.foundation.progress import progress, warn
+from bertline.foundation.progress import each_said_once, progress, warn
 from bertline.foundation.seeds import unit_interval
 
 
@@ -133,7 +133,8 @@ def build_corpus(
     """
     dropped: Counter[str] = Counter()
     samples = DropSamples() if samples is None else samples
-    with folder_written_atomically(out) as folder, tempfile.TemporaryDirectory(prefix="bertline-corpus-") as scratch:
+    # Each message once: a splitter that learns reads the source before it is read for the corpus.
+    with folder_written_atomically(out) as folder, _scratch() as scratch, each_said_once():
         read = partial(_batches, config, python_docs, num_workers=num_workers)
         splitter = config.sentences.splitter(lambda: read(Counter()), num_workers=num_workers)
         prepared = _prepared(read(dropped), splitter, config, Path(scratch), num_workers=num_workers)
@@ -162,6 +163,10 @@ def build_corpus(
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return _headline(written.counts, dropped) | ({"learned_abbreviations": learned["abbreviations"]} if learned else {})
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="bertline-corpus-")
 
 
 def _batches(

@@ -124,7 +124,7 @@ class _Faults(FileFaults):
         if not self._line_named:
             self._line_named = True
             fate = "is replaced" if self._policy == "replace" else "such records of this file are left out, counted"
-            warn(f"{self._file.path}:{number} is not {codec} text; {fate}")
+            warn(f"{self._file.path}:{number} is not {codec.removesuffix('-sig')} text; {fate}")
         if self._policy == "replace":
             self._dropped[REPLACED] += 1
         return self._policy == "skip"

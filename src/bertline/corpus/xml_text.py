@@ -41,6 +41,7 @@ class XmlDocument:
     id: str | None
     """Its attribute `xml:id` or `id`."""
     paragraphs: list[str] = field(default_factory=list)
+    """With the line breaks of the file, which `corpus/sentences=lines` splits at."""
 
 
 def xml_documents(handle: IO[bytes], paths: ElementPaths, outside: Counter[str]) -> Iterator[XmlDocument]:
@@ -146,7 +147,8 @@ class _Builder:
         raise RefusedXmlError(f"declares the entity {name!r}, in {self._place()}")
 
     def _flush(self) -> None:
-        paragraph = " ".join("".join(self._buffer).split())
+        lines = (" ".join(line.split()) for line in "".join(self._buffer).splitlines())
+        paragraph = "\n".join(filter(None, lines))
         self._buffer.clear()
         if paragraph and self._document is not None:
             self._document.paragraphs.append(paragraph)

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,6 +44,24 @@ _LOGGER.addHandler(_CommandLine())
 _LOGGER.propagate = False  # else a root handler, such as Hydra's, would print everything again
 say = _LOGGER.info
 warn = _LOGGER.warning
+
+
+@contextmanager
+def each_said_once() -> Iterator[None]:
+    """Print each message only the first time, while what is read twice would say everything twice."""
+    said: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        is_first = message not in said
+        said.add(message)
+        return is_first
+
+    _LOGGER.addFilter(is_new)
+    try:
+        yield
+    finally:
+        _LOGGER.removeFilter(is_new)
 
 
 def can_draw() -> bool:

@@ -35,6 +35,10 @@ NOTHING_READ = LearnedSplitter.of(learn(count([])))
         ["She moved to the U.S.", "The house was sold at 9 p.m. on Monday."],
         ["The Tex. Sup. Ct. agreed.", "Op. Att'y Gen. No. 82-14 says so.", "Harv. L. Rev. 45 differs."],
         ["Sen. Ted Cruz (R-Tex.) voted no.", "Subsec. (a) follows.", "Das LG hat am 5. 6. 2012 entschieden."],
+        ["Harbor Sav. & Loan sued under Ex. Ord. No. 12148.", "See subpars. (A) to (D) at 88 N.J. Super. 255."],
+        ["It cites 19 A.3d 1019 (Pa. Super. Ct. 2011).", "That (see p. 126 f.) was wrong.", "J.-P. Duhamel agreed."],
+        ["Selon l'al. 2 de l'art. R. 421-5, le délai court.", "Il est né le 4 févr. 2016.", "V. aussi l'arrêt."],
+        ["Auf Bl. 12 ff. d. A. wird verwiesen.", "Nach Nr. 3 der Anl. 2 gilt es (vgl. BGHZ 1, 2 m. w. N.).", "Gut."],
         # Prose, speech, lists.
         ["It rained.", "We stayed.", "why not?", "nobody came."],
         ['"Come here!" he cried.', '"Why?"', "She left (it was late).", "Nothing."],
@@ -52,6 +56,7 @@ NOTHING_READ = LearnedSplitter.of(learn(count([])))
         ["نمی دانم چطور ترجمه کنم.", "چرا؟", "هوا سرد است."],
         ["Τι κάνεις;", "Καλά είμαι.", "Εσύ;", "Όλα καλά."],
         ["나는 학교에 갔다.", "날씨가 좋다.", "왜?", "몰라."],
+        ["བཀྲ་ཤིས་བདེ་ལེགས།", "ང་ཚོ་འདིར་ཡོད། །", "ཁྱེད་གང་དུ་འགྲོ།།", "ཡག་པོ་རེད།"],
         ["Он живёт на ул. Ленина в г. Москве.", "Хорошо."],
     ],
     ids=lambda sentences: sentences[0],
@@ -118,6 +123,25 @@ def test_an_abbreviation_of_several_words_is_refused(abbreviation: str) -> None:
         LearnedConfig(kind="learned", headings="stay", abbreviations=(abbreviation,))
 
 
+def test_what_is_wrong_with_a_file_is_said_once_though_it_is_read_twice(
+    text_config: Callable[..., TextCorpusConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "text").mkdir()
+    for number in range(4):
+        (tmp_path / f"text/{number}.txt").write_bytes(f"{WORDS}{number}\n".encode() + b"\xff\xfe bytes\n")
+    (tmp_path / "text/notes.md").write_text("Left out.")
+    config = text_config(
+        sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+        on_undecodable="replace",
+        validation_fraction=0.0,
+    )
+
+    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    assert [caplog.text.count(f"{number}.txt:2 is not utf-8 text") for number in range(4)] == [1] * 4
+    assert caplog.text.count("such as notes.md") == 1
+
+
 @pytest.mark.parametrize("num_workers", [1, 4])
 def test_what_was_learned_stands_in_the_manifest_with_any_number_of_workers(
     text_config: Callable[..., TextCorpusConfig], tmp_path: Path, num_workers: int, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +161,8 @@ def test_what_was_learned_stands_in_the_manifest_with_any_number_of_workers(
 
 @pytest.mark.parametrize(
     "text", ["Dr. " * 50_000, "a. b " * 50_000, "." * 200_000, '"(' * 100_000, "x" * 500_000, "1. a " * 50_000,
-             "--- " * 50_000, "http://a " * 20_000, "a: " * 50_000, "؟" * 100_000, "।" * 100_000, "> " * 50_000],
+             "--- " * 50_000, "http://a " * 20_000, "a: " * 50_000, "؟" * 100_000, "।" * 100_000, "> " * 50_000,
+             "l'" * 100_000 + "a. B", "l''" * 50_000 + "a. B", "(Abc. Def " * 50_000],
     ids=lambda text: text[:8],
 )  # fmt: skip
 def test_time_grows_with_length_and_not_with_its_square(text: str) -> None:

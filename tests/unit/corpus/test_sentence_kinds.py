@@ -87,7 +87,8 @@ def test_headings_are_told(text: str) -> None:
     "text",
     [
         "He left.", "It was late", "Who?", "and so on", "", "- item", "word " * 13, "One.\nTwo", "Come here!",
-        "Dr. Smith of St. Mary\'s.", "He said:", "今天下雨。", "मैं घर गया।",
+        "Dr. Smith of St. Mary\'s.", "He said:", "今天下雨。", "मैं घर गया।", "ကျွန်တော်သွားသည်။", "བཀྲ་ཤིས་བདེ་ལེགས།",
+        "ฉันรักแมว",
     ],
 )  # fmt: skip
 def test_sentences_are_no_headings(text: str) -> None:
@@ -106,6 +107,12 @@ def test_the_last_paragraph_is_no_heading_and_two_headings_join_what_follows_bot
         ["Tom"],
     ]
     assert [sentences for _, sentences in place_headings(paragraphs, "dropped")] == [["He ran.", "He won."], ["Tom"]]
+
+
+@pytest.mark.parametrize("line", ["Dogs bark.", "Rain fell everywhere.", "今天下雨。", "Τι κάνεις;", "Wirklich (ja)!"])
+def test_a_line_that_ends_in_a_sentence_mark_is_never_dropped(line: str) -> None:
+    paragraphs = [(line, [line]), ("Life", ["Life"]), ("He ran.", ["He ran."])]
+    assert [text for text, _ in place_headings(paragraphs, "dropped")] == [line, "He ran."]
 
 
 @dataclass(frozen=True)

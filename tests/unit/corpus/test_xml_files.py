@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
+from bertline.corpus.build import build_corpus
 from bertline.corpus.readers.xml import XmlCorpusConfig
+from bertline.corpus.sentences.lines import LinesConfig
+from bertline.corpus.storage import read_documents
 from bertline.foundation.errors import DataError
+from no_packages import NO_PACKAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 Make = Callable[..., XmlCorpusConfig]
@@ -48,11 +52,21 @@ def test_the_preset_reads_a_novel_in_tei(tmp_path: Path, xml_config: Make) -> No
 
     assert [item.id for item in found] == ["novel.xml.gz:N1"]
     assert found[0].paragraphs == (
-        "Call me Ishmael. Some years ago, never mind how long precisely.",
+        "Call me Ishmael. Some years ago, never\nmind how long precisely.",
         "Old age, young heart.",
         "The house stands.",
     )
     assert not dropped
+
+
+def test_lines_of_a_file_that_is_split_already_are_sentences(tmp_path: Path, xml_config: Make) -> None:
+    (tmp_path / "text" / "a.xml").write_text("<x><p>\n  Dr. Smith\n\n  left.  He ran. \n</p><p>It\trained.</p></x>")
+    config = xml_config(sentences=LinesConfig(kind="lines", headings="stay"), validation_fraction=0.0)
+
+    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    (document,) = read_documents(tmp_path / "out", "train")
+    assert document.sentences == ("Dr. Smith", "left. He ran.", "It rained.")
 
 
 def test_documents_by_element_are_named_by_id_or_line(tmp_path: Path, xml_config: Make) -> None:

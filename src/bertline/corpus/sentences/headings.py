@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from bertline.corpus.sentences.marks import SENTENCE_MARKS
+
 Headings = Literal["stay", "joined", "dropped"]
 Split = tuple[str, list[str]]
 """A paragraph and its sentences."""
 
 _MAX_WORDS = 12
 _MAX_WORDS_BEFORE_PERIOD = 6
-# Marks that end a sentence, with closing quotes or brackets after them; `:` and `;` also in Armenian and Greek.
-_ENDS = re.compile("[.!?…:;,。！？।॥۔؟።፧፨։՜՞]['\"”’»)\\]}]*$")
+_ENDS = re.compile(f"[{SENTENCE_MARKS},]['\"”’»›」』）)\\]}}]*$")
+# Thai and Lao have no marks that end a sentence.
+_WITHOUT_MARKS = re.compile("[\u0e00-\u0eff]")
 # WikiExtractor puts a full stop behind each heading. A sentence as short as a heading has a verb, which a rule cannot
 # see; what it can see are words of speech, which headings do not have.
 _WITH_PERIOD = re.compile(r"[^\W_][^.!?…\"“”«»]*[^\W_)]\.$")
@@ -38,6 +41,8 @@ def is_heading(text: str) -> bool:
     words = text.split()
     if not words or len(words) > _MAX_WORDS or "\n" in text or not text[0].isalnum() or text[0].islower():
         return False
+    if _WITHOUT_MARKS.match(text):
+        return False
     if "I" in words[:-1] or not _OF_SPEECH.isdisjoint(word.lower().rstrip(".") for word in words):
         return False
     if not _ENDS.search(text):
@@ -48,7 +53,8 @@ def is_heading(text: str) -> bool:
 def place_headings(paragraphs: list[Split], headings: Headings) -> list[Split]:
     """Join each heading to the sentence that follows it, or leave it out.
 
-    A heading needs something below it: the last paragraph of a document is none.
+    A heading needs something below it: the last paragraph of a document is none. What ends in a mark may be a sentence
+    ("Dogs bark."), and is never left out.
 
     Example:
         >>> place_headings([("Life", ["Life"]), ("He was born. He died.", ["He was born.", "He died."])], "joined")
@@ -59,7 +65,8 @@ def place_headings(paragraphs: list[Split], headings: Headings) -> list[Split]:
     placed: list[Split] = []
     above: list[str] = []
     for index, (text, sentences) in enumerate(paragraphs):
-        if index + 1 < len(paragraphs) and is_heading(text):
+        left_out = headings != "dropped" or not _ENDS.search(text)
+        if left_out and index + 1 < len(paragraphs) and is_heading(text):
             above.append(text)
             continue
         if above and headings == "joined":

@@ -16,20 +16,23 @@ TITLES = _words(
     vols pp fig figs eq eqs eqn eqns sec secs ch chap thm prop eds ref refs vs cf e.g i.e eg ie viz approx ca
     resp cit ibid esp incl al pl pub fed civ crim evid supp cir v vgl ggf evtl zzgl abs nr str bd hrsg z.b d.h
     u.a v.a i.d.r z.t exec treas bankr urt az gem fa bzgl inh mem educ s.o o.ä p.ex c.-à-d para paras subd subds
-    cl sched св им ул ред стр рис см напр акад проф г.г
+    cl sched pars subpar subpars subds cls regs arts ord cong admin arg concl anc circ bekl kl bgbl rgbl abl gvbl bstbl
+    anl halbs buchst bl sachverst dép arr décr réf св им ул ред стр рис см напр акад проф г.г
     """
 )
 # Only before a number or a month: "No. 5", "Jan. 1", "p. 12", but "He said no. She left."
 BEFORE_NUMBERS = _words(
     """
     no nos p par str art arts tab c stat reg app ex op n r § §§ ed s ct g jan feb mar apr jun jul aug sep sept
-    oct nov dec mon tue tues wed thu thur thurs fri sat sun ext tel mob ph
+    oct nov dec janv févr avr juill juil déc jän febr mär okt dez abr ago dic eff
+    mind max min anm ziff kap mon tue tues wed thu thur thurs fri sat sun ext tel mob ph
     """
 )
 MONTHS = _words(
     """
     Januar Februar März Mai Juni Juli Oktober Dezember Jänner January February March April May June July August
-    September October November December Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec
+    September October November December Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Jän Febr Mär Okt Dez
+    janvier février mars avril mai juin juillet août septembre octobre novembre décembre janv févr avr juill déc
     """
 )
 # May end a sentence: a frequent beginning of one after them ends it.

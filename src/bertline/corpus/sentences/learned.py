@@ -16,11 +16,14 @@ from bertline.corpus.sentences.statistics import MAX_SHORT, Counts, Knowledge, c
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.seeds import unit_interval
 
-_ACRONYM = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,3}")
+_ACRONYM = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]{1,3}")
+_ELISION = re.compile(r"(?:(?:[ldnmstjc]|qu|dell|all|nell|sull|un)['’]+)+", re.IGNORECASE)
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*$")
+_ARTICLE = re.compile(r"[A-Z]\.? \d")  # "art. L. 121-3"
+_NUMBERED = frozenset({"No", "Nos", "Art", "Nr", "Sec"})
 _VOWELS = frozenset("aeiouyäöüáéíóúýàèìòùâêîôûãõåæøœаеёиоуыэюяіїєαεηιουωάέήίόύώ")
 _MAX_UNKNOWN = 4
-_MAX_BEFORE = 40  # characters looked at before a number
+_MAX_BEFORE = 40  # characters looked at before a full stop
 _ALL_BATCHES = 100
 
 
@@ -148,9 +151,15 @@ class LearnedSplitter:
         if lowered in self.never:
             return False
         first = following[0]
+        if first == "&":
+            return False  # "Sav. & Loan"
+        if ("'" in word or "’" in word) and (elided := _ELISION.match(word)):
+            return self._stop_ends(text, start, begin + text[begin:at].index(word) + elided.end(), at, following)
         if lowered in self.open:
             return following in self.starters
-        if lowered in self.before_numbers and (first.isdigit() or following in MONTHS):
+        if lowered in self.before_numbers and (
+            first.isdigit() or following in MONTHS or _ARTICLE.match(text, at + 2) is not None
+        ):
             return False
         length = len(word)
         if word.isdecimal():
@@ -158,7 +167,9 @@ class LearnedSplitter:
         if length > _MAX_UNKNOWN:
             return self._word_ends(text, start, begin, at, following)
         if length == 1:
-            return self._letter_ends(word, following, alone=start == begin)
+            # "d. A." are two initials; "x. A dog" is not.
+            several = len(following) == 1 and text.startswith(".", at + 2 + len(following))
+            return not several and self._letter_ends(word, following, alone=start == begin)
         if lowered in self.words:
             return True
         if "." in word and _ACRONYM.fullmatch(word):
@@ -187,13 +198,21 @@ class LearnedSplitter:
     def _is_known(self, text: str, start: int, at: int) -> bool:
         """Return whether a known abbreviation ends at `at`: "(R-Tex.) voted"."""
         word = _LAST_WORD.search(text, max(start, at - _MAX_BEFORE), at)
-        return word is not None and (word[0].lower() in self.never or word[0].lower() in self.open)
+        return word is not None and (len(word[0]) == 1 or word[0].lower() in self.never or word[0].lower() in self.open)
 
     def _is_one_of_several(self, text: str, start: int, begin: int, at: int, following: str) -> bool:
         """Return whether a short word with a capital is the first of several abbreviations, or would stand alone."""
         word = text[begin:at]
-        if len(word) > MAX_SHORT or not word.istitle() or following in self.starters or following[0].islower():
+        if len(word) > MAX_SHORT or not word.istitle():
             return False
+        after = at + 2 + len(following)
+        if following in _NUMBERED and text[after : after + 2] == ". " and text[after + 2 : after + 3].isdecimal():
+            return True  # "Ex. Ord. No. 12148"
+        if following in self.starters or following[0].islower():
+            return False
+        near = max(start, at - _MAX_BEFORE)
+        if following[0].isdecimal() or text.rfind("(", near, at) > text.rfind(")", near, at):
+            return True  # "Oral Arg. 14"; "(Pa. Super. Ct. 2011)"
         if begin == start and word.lower() not in self.words and word not in self.starters:
             return True  # "Sog. Altfälle": a sentence of one word that was never met
         return len(following) <= _MAX_UNKNOWN and text.startswith(f" {following}. ", at + 1)  # "Sup. Ct. of"
