@@ -39,16 +39,20 @@ def write_inputs(
     num_train: int = 50,
     num_validation: int = 12,
     num_segments: int = 2,
+    of_one_document: bool = False,
 ) -> None:
     """Write `tokenizer/` and `examples/`: sequences in which each token follows from the last.
 
-    Those of `full_lengths` have all that length, the others different ones.
+    Those of `full_lengths` have all that length, the others different ones. `of_one_document`: the manifest says that
+    no second segment is a random one.
     """
     save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder / "tokenizer")
     counts = {"train": num_train, "validation": num_validation}
     manifest = examples_manifest(len(TOKENS), shard_sequences=32)
     if num_segments == 1:
         manifest["random_next_prob"] = None
+    if of_one_document:
+        manifest["random_next_prob"] = 0.0
     for length in lengths:
         manifest["lengths"][str(length)] = {"unigram_entropy": 4.0}
         for split, count in counts.items():

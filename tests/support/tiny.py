@@ -14,6 +14,7 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.mlm import Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.tasks.source_config import ConllSourceConfig
@@ -33,6 +34,12 @@ def mlm_nsp(nsp_weight: float = 1.0) -> Objective:
 def mlm() -> Objective:
     """Masked tokens alone."""
     return Mlm(kind="mlm")
+
+
+def contrastive(**changes: Any) -> Contrastive:
+    """Two segments of a document against three other pairs, and masked tokens."""
+    fields: dict[str, Any] = {"group_size": 4, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.1}
+    return Contrastive(kind="contrastive", **{**fields, **changes})
 
 
 def model_config(**changes: Any) -> ModelConfig:

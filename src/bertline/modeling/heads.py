@@ -82,3 +82,31 @@ def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean
             return hidden_states[:, 0]
         case _:
             assert_never(pooling)
+
+
+def pooled_packed(
+    hidden_states: Tensor, sequence_ids: Tensor, first_positions: Tensor, pooling: Literal["mean", "cls"]
+) -> Tensor:
+    """Pool the sequences of packed rows like `pooled`.
+
+    Args:
+        hidden_states: [R * S, H] of the flattened rows.
+        sequence_ids: [R, S]; sequence i has the id i + 1, padding has 0.
+        first_positions: [B] start of each sequence in the flattened rows.
+        pooling: See `pooled`.
+
+    Returns:
+        [B, H]; entries without a sequence mean nothing.
+    """
+    match pooling:
+        case "mean":
+            ids = sequence_ids.flatten()
+            sums = hidden_states.new_zeros(len(first_positions) + 1, hidden_states.shape[-1])
+            counts = hidden_states.new_zeros(len(first_positions) + 1)
+            sums = sums.index_add(0, ids, hidden_states)
+            counts = counts.index_add(0, ids, counts.new_ones(()).expand(len(ids)))
+            return sums[1:] / counts[1:, None].clamp(min=1)
+        case "cls":
+            return hidden_states[first_positions]
+        case _:
+            assert_never(pooling)

@@ -207,10 +207,12 @@ def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> P
     fraction = training.target_fraction(length)
     one = resources.rates.of(training.model, vocab_size=training.vocab_size, seq_len=length, target_fraction=fraction)
     # Rows are computed whole unless they are packed.
+    # Segments that are compared are sequences of their own, two for an example.
     fill = resources.text.tokens_per_sequence(length) / length
-    is_packed = packs(training.runtime, fill=fill, attention=_attention(length, training, resources))
+    num_rows = 1 if training.objective.pairs_together is None else 2
+    is_packed = packs(training.runtime, fill=fill / num_rows, attention=_attention(length, training, resources))
     flops = training.flops_per_token(length)
-    computed = sequences * length * (fill if is_packed else 1.0) * flops
+    computed = sequences * length * (fill if is_packed else num_rows) * flops
     computing_s = computed / (one.flops_per_s * resources.num_devices)
     passes = math.ceil(phase.global_batch_size / resources.num_devices / shape.sequences)
     launching_s = phase.steps * passes * _launches_s(training, resources)

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from bertline.examples.masking import masked_batch, masking_policy, max_targets
 from bertline.examples.packing import packed_batches
+from bertline.examples.segments import segments_apart
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.labels import IGNORED_LABEL
@@ -56,14 +57,23 @@ class MaskedExamples:
         folder: Folder of the examples artifact.
         split: Split of the corpus.
         length: One of the artifact's sequence lengths.
+        pairs_together: See `Objective.pairs_together`.
 
     Raises:
         ArtifactError: The artifact lacks this length, or has no examples of it.
     """
 
-    def __init__(self, folder: Path, split: Literal["train", "validation"], length: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        split: Literal["train", "validation"],
+        length: int,
+        *,
+        pairs_together: int | None = None,
+    ) -> None:
         self.store = ExampleStore.open(folder, split, length)
         self.seed: int = self.store.manifest["seed"]
+        self.pairs_together = pairs_together
         self._policy = masking_policy(self.store.manifest)
         if not len(self.store):
             raise ArtifactError(f"{folder} has no {split} examples of length {length}. Give the corpus more text.")
@@ -72,15 +82,30 @@ class MaskedExamples:
         return len(self.store)
 
     def batch(self, indices: np.ndarray, *, epoch: int) -> dict[str, np.ndarray]:
-        """Return these examples masked and padded; keys and shapes as in `examples.masking.collate`."""
-        return masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
+        """Return these examples masked and padded, as `masked_batch` does; with pairs, as `segments_apart` does."""
+        masked = masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
+        if self.pairs_together is None:
+            return masked
+        special_ids = self.store.manifest["special_ids"]
+        return segments_apart(masked, cls_id=special_ids["[CLS]"], pad_id=special_ids["[PAD]"])
 
     def micro_batches(self, batch: Mapping[str, np.ndarray], layout: RowLayout) -> Iterator[dict[str, np.ndarray]]:
         """Split a batch into micro-batches; with packed rows, into those of `packed_batches`.
 
         If all sequences of the store have the full length, padded rows have no `attention_mask`: without one, PyTorch
         can use its fastest kernels. The decision is made for the whole store, so every batch fits the compiled graph.
+
+        Pairs that are compared with each other are one micro-batch, whatever the layout says of its rows.
         """
+        if self.pairs_together is not None:
+            size = 2 * self.pairs_together
+            for start in range(0, len(batch["input_ids"]), size):
+                group = {name: values[start : start + size] for name, values in batch.items()}
+                yield from self._laid_out(group, RowLayout(packed=layout.packed, rows=None))
+            return
+        yield from self._laid_out(batch, layout)
+
+    def _laid_out(self, batch: Mapping[str, np.ndarray], layout: RowLayout) -> Iterator[dict[str, np.ndarray]]:
         if layout.packed:
             yield from packed_batches(
                 batch,
@@ -93,7 +118,8 @@ class MaskedExamples:
             return
         num_sequences = len(batch["input_ids"])
         size = layout.rows or num_sequences
-        unneeded = {"attention_mask"} if fill_of(self.store) == 1 else set()
+        is_full = self.pairs_together is None and fill_of(self.store) == 1
+        unneeded = {"attention_mask"} if is_full else set()
         for start in range(0, num_sequences, size):
             yield {name: values[start : start + size] for name, values in batch.items() if name not in unneeded}
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel, PackedRows
+from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
 from bertline.pretraining.compact import expanded
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
@@ -202,8 +202,4 @@ class PreTrainingLosses(nn.Module):
 
     def output(self, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
         """Return the output of the model on such a batch."""
-        if "boundaries" in batch:
-            rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
-            return self.model.forward_packed(rows, batch["masked_positions"], batch["first_positions"])
-        attention_mask = batch.get("attention_mask")
-        return self.model(batch["input_ids"], batch["token_type_ids"], attention_mask, batch["masked_positions"])
+        return self.objective.output(self.model, batch)

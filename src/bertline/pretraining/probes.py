@@ -50,7 +50,11 @@ class ValidationProbe(Probe):
     """Largest number of sequences to validate on."""
 
     def __post_init__(self) -> None:
-        self._examples = {length: MaskedExamples(self.folder, "validation", length) for length in self.plan.lengths}
+        together = self.losses.objective.pairs_together
+        self._examples = {
+            length: MaskedExamples(self.folder, "validation", length, pairs_together=together)
+            for length in self.plan.lengths
+        }
 
     def probe(self, step: int) -> dict[str, float]:
         """Measure the losses and metrics."""
@@ -61,16 +65,18 @@ class ValidationProbe(Probe):
         with evaluating(self.losses, self.machine) as run:
             for batch in self._batches(examples):
                 on_device = {name: torch.from_numpy(values).to(self.machine.device) for name, values in batch.items()}
-                counts = (int((batch["masked_labels"] != IGNORED_LABEL).sum()), len(batch["input_ids"]))
+                num_examples = len(batch["input_ids"]) // (1 if examples.pairs_together is None else 2)
+                counts = (int((batch["masked_labels"] != IGNORED_LABEL).sum()), num_examples)
                 found = run(on_device)
                 sums += [*torch.stack([found[name] for name in of_objective]).tolist(), *counts]
         total = dict(zip(names, sum_over_ranks(sums.tolist(), self.machine.device), strict=True))
         return {f"val/{name}": mean for name, mean in means(self.losses.objective, total).items()}
 
     def _batches(self, examples: MaskedExamples) -> Iterator[dict[str, np.ndarray]]:
-        count = min(self.max_sequences, len(examples))
+        count, together = min(self.max_sequences, len(examples)), examples.pairs_together or 1
+        count -= count % together if count > together else 0  # a smaller group would be easier
         indices = shuffled(np.arange(count), len(examples), seed=examples.seed, epoch=0)
-        size = max(1, _BATCH_TOKENS // examples.store.max_length)
+        size = max(1, _BATCH_TOKENS // examples.store.max_length // together) * together
         ranks = self.machine.ranks
         for start in range(size * ranks.rank, count, size * ranks.world_size):
             yield examples.batch(indices[start : start + size], epoch=0)

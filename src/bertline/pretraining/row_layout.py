@@ -81,24 +81,33 @@ def rows_at_once(runtime: RuntimeConfig, length: int) -> int | None:
 
 
 def row_layouts(
-    runtime: RuntimeConfig, stores: Mapping[int, ExampleStore], attention: Mapping[int, AttentionChoice]
+    runtime: RuntimeConfig,
+    stores: Mapping[int, ExampleStore],
+    attention: Mapping[int, AttentionChoice],
+    *,
+    are_apart: bool = False,
 ) -> dict[int, RowLayout]:
-    """Return the row layout for each length.
+    """Return the row layout for each length; `are_apart`: each segment is a sequence of its own.
 
     Raises:
         ConfigError: A micro-batch is too small for one row.
     """
     return {
         length: RowLayout(
-            packed=packs(runtime, fill=fill_of(store), attention=attention[length].kind),
+            packed=packs(runtime, fill=fill_of(store, are_apart=are_apart), attention=attention[length].kind),
             rows=rows_at_once(runtime, length),
         )
         for length, store in stores.items()
     }
 
 
-def fill_of(store: ExampleStore) -> float:
-    """Return the fraction of real tokens in padded rows, in (0, 1]; exactly 1 if every sequence has the full length."""
+def fill_of(store: ExampleStore, *, are_apart: bool = False) -> float:
+    """Return the fraction of real tokens in padded rows, in (0, 1]; exactly 1 if every sequence has the full length.
+
+    `are_apart`: each of the two segments of an example is a sequence of its own, with one more `[CLS]` for both.
+    """
+    if are_apart:
+        return (store.num_tokens + len(store)) / (2 * len(store) * store.max_length)
     return store.num_tokens / (len(store) * store.max_length)
 
 
@@ -108,10 +117,13 @@ def layouts_in_words(
     attention: Mapping[int, AttentionChoice],
     model: ModelConfig,
     device: AttentionDevice,
+    *,
+    are_apart: bool = False,
 ) -> str:
     """Describe the chosen layouts and attention kernels with the reasons, for the log: no slow path is silent."""
+    fills = {length: fill_of(stores[length], are_apart=are_apart) for length in layouts}
     parts = [
-        f"{_rows_in_words(layout, length, fill_of(stores[length]))}, attention {attention[length].kind} "
+        f"{_rows_in_words(layout, length, fills[length])}, attention {attention[length].kind} "
         f"({attention[length].reason})"
         for length, layout in layouts.items()
     ]

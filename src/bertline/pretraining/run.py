@@ -197,11 +197,15 @@ def _steps(
     job: PretrainJob, plan: Plan, machine: Machine, attention: Mapping[int, AttentionChoice], device: AttentionDevice
 ) -> StepDataset:
     """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays."""
-    examples = {length: MaskedExamples(job.examples_folder, "train", length) for length in plan.lengths}
+    together = job.objective.pairs_together
+    examples = {
+        length: MaskedExamples(job.examples_folder, "train", length, pairs_together=together) for length in plan.lengths
+    }
     stores = {length: of_length.store for length, of_length in examples.items()}
-    layouts = row_layouts(job.runtime, stores, attention)
+    layouts = row_layouts(job.runtime, stores, attention, are_apart=together is not None)
     if machine.ranks.is_first:
-        say(f"pretraining {layouts_in_words(layouts, stores, attention, job.model, device)}")
+        words = layouts_in_words(layouts, stores, attention, job.model, device, are_apart=together is not None)
+        say(f"pretraining {words}")
     return StepDataset(plan, examples, layouts, ranks=machine.ranks, seed=job.pretrain.seed)
 
 

@@ -46,7 +46,8 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
 
     Raises:
         ArtifactError: The examples were made with a vocabulary of another size, or for another objective.
-        ConfigError: The checkpoint to start from has another shape or vocabulary.
+        ConfigError: The checkpoint to start from has another shape or vocabulary, or the objective cannot learn from
+            the examples in the steps of the phases.
     """
     examples = read_examples_manifest(job.examples_folder)
     if num_segments(examples) != job.objective.num_segments:
@@ -55,6 +56,10 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
             f"{job.objective.kind} learns from {job.objective.num_segments}. Run the examples stage again with "
             f"examples={job.objective.examples}."
         )
+    batch_sizes = [phase.global_batch_size for phase in job.pretrain.phases]
+    problems = list(job.objective.problems(examples, batch_sizes, num_ranks=machine.ranks.world_size))
+    if problems:
+        raise ConfigError("\n".join(problems))
     encoded_with = examples["vocab_size"]
     if encoded_with != tokenizer.vocab_size:
         raise ArtifactError(

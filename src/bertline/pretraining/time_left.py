@@ -68,7 +68,9 @@ def work_of_sequences(
     work = {}
     for length, of_length in examples.items():
         store = of_length.store
-        positions = length * fill_of(store) if layouts[length].packed else float(length)
+        are_apart = of_length.pairs_together is not None
+        rows = length * (2 if are_apart else 1)
+        positions = rows * fill_of(store, are_apart=are_apart) if layouts[length].packed else float(rows)
         targets = max_targets(length, masking_policy(store.manifest).mask_prob, num_segments=store.num_segments)
         work[length] = positions * flops_of(model, seq_len=positions, target_fraction=targets / length)
     return work

@@ -170,6 +170,22 @@ def test_every_preset_takes_the_other_objective(composed: Composed, experiment: 
     assert (config.objective.kind, config.examples.num_segments) == ("mlm", 1)
 
 
+def test_contrastive_learning_needs_pairs_of_one_document_in_whole_groups(composed: Composed) -> None:
+    given = ["objective=contrastive", "examples=segment_pairs", "examples.lengths=[16,64]"]
+    config = pipeline_config(composed(*given))
+    assert (config.objective.kind, config.examples.random_next_prob) == ("contrastive", 0.0)
+    with pytest.raises(ConfigError, match=r"random_next_prob is 0.5, .* one document. Use examples=segment_pairs"):
+        pipeline_config(composed("objective=contrastive"))
+    with pytest.raises(ConfigError, match=r"phases\[0\].global_batch_size is \d+, not a multiple of"):
+        pipeline_config(composed(*given, "objective.group_size=37"))
+
+
+@pytest.mark.parametrize("key", ["group_size=1", "temperature=0.0", "mlm_weight=-0.1", "pooling=max"])
+def test_a_contrastive_objective_that_cannot_be_is_refused(composed: Composed, key: str) -> None:
+    with pytest.raises(ConfigError, match=key.partition("=")[0]):
+        pipeline_config(composed("objective=contrastive", "examples=segment_pairs", f"objective.{key}"))
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_preset_takes_another_optimizer_and_schedule(composed: Composed, experiment: str) -> None:
     given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []

@@ -21,7 +21,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
 
-OBJECTIVES = {"mlm": tiny.mlm(), "mlm_nsp": tiny.mlm_nsp(0.5)}
+OBJECTIVES = {"mlm": tiny.mlm(), "mlm_nsp": tiny.mlm_nsp(0.5), "contrastive": tiny.contrastive(mlm_weight=0.5)}
 KNOWN = {"unigram_entropy": 6.0, "random_next_prob": 0.5}
 EACH = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 
@@ -47,9 +47,12 @@ def make_mlm(pretraining, sentences, tmp_path):
 def batch() -> dict[str, torch.Tensor]:
     ids = torch.arange(6).reshape(2, 3)
     return {
+        "input_ids": ids,
+        "token_type_ids": torch.zeros_like(ids),
+        "attention_mask": torch.ones_like(ids),
+        "masked_positions": torch.tensor([[1, 0], [1, 2]]),
         "masked_labels": torch.tensor([[1, -100], [2, 3]]),
         "next_sentence_labels": torch.tensor([0, 1]),
-        "ids": ids,
     }
 
 
@@ -57,16 +60,18 @@ def batch() -> dict[str, torch.Tensor]:
 def test_the_sums_have_the_names_and_the_order_that_are_announced(objective):
     config = tiny.model_config()
     model = objective.model_class()(config, vocab_size=20, pad_token_id=0, attention="plain")
-    output = model(batch()["ids"], torch.zeros_like(batch()["ids"]), None, torch.tensor([[1, 0], [1, 2]]))
-    sums = objective.sums(output, batch())
+    sums = objective.sums(objective.output(model, batch()), batch())
     assert tuple(sums) == sum_names(objective)
     assert all(value.shape == () and value.dtype == torch.float32 for value in sums.values())
 
 
 @EACH
 def test_the_loss_is_the_weighted_sum_of_its_terms(objective):
-    total = {"mlm_loss": 6.0, "nsp_loss": 8.0, "mlm_correct": 1.0, "nsp_correct": 2.0, "targets": 3.0, "sequences": 4.0}
-    expected = 2.0 + 0.5 * 2.0 if len(objective.terms) == 2 else 2.0
+    total = {
+        "mlm_loss": 6.0, "nsp_loss": 8.0, "contrastive_loss": 12.0, "mlm_correct": 1.0, "nsp_correct": 2.0,
+        "contrastive_correct": 2.0, "targets": 3.0, "sequences": 4.0,
+    }  # fmt: skip
+    expected = {"mlm": 2.0, "mlm_nsp": 2.0 + 0.5 * 2.0, "contrastive": 3.0 + 0.5 * 2.0}[objective.kind]
     assert weighted_loss(objective, means(objective, total)) == expected
 
 
@@ -91,7 +96,7 @@ def test_every_alarm_has_advice(objective):
     margins = LearningMargins(entropy_margin=0.1, nsp_margin=0.02)
     at_baseline = dict(objective.alarms(baselines, baselines, margins, steps=10))
     assert at_baseline.keys() == objective.advice.keys()
-    learnt = {"mlm_loss": 1.0, "nsp_accuracy": 0.9}
+    learnt = {"mlm_loss": 1.0, "nsp_accuracy": 0.9, "contrastive_loss": 0.5}
     assert not list(objective.alarms(learnt, baselines, margins, steps=10))
 
 

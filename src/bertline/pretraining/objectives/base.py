@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
     from torch import Tensor
 
-    from bertline.modeling.bert import MaskedLanguageModel
+    from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
 
 Count = Literal["targets", "sequences"]
 """Number that a sum over the global batch is divided by: tokens chosen for prediction, or sequences."""
@@ -157,12 +157,46 @@ class Objective(ABC):
     def model_class(self) -> type[MaskedLanguageModel]:
         """Return the class of an encoder with the heads of the objective."""
 
+    @property
+    def pairs_together(self) -> int | None:
+        """Number of examples whose segments are compared with each other, each segment a sequence of its own.
+
+        They are computed at once, on one rank. None: each example is one sequence, and none depends on another.
+        """
+        return None
+
+    def problems(self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_ranks: int) -> Iterator[str]:
+        """Yield a message for each reason why the objective cannot learn from these examples in these steps.
+
+        Args:
+            examples: Section or manifest of the examples.
+            batch_sizes: `global_batch_size` of each phase.
+            num_ranks: Number of ranks that share a step; 1 where it is unknown.
+        """
+        yield from ()
+
+    def output(self, model: MaskedLanguageModel, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
+        """Return the output of the model on a micro-batch.
+
+        Args:
+            model: Model of `model_class`.
+            batch: Arrays of `examples.masking`, without `attention_mask` where no row has padding, or packed rows of
+                `examples.packing`, as tensors.
+        """
+        from bertline.modeling.bert import PackedRows
+
+        if "boundaries" in batch:
+            rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+            return model.forward_packed(rows, batch["masked_positions"], batch["first_positions"])
+        mask = batch.get("attention_mask")
+        return model(batch["input_ids"], batch["token_type_ids"], mask, batch["masked_positions"])
+
     @abstractmethod
     def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics.
 
         Args:
-            output: Output of the model of `model_class`.
+            output: See `output`.
             batch: Arrays of `examples.masking` or `examples.packing`, as tensors.
         """
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from bertline.foundation.validation import validate
 from bertline.pretraining.objectives.base import Objective, ShownTable
+from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.mlm import TABLES, Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 
-ObjectiveConfig = Mlm | MlmNsp
+ObjectiveConfig = Mlm | MlmNsp | Contrastive
 
 TABLES_WITHOUT_PRETRAINING: tuple[ShownTable, ...] = TABLES
 """Tables that `dvc.yaml` plots also where a checkpoint is fine-tuned as it is; they have only a header there."""

@@ -1,0 +1,229 @@
+"""Contrastive learning: two segments of one document are near, those of other documents far, and blanks are filled.
+
+A masked language model alone is no good sentence encoder, and continuing one on domain text damages one (arXiv
+2311.00408, section 4); the contrastive term repairs that, and the masked one keeps what single tokens mean (SimCSE,
+arXiv 2104.08821, section 5 and table 7). Both are computed in one pass, on masked text: the mask is also the noise that
+contrastive learning needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from bertline.pretraining.objectives import mlm
+from bertline.pretraining.objectives.base import (
+    LearningMargins,
+    LossTerm,
+    Metric,
+    Showing,
+    ShownChart,
+    ShownCurve,
+    ShownScore,
+    ShownTable,
+)
+from bertline.pretraining.objectives.mlm import MaskedLMObjective
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
+
+LOSS = LossTerm(name="contrastive_loss", count="sequences", weight=1.0)
+ACCURACY = Metric(name="contrastive_accuracy", total="contrastive_correct", count="sequences")
+ADVICE = {
+    **mlm.ADVICE,
+    "contrastive_at_chance": "Raise optimizer.lr or train for longer, and see that documents have several sentences "
+    "in their order: two segments of one document must have something in common.",
+}
+SHOWING = Showing(
+    title="contrastive learning and the masked language model",
+    summary=f"{mlm.SUMMARY}, and it finds the other segment of the same document in {{contrastive_accuracy}} of cases "
+    "(chance: {contrastive_accuracy_baseline}).",
+    score=ACCURACY.name,
+    score_word="pairs found",
+    scores=(
+        ShownScore(
+            metric=LOSS.name,
+            unit="nats",
+            tile="contrastive loss, nats",
+            tile_note="chance {baseline}",
+            card="contrastive loss (nats)",
+            card_baseline="guessing (nats)",
+        ),
+        ShownScore(
+            metric=ACCURACY.name,
+            unit="fraction",
+            tile="pairs found",
+            tile_note="chance {baseline}",
+            card="other segment of the document found, accuracy",
+            card_baseline="guessing",
+        ),
+        mlm.LOSS_SCORE,
+        mlm.ACCURACY_SCORE,
+    ),
+    charts=(
+        ShownChart(
+            name="contrastive_loss",
+            y_name="contrastive loss, nats",
+            caption="The loss of finding the other segment of the same document among those of a group.",
+            curves=(
+                ShownCurve(title="training", metric=f"train/{LOSS.name}", css="c1"),
+                ShownCurve(title="held-out", metric=f"val/{LOSS.name}", css="c0"),
+            ),
+            level=("chance", LOSS.name),
+        ),
+        mlm.LOSS_CHART,
+        ShownChart(
+            name="accuracy",
+            y_name="held-out accuracy",
+            caption="The share of segments whose partner is nearest, and of blanks filled with the right token.",
+            curves=(
+                ShownCurve(title="pairs found", metric=f"val/{ACCURACY.name}", css="c1"),
+                mlm.ACCURACY_CURVE,
+            ),
+            level=("chance, pairs", ACCURACY.name),
+        ),
+    ),
+    tables=(*mlm.TABLES, ShownTable(name=ACCURACY.name, metric=ACCURACY.name, baseline=None)),
+)
+
+
+class ContrastiveOutput(NamedTuple):
+    """Output for the segments of pairs, A and B in turns."""
+
+    mlm_logits: Tensor
+    """Logits at the masked positions, [2B, P, V], or [P, V] for packed rows."""
+    vectors: Tensor
+    """[2B, H] pooled hidden states, not normalised; in packed rows more, of which the last are unused."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contrastive(MaskedLMObjective):
+    """InfoNCE on two segments of one document with the other pairs of a group as negatives, plus weighted MLM.
+
+    A step of `global_batch_size` pairs has `global_batch_size / group_size` groups. A group is computed at once, on one
+    rank, and its pairs are compared with each other only. So neither micro-batches nor the number of ranks changes the
+    loss: nothing is gathered over ranks, and more negatives need a larger group.
+
+    References:
+        van den Oord et al., InfoNCE (arXiv 1807.03748), equation 4; symmetric as in CLIP (arXiv 2103.00020, figure 3);
+        segments of one document: DeCLUTR (arXiv 2006.03659), section 3, which adds the MLM loss too.
+    """
+
+    num_segments: ClassVar[int] = 2
+    examples: ClassVar[str] = "segment_pairs"
+    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, mlm.ACCURACY)
+    judged_by: ClassVar[str] = LOSS.name
+    advice: ClassVar[Mapping[str, str]] = ADVICE
+    showing: ClassVar[Showing] = SHOWING
+
+    kind: Literal["contrastive"]
+    group_size: int
+    """Number of pairs that are compared with each other: each segment has `group_size - 1` negatives."""
+    temperature: float
+    """Divisor of the cosine similarities before the softmax; SimCSE has 0.05."""
+    pooling: Literal["mean", "cls"]
+    """Pooling of hidden states to one vector: the mean over all real positions, or the first position."""
+    mlm_weight: float
+    """Weight of the MLM loss relative to the contrastive one; 0 trains on the contrastive loss alone."""
+
+    def __post_init__(self) -> None:
+        if self.group_size < 2:
+            raise ValueError(f"group_size must be at least 2, found {self.group_size}")
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be positive, found {self.temperature}")
+        if self.mlm_weight < 0:
+            raise ValueError(f"mlm_weight must not be negative, found {self.mlm_weight}")
+
+    @property
+    def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
+        """See `Objective.terms`."""
+        return (LOSS, LossTerm(name=mlm.LOSS.name, count="targets", weight=self.mlm_weight))
+
+    @property
+    def pairs_together(self) -> int | None:
+        """See `Objective.pairs_together`."""
+        return self.group_size
+
+    def problems(self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_ranks: int) -> Iterator[str]:
+        """See `Objective.problems`: all pairs are of one document, and a step has whole groups on each rank."""
+        if examples["random_next_prob"] not in (None, 0):
+            yield (
+                f"examples.random_next_prob is {examples['random_next_prob']}, but objective.kind=contrastive needs "
+                f"both segments from one document. Use examples={self.examples}."
+            )
+        for index, size in enumerate(batch_sizes):
+            if size % (self.group_size * num_ranks):
+                devices = f" on {num_ranks} devices" if num_ranks > 1 else ""
+                yield (
+                    f"pretrain.phases[{index}].global_batch_size is {size}, not a multiple of objective.group_size "
+                    f"({self.group_size}){devices}: a step has whole groups. Change one of them."
+                )
+
+    def output(self, model: MaskedLanguageModel, batch: Mapping[str, Tensor]) -> ContrastiveOutput:  # type: ignore[override]
+        """See `Objective.output`."""
+        import torch
+
+        from bertline.modeling.bert import PackedRows
+        from bertline.modeling.heads import pooled, pooled_packed
+
+        encoder, positions = model.bert, batch["masked_positions"]
+        if "boundaries" in batch:
+            rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+            everywhere = torch.arange(rows.input_ids.numel(), device=rows.input_ids.device)
+            states = encoder.forward_packed_at(rows, everywhere, batch["first_positions"]).hidden_states
+            vectors = pooled_packed(states, rows.sequence_ids, batch["first_positions"], self.pooling)
+            return ContrastiveOutput(self._logits(model, states[positions]), vectors)
+        mask = batch["attention_mask"]
+        states = encoder(batch["input_ids"], batch["token_type_ids"], mask).hidden_states
+        at_targets = states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1]))
+        return ContrastiveOutput(self._logits(model, at_targets), pooled(states, mask, self.pooling))
+
+    @staticmethod
+    def _logits(model: MaskedLanguageModel, states: Tensor) -> Tensor:
+        return model.mlm_head(states, model.bert.embeddings.word_embeddings.weight)
+
+    def sums(self, output: ContrastiveOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
+        """See `Objective.sums`; `batch` has the segments of whole groups, A and B in turns."""
+        from bertline.foundation.labels import IGNORED_LABEL
+        from bertline.modeling.losses import info_nce_sums
+
+        is_used = batch["next_sentence_labels"][::2] != IGNORED_LABEL
+        a, b = output.vectors[::2], output.vectors[1::2]
+        groups = [slice(start, start + self.group_size) for start in range(0, len(a), self.group_size)]
+        # Packed rows are those of one group, padded to a common number of sequences.
+        groups = [slice(None)] if "boundaries" in batch else groups
+        found = [info_nce_sums(a[one], b[one], is_used[one], temperature=self.temperature) for one in groups]
+        of_blanks = MaskedLMObjective.sums(self, output, batch)  # type: ignore[arg-type]
+        return {
+            "contrastive_loss": sum((loss for loss, _ in found[1:]), found[0][0]),
+            "mlm_loss": of_blanks["mlm_loss"],
+            "contrastive_correct": sum((correct for _, correct in found[1:]), found[0][1]),
+            "mlm_correct": of_blanks["mlm_correct"],
+        }
+
+    def guesses(self, output: LanguageModelOutput) -> Tensor:
+        """See `Objective.guesses`."""
+        return output.mlm_logits
+
+    def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
+        """Return the unigram entropy, and loss and accuracy of a uniform guess among the segments of a group."""
+        of_pairs = {LOSS.name: math.log(self.group_size), ACCURACY.name: 1 / self.group_size}
+        return {**MaskedLMObjective.baselines(self, known), **of_pairs}
+
+    def alarms(
+        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
+    ) -> Iterator[tuple[str, str]]:
+        """See `Objective.alarms`. Without weight in the loss, the masked language model raises no alarm."""
+        if self.mlm_weight > 0:
+            yield from MaskedLMObjective.alarms(self, means, baselines, margins, steps=steps)
+        loss, chance = means[LOSS.name], baselines[LOSS.name]
+        if loss > chance - margins.entropy_margin:
+            yield (
+                "contrastive_at_chance",
+                f"the contrastive loss of the last {steps:,} steps is {loss:.2f} nats; a uniform guess among "
+                f"{self.group_size} gives {chance:.2f}",
+            )

@@ -1,0 +1,194 @@
+"""Contrastive learning: the same groups give the same loss, whatever the rows, the micro-batches and the ranks."""
+
+import math
+import os
+import signal
+
+import pytest
+import torch
+
+import tiny
+from bertline.foundation.errors import ConfigError
+from bertline.modeling.bert import BertForMaskedLM
+from bertline.modeling.heads import pooled, pooled_packed
+from bertline.modeling.huggingface import architecture_of, load_masked_lm
+from bertline.modeling.initialization import initialize
+from bertline.modeling.losses import info_nce_sums
+from bertline.pretraining.compact import expanded
+from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.module import PreTrainingLosses
+from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import BestStep, ValidationProbe
+from bertline.pretraining.row_layout import RowLayout, fill_of
+from bertline.pretraining.run import run_pretraining
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Ranks
+from bertline.training.interruption import TrainingInterrupted
+
+SECTION = {"kind": "contrastive", "group_size": 4, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.5}
+PHASES = [{"steps": 30, "max_length": 24, "global_batch_size": 8}]
+NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+LAYOUTS = {
+    "padded": RowLayout(packed=False, rows=None),
+    "padded, small micro-batches": RowLayout(packed=False, rows=1),
+    "packed": RowLayout(packed=True, rows=None),
+    "packed, small micro-batches": RowLayout(packed=True, rows=1),
+}
+
+
+@pytest.fixture(scope="module")
+def pairs(pretraining, tmp_path_factory):
+    """Examples of two segments of one document."""
+    folder = tmp_path_factory.mktemp("pairs")
+    pretraining.write_inputs(folder, lengths=(16, 24), num_train=120, num_validation=30, of_one_document=True)
+    return folder
+
+
+@pytest.fixture
+def make_contrastive(pretraining, pairs, tmp_path):
+    """A maker of jobs with the objective contrastive."""
+
+    def make(run: str = "run", **changes):
+        settings = {"objective": SECTION, "pretrain__phases": PHASES, **changes}
+        return pretraining.pretrain_job(pairs, tmp_path / run, **settings)
+
+    return make
+
+
+def losses_of(job) -> PreTrainingLosses:
+    tokenizer = Tokenizer.load(job.tokenizer_folder)
+    model = BertForMaskedLM(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+    initialize(model, job.model, seed=1)
+    return PreTrainingLosses(model.eval(), job.objective)
+
+
+def sums_of_step(job, layout: RowLayout, ranks: Ranks) -> dict[str, torch.Tensor]:
+    """The sums of the second step on this rank."""
+    examples = {24: MaskedExamples(job.examples_folder, "train", 24, pairs_together=4)}
+    step = StepDataset(Plan.of(job.pretrain), examples, {24: layout}, ranks=ranks, seed=0)[1]
+    losses = losses_of(job)
+    found = [losses(expanded(micro_batch)) for micro_batch in step["micro_batches"]]
+    return {name: sum(sums[name] for sums in found) for name in found[0]}
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_changes_no_sum(make_contrastive, layout, pooling):
+    job = make_contrastive(objective={**SECTION, "pooling": pooling})
+    expected = sums_of_step(job, LAYOUTS["padded"], Ranks())
+    found = sums_of_step(job, LAYOUTS[layout], Ranks())
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_two_ranks_have_the_sums_of_one_between_them(make_contrastive):
+    job = make_contrastive()
+    alone = sums_of_step(job, LAYOUTS["packed"], Ranks())
+    shares = [sums_of_step(job, LAYOUTS["packed"], Ranks(rank=rank, world_size=2, local_rank=rank)) for rank in (0, 1)]
+    for name, value in alone.items():
+        torch.testing.assert_close(shares[0][name] + shares[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_each_group_is_compared_alone_and_each_segment_encoded_alone(make_contrastive):
+    job = make_contrastive()
+    examples = MaskedExamples(job.examples_folder, "train", 24, pairs_together=4)
+    losses = losses_of(job)
+    batch = {
+        name: torch.from_numpy(values) for name, values in examples.batch(torch.arange(8).numpy(), epoch=0).items()
+    }
+    expected, all_used = torch.zeros(()), torch.ones(4, dtype=torch.bool)
+    vectors = []
+    for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True):
+        real = ids[mask.bool()][None]
+        states = losses.model.bert(real, torch.zeros_like(real)).hidden_states
+        vectors.append(states[0].mean(0))
+    for group in torch.stack(vectors).split(8):
+        expected = expected + info_nce_sums(group[::2], group[1::2], all_used, temperature=0.05)[0]
+    torch.testing.assert_close(losses(batch)["contrastive_loss"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_packed_sequences_are_pooled_like_padded_ones(pooling):
+    states = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    sequence_ids = torch.tensor([[1, 1, 2, 2, 2], [3, 0, 0, 0, 0]])
+    flat = states.flatten(0, 1)
+    found = pooled_packed(flat, sequence_ids, torch.tensor([0, 2, 5, 0]), pooling)
+    for index, (start, end) in enumerate([(0, 2), (2, 5), (5, 6)]):
+        one = flat[None, start:end]
+        torch.testing.assert_close(found[index], pooled(one, torch.ones(1, end - start), pooling)[0])
+    assert found.isfinite().all()
+
+
+@pytest.mark.parametrize("packing", ["on", "off"])
+def test_it_resumes_to_the_same_bits(pretraining, make_contrastive, monkeypatch, packing):
+    changes = {
+        "runtime__packing": packing,
+        "pretrain__phases": [
+            {"steps": 40, "max_length": 16, "global_batch_size": 8},
+            {"steps": 10, "max_length": 24, "global_batch_size": 4},
+        ],
+    }
+    alone, stopped = make_contrastive("alone", **changes), make_contrastive("stopped", **changes)
+    run_pretraining(alone)
+    probe = BestStep.probe
+
+    def signalled(self, step):
+        if step == 30:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return probe(self, step)
+
+    monkeypatch.setattr(BestStep, "probe", signalled)
+    with pytest.raises(TrainingInterrupted, match="saved after step 30 of 50"):
+        run_pretraining(stopped)
+    monkeypatch.undo()
+    run_pretraining(stopped)
+    expected, found = (load_masked_lm(job.result_folder).state_dict() for job in (alone, stopped))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert pretraining.curve(alone) == pretraining.curve(stopped)
+
+
+def test_it_learns_to_find_the_other_segment(pretraining, make_contrastive):
+    phases = [{"steps": 200, "max_length": 24, "global_batch_size": 8}]
+    job = make_contrastive(pretrain__phases=phases, **NO_DROPOUT)
+    figures = run_pretraining(job)
+    rows = [metrics for _, metrics in pretraining.curve(job) if "train/loss" in metrics]
+    assert rows[-1]["train/contrastive_loss"] < math.log(4) - 0.3
+    assert rows[-1]["train/contrastive_accuracy"] > 0.4
+    weighted = rows[-1]["train/contrastive_loss"] + 0.5 * rows[-1]["train/mlm_loss"]
+    assert rows[-1]["train/loss"] == pytest.approx(weighted, rel=1e-6)
+    assert {"val/contrastive_loss", "val/contrastive_accuracy", "val/mlm_loss"} <= figures.keys()
+    assert architecture_of(job.result_folder) == "BertForMaskedLM"
+
+
+def test_validation_has_whole_groups_and_counts_pairs(make_contrastive):
+    job = make_contrastive()
+    losses, plan = losses_of(job), Plan.of(job.pretrain)
+    settings = {"machine": tiny.machine(), "every_steps": 1, "max_sequences": 11}
+    probe = ValidationProbe(losses, job.examples_folder, plan, **settings)
+    examples = MaskedExamples(job.examples_folder, "validation", 24, pairs_together=4)
+    batches = list(probe._batches(examples))
+    assert sum(len(batch["input_ids"]) for batch in batches) == 2 * 8
+    sums = [losses({name: torch.from_numpy(values) for name, values in batch.items()}) for batch in batches]
+    expected = sum(float(one["contrastive_loss"].detach()) for one in sums) / 8
+    assert probe.probe(1)["val/contrastive_loss"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_pairs_with_random_segments_are_refused(pretraining, inputs, tmp_path):
+    job = pretraining.pretrain_job(inputs, tmp_path / "run", objective=SECTION)
+    with pytest.raises(ConfigError, match=r"random_next_prob is 0.5.*Use examples=segment_pairs"):
+        run_pretraining(job)
+
+
+def test_a_step_without_whole_groups_on_each_rank_is_refused():
+    objective = tiny.contrastive(group_size=4)
+    examples = {"random_next_prob": 0.0}
+    assert not list(objective.problems(examples, [8, 16], num_ranks=2))
+    (problem,) = objective.problems(examples, [8, 12], num_ranks=2)
+    assert "phases[1].global_batch_size is 12, not a multiple of objective.group_size (4) on 2 devices" in problem
+
+
+def test_the_fill_of_separate_segments_counts_their_rows(pairs):
+    store = MaskedExamples(pairs / "examples", "train", 24).store
+    examples = MaskedExamples(pairs / "examples", "train", 24, pairs_together=4)
+    mask = examples.batch(torch.arange(len(store)).numpy(), epoch=0)["attention_mask"]
+    assert fill_of(store, are_apart=True) == pytest.approx(mask.mean())
