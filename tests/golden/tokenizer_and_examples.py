@@ -34,7 +34,14 @@ def made() -> dict[str, Any]:
         folder = Path(name)
         _write_corpus(folder / "corpus")
         tokenizer_config = TrainedTokenizerConfig(
-            kind="trained", vocab_size=100, lowercase=True, min_frequency=2, max_alphabet=50, sample_characters=10**6
+            kind="trained",
+            vocab_size=100,
+            lowercase=True,
+            strip_accents=None,
+            min_frequency=2,
+            max_alphabet=50,
+            sample_characters=10**6,
+            user_words=(),
         )
         build_tokenizer(tokenizer_config, folder / "corpus", folder / "tokenizer", num_workers=1)
         masking = DynamicMaskingConfig(

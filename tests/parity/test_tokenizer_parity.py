@@ -21,7 +21,7 @@ TOKENS = (
     *SPECIAL_TOKENS,
     *_CHARACTERS,
     *(f"##{character}" for character in _CHARACTERS if character.isalnum()),
-    *("cafe", "Café", "the", "The", "##ing", "un", "##aff", "##able", "mask", "##lo", "hel"),
+    *("cafe", "café", "Café", "the", "The", "##ing", "un", "##aff", "##able", "mask", "##lo", "hel"),
 )
 TEXTS = [
     "",
@@ -40,10 +40,14 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
+@pytest.fixture(
+    scope="module", params=[(True, None), (False, None), (True, False)], ids=["uncased", "cased", "accents kept"]
+)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tokenizer")
-    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=request.param)), folder)
+    lowercase, strip_accents = request.param
+    vocabulary = Vocabulary(tokens=TOKENS, lowercase=lowercase, strip_accents=strip_accents)
+    save_tokenizer(Tokenizer(vocabulary), folder)
     return folder
 
 
@@ -89,9 +93,10 @@ def test_special_ids_and_size_are_equal(ours: Tokenizer, theirs: BertTokenizerFa
     )
 
 
-def test_cased_text_stays_cased_in_transformers(folder: Path, ours: Tokenizer, theirs: BertTokenizerFast) -> None:
-    expected = ["cafe"] if ours.lowercase else ["Café"]
-    assert theirs.tokenize("Café") == expected
+def test_case_and_accents_stay_in_transformers_where_they_do_here(ours: Tokenizer, theirs: BertTokenizerFast) -> None:
+    whole = {(True, None): "cafe", (False, None): "Café", (True, False): "café"}
+    expected = whole[ours.lowercase, ours.vocabulary.strip_accents]
+    assert theirs.tokenize("Café") == [expected]
 
 
 def test_decoded_text_is_equal(ours: Tokenizer, theirs: BertTokenizerFast) -> None:
@@ -125,3 +130,29 @@ def test_ids_are_equal_on_wikipedia_with_a_vocabulary_trained_on_it(tmp_path: Pa
     ours = Tokenizer.load(tmp_path).encode_batch(lines)
     assert ours == theirs
     assert sum(map(len, ours)) > 50_000
+
+
+UNSPLIT = ("covid-19", "c++", "c+", "un.")
+
+
+@pytest.fixture(scope="module")
+def with_unsplit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unsplit")
+    tokens = (*TOKENS, "+", "covid-19", "c++", "c+", "un.")
+    save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=True, unsplit=UNSPLIT)), folder)
+    return folder
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.lists(
+        st.one_of(
+            st.sampled_from([*UNSPLIT, "COVID-19", "C++", " ", "_", "-", "s", "\u0301", "[MASK]", "世"]),
+            st.text(max_size=3),
+        )
+    ).map("".join)
+)
+def test_words_that_are_never_split_are_whole_in_transformers_too(with_unsplit: Path, text: str) -> None:
+    ours = Tokenizer.load(with_unsplit).encode(text)
+    for theirs in (AutoTokenizer.from_pretrained(with_unsplit), BertTokenizerFast.from_pretrained(with_unsplit)):
+        assert theirs(text, add_special_tokens=False)["input_ids"] == ours

@@ -181,11 +181,11 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
 
     Returns:
         Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
-        minor version (`3.11`). For the corpus also the digest of each file of `corpus.decontaminate`, by its path: DVC
-        watches no file that only the configuration names.
+        minor version (`3.11`). Also the digest of each file of `corpus.decontaminate` and `tokenizer.user_words`, by
+        its path, for the stage that reads it: DVC watches no file that only the configuration names.
 
     Raises:
-        ConfigError: A file of `corpus.decontaminate` does not exist.
+        ConfigError: Such a file does not exist.
     """
     names = {*stage.versions}
     for where in stage.versions_where:
@@ -197,19 +197,29 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
         listed = (package["distribution"] for package in config["python_docs"]["packages"])
         names.update(name for name in listed if name is not None)  # the standard library comes with Python
     python = ".".join(platform.python_version_tuple()[:2])
-    files = _digests_of_named(config) if stage.name == "corpus" else {}
+    files = _digests_of_named(stage, config)
     return {**{name: _installed(name) for name in sorted(names, key=str.lower)}, **files, "python": python}
 
 
-def _digests_of_named(config: Mapping[str, Any]) -> dict[str, str]:
+# Keys of files that a stage reads, with an example of their values.
+_NAMED_FILES = {
+    "corpus": ("corpus.decontaminate", "[data/tasks/mine/test.tsv]"),
+    "tokenizer": ("tokenizer.user_words", "my_words.txt"),
+}
+
+
+def _digests_of_named(stage: Stage, config: Mapping[str, Any]) -> dict[str, str]:
+    if stage.name not in _NAMED_FILES:
+        return {}
+    key, example = _NAMED_FILES[stage.name]
+    names = value_at(config, key) or ()
+    if key == "tokenizer.user_words":  # a list has the words themselves
+        names = (names,) if isinstance(names, str) else ()
     found = {}
-    for name in value_at(config, "corpus.decontaminate") or ():
+    for name in names:
         path = Path(name).expanduser()
         if not path.is_file():
-            raise ConfigError(
-                f"corpus.decontaminate names {name}, which is not a file. Give paths of files, such as "
-                "corpus.decontaminate=[data/tasks/mine/test.tsv]."
-            )
+            raise ConfigError(f"{key} names {name}, which is not a file. Give paths of files, such as {key}={example}.")
         found[name] = sha256_of_file(path)[:16]
     return found
 

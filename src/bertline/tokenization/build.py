@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -30,6 +30,7 @@ from bertline.tokenization.extension import words_to_add
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.stretches import WordSplitter
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.user_words import read_user_words, with_user_words
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
 from bertline.tokenization.wordpiece import train_wordpiece
 
@@ -83,8 +84,14 @@ def build_tokenizer(
 
 
 def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int) -> tuple[Vocabulary, dict[str, Any]]:
-    plain = Vocabulary(tokens=(), lowercase=config.lowercase)
+    plain = Vocabulary(tokens=(), lowercase=config.lowercase, strip_accents=config.strip_accents)
+    user_words = read_user_words(config.user_words, WordSplitter(plain))
+    unsplit = tuple(word for word, is_split in user_words.items() if is_split)
+    plain = dataclasses.replace(plain, unsplit=unsplit)
     fraction, word_counts = _train_words(config.sample_characters, plain, corpus_folder, num_workers)
+    occur = {word: word_counts[word] for word in user_words}
+    for word in unsplit:  # with its marks it would teach merges that no other word can use
+        word_counts.pop(word, None)
     say(f"training {config.vocab_size:,} tokens on {len(word_counts):,} distinct words")
     tokens = train_wordpiece(
         word_counts,
@@ -92,15 +99,35 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
         min_frequency=config.min_frequency,
         max_alphabet=config.max_alphabet,
     )
+    learned = set(tokens)
+    tokens = with_user_words(tokens, tuple(user_words), size=config.vocab_size)
     facts = {
         "trained_on": {
             "fraction": fraction,
             "words": sum(word_counts.values()),
             "distinct_words": len(word_counts),
             "characters_known": sum(len(token) == 1 for token in tokens),
-        }
+        },
+        **_user_word_facts(occur, learned),
     }
-    return Vocabulary(tokens=tokens, lowercase=config.lowercase), facts
+    return dataclasses.replace(plain, tokens=tokens), facts
+
+
+def _user_word_facts(occur: Mapping[str, int], known: Collection[str]) -> dict[str, Any]:
+    """Say of the user's words which the vocabulary would have had anyway, and which the text does not have.
+
+    Args:
+        occur: Count of each word in the text.
+        known: Tokens of the vocabulary without them.
+    """
+    if not occur:
+        return {}
+    anyway, absent = [word for word in occur if word in known], [word for word in occur if not occur[word]]
+    said = f"{len(occur):,} words of tokenizer.user_words are tokens"
+    for words, what in ((anyway, "would have been anyway"), (absent, "are not in the text, so nothing trains them")):
+        said += f"; {len(words):,} {what}" + (f" ({', '.join(words[:_SHOWN_WORDS])})" if words else "")
+    say(said)
+    return {"user_words": {"words": list(occur), "in_anyway": anyway, "not_in_text": absent}}
 
 
 def _given(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Vocabulary:
@@ -114,9 +141,14 @@ def _extend(
     config: ExtendedTokenizerConfig, corpus_folder: Path, num_workers: int
 ) -> tuple[Vocabulary, dict[str, Any]]:
     old = _given(config)
-    fraction, word_counts = _train_words(config.sample_characters, old, corpus_folder, num_workers)
-    words = words_to_add(old, word_counts, num_new=config.num_new, min_frequency=config.min_frequency)
-    if not words:
+    user_words = read_user_words(config.user_words, WordSplitter(old))
+    unsplit = tuple(word for word, is_split in user_words.items() if is_split and word not in old.unsplit)
+    known = set(old.tokens)
+    asked = tuple(word for word in user_words if word not in known)
+    base = dataclasses.replace(old, tokens=(*old.tokens, *asked), unsplit=(*old.unsplit, *unsplit))
+    fraction, word_counts = _train_words(config.sample_characters, base, corpus_folder, num_workers)
+    words = words_to_add(base, word_counts, num_new=config.num_new, min_frequency=config.min_frequency)
+    if not words and not asked:
         raise DataError(
             f"tokenizer.kind is extended, but {config.path} has all words of {corpus_folder} that occur at least "
             f"tokenizer.min_frequency={config.min_frequency} times. Use its vocabulary as it is (tokenizer=existing), "
@@ -131,12 +163,13 @@ def _extend(
         "extended": {
             "fraction": fraction,
             "num_old": len(old.tokens),
-            "num_new": len(words),
-            "least_count": min(word_counts[word] for word in words),
+            "num_new": len(asked) + len(words),
+            "least_count": min((word_counts[word] for word in words), default=None),
             "before": {"split": split, **{name: before[name] for name in _HEADLINE}},
         },
+        **_user_word_facts({word: word_counts[word] for word in user_words}, known),
     }
-    return dataclasses.replace(old, tokens=(*old.tokens, *words)), facts
+    return dataclasses.replace(base, tokens=(*base.tokens, *words)), facts
 
 
 def _train_words(

@@ -14,13 +14,17 @@ class TrainedTokenizerConfig:
     vocab_size: int
     """Number of tokens, including the five special tokens."""
     lowercase: bool
-    """Whether to lower-case text and strip accents, as BERT's uncased models do."""
+    """Whether to lower-case text, as BERT's uncased models do."""
+    strip_accents: bool | None
+    """Whether to strip accents; None means the value of `lowercase`. False keeps them in an uncased vocabulary."""
     min_frequency: int
     """Minimum count of a pair of subwords to be merged."""
     max_alphabet: int
     """Maximum number of distinct characters to keep, the most frequent ones; rarer ones become [UNK]."""
     sample_characters: int
     """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
+    user_words: tuple[str, ...] | str
+    """Words that are in the vocabulary in any case and are never split: a list, or a file with one a line."""
 
     def __post_init__(self) -> None:
         if self.vocab_size < 100:
@@ -67,6 +71,9 @@ class ExtendedTokenizerConfig:
     """Minimum count of a new word: an embedding that is seldom read is hardly trained."""
     sample_characters: int
     """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
+    user_words: tuple[str, ...] | str
+    """Words that are in the vocabulary in any case, beside the `num_new`, and are never split: a list, or a file with
+    one a line."""
 
     def __post_init__(self) -> None:
         if self.path is None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
+from bertline.tokenization.user_words import UnsplitWords
 from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, UNK, Vocabulary
 
 _MAX_REMEMBERED = 1 << 18
@@ -34,18 +35,25 @@ class WordSplitter:
         self._lowercase = vocabulary.lowercase
         self._normalize = bert_normalizer(vocabulary).normalize_str
         self._pre_tokenize = BertPreTokenizer().pre_tokenize_str
+        self._unsplit = UnsplitWords(vocabulary.unsplit) if vocabulary.unsplit else None
 
     def __call__(self, text: str) -> list[str]:
-        """Return the normalised words: runs of letters and digits, and single punctuation marks.
+        """Return the normalised words: runs of letters and digits, single punctuation marks, and unsplit words.
 
         Example:
             >>> WordSplitter(Vocabulary(tokens=(), lowercase=True))("(Café-Bar)")
             ['(', 'cafe', '-', 'bar', ')']
         """
+        if self._unsplit is not None:
+            parts = self._unsplit.cut(self._normalize(text))
+            return [word for part, whole in parts for word in ((part,) if whole else self._words(part))]
         if text.isascii() and text.isprintable():  # several times faster, with the same words
             found: list[str] = _find_ascii_words(text.lower() if self._lowercase else text)
             return found
-        return [word for word, _ in self._pre_tokenize(self._normalize(text))]
+        return self._words(self._normalize(text))
+
+    def _words(self, normalized: str) -> list[str]:
+        return [word for word, _ in self._pre_tokenize(normalized)]
 
 
 class StretchEncoder:

@@ -118,6 +118,8 @@ def _backend(vocabulary: Vocabulary, ids: dict[str, int]) -> tokenizers.Tokenize
     )
     special = [tokenizers.AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
     backend.add_special_tokens(special)
+    unsplit = [tokenizers.AddedToken(word, single_word=True, normalized=True) for word in vocabulary.unsplit]
+    backend.add_tokens(unsplit)
     return backend
 
 

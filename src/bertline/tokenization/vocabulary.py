@@ -34,6 +34,8 @@ class Vocabulary:
     strip_accents: bool | None = None
     """Whether to strip accents; None means the value of `lowercase`, as in the reference code."""
     split_chinese_characters: bool = True
+    unsplit: tuple[str, ...] = ()
+    """Tokens that are taken whole, though the pre-tokenizer would split them (`covid-19`); normalised."""
 
 
 def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
@@ -49,10 +51,11 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
     folder = path.parent if path.is_file() else path
     tokenizer_file, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
     normalizer: dict[str, Any] = {}
+    unsplit: tuple[str, ...] = ()
     if path.is_file():
         tokens = read_vocab_file(path)
     elif tokenizer_file.is_file():
-        tokens, normalizer = _read_tokenizer_json(tokenizer_file)
+        tokens, normalizer, unsplit = _read_tokenizer_json(tokenizer_file)
     elif vocab_file.is_file():
         tokens = read_vocab_file(vocab_file)
     else:
@@ -66,6 +69,7 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
         lowercase=next(bool(setting) for setting in settings if setting is not None),
         strip_accents=config.get("strip_accents", normalizer.get("strip_accents")),
         split_chinese_characters=bool(chinese),
+        unsplit=unsplit,
     )
 
 
@@ -97,7 +101,7 @@ def has_capitals(tokens: Sequence[str]) -> bool:
     return sum(token != token.lower() for token in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
 
 
-def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any], tuple[str, ...]]:
     content = _read_object(path)
     model = content.get("model") or {}
     if model.get("type") != "WordPiece":
@@ -113,7 +117,12 @@ def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
         raise DataError(f"{path}: the ids of its {len(by_id)} tokens are not 0 to {len(by_id) - 1} without a gap.")
     tokens = [by_id[index] for index in range(len(by_id))]
     _check_tokens(tokens, path)
-    return tuple(tokens), content.get("normalizer") or {}
+    unsplit = tuple(
+        token["content"]
+        for token in content.get("added_tokens", [])
+        if token.get("single_word") and token.get("normalized") and not token.get("special")
+    )
+    return tuple(tokens), content.get("normalizer") or {}, unsplit
 
 
 def _check_tokens(tokens: Sequence[str], path: Path) -> None:

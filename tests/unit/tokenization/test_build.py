@@ -17,7 +17,14 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 CONFIG = TrainedTokenizerConfig(
-    kind="trained", vocab_size=110, lowercase=True, min_frequency=1, max_alphabet=60, sample_characters=1_000_000
+    kind="trained",
+    vocab_size=110,
+    lowercase=True,
+    strip_accents=None,
+    min_frequency=1,
+    max_alphabet=60,
+    sample_characters=1_000_000,
+    user_words=(),
 )
 TRAIN = [
     [f"The {noun}s {verb} the array of the {noun}.", f"{verb.title()}ing a {noun} returns another {noun}, or none."]
@@ -38,6 +45,14 @@ def test_a_trained_vocabulary_has_the_size_asked_for_and_lower_cases(write_corpu
     assert tokenizer.vocab[:5] == SPECIAL_TOKENS
     assert tokenizer.tokens(tokenizer.encode("The matrix")) == ["the", "matrix"]
     assert tokenizer.encode("CAFÉ") == tokenizer.encode("cafe")
+
+
+def test_accents_are_kept_in_an_uncased_vocabulary_on_request(write_corpus, tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, strip_accents=False)
+    build_tokenizer(config, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+    tokenizer = Tokenizer.load(tmp_path / "out")
+    assert tokenizer.tokens(tokenizer.encode("CAFÉ")) == ["café"]
+    assert tokenizer.encode("CAFÉ") != tokenizer.encode("cafe")
 
 
 def test_the_bytes_are_the_same_with_one_worker_and_with_two(write_corpus, tmp_path: Path, monkeypatch) -> None:

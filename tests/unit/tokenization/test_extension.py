@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,8 +77,8 @@ def test_a_new_subword_has_the_parts_of_its_letters() -> None:
 TRAIN = [["The kernel. The kernels, 1.", "The kernel of a seer."]] * 30
 
 
-def config(folder: Path, **changes: int) -> ExtendedTokenizerConfig:
-    keys = {"num_new": 2, "min_frequency": 5, "sample_characters": 10**9, **changes}
+def config(folder: Path, **changes: Any) -> ExtendedTokenizerConfig:
+    keys: dict[str, Any] = {"num_new": 2, "min_frequency": 5, "sample_characters": 10**9, "user_words": (), **changes}
     return ExtendedTokenizerConfig(kind="extended", path=str(folder), revision=None, lowercase=None, **keys)
 
 
@@ -116,8 +118,18 @@ def test_nothing_to_add_is_refused(tmp_path: Path, key: str) -> None:
         config(tmp_path, **{key: 0})
 
 
-def test_no_checkpoint_is_an_error_that_says_where_to_name_it() -> None:
+def test_words_of_the_user_come_beside_the_chosen_ones(write_corpus, checkpoint: Path, tmp_path: Path) -> None:
+    corpus = write_corpus(TRAIN, [["A kernel."]])
+    asked = config(checkpoint, num_new=1, user_words=("R-1", "The", "seer"))
+    build_tokenizer(asked, corpus, tmp_path / "out", num_workers=1)
+    tokenizer, old = Tokenizer.load(tmp_path / "out"), Tokenizer.load(checkpoint)
+    assert tokenizer.vocab == (*TOKENS, "r-1", "seer", "kernel")
+    assert tokenizer.tokens(tokenizer.encode("the R-1 seers.")) == ["the", "r-1", "seer", "##s", "."]
+    assert old.tokens(parts_of_new_tokens(old, tokenizer)[0]) == ["r", "[UNK]", "1"]
+    said = json.loads((tmp_path / "out/manifest.json").read_text())["user_words"]
+    assert said == {"words": ["r-1", "the", "seer"], "in_anyway": ["the"], "not_in_text": ["r-1"]}
+
+
+def test_no_checkpoint_is_an_error_that_says_where_to_name_it(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"path is null.*pretrain\.start_from=/path/to/checkpoint"):
-        ExtendedTokenizerConfig(
-            kind="extended", path=None, revision=None, lowercase=None, num_new=1, min_frequency=1, sample_characters=1
-        )
+        dataclasses.replace(config(tmp_path), path=None)

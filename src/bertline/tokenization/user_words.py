@@ -1,0 +1,154 @@
+"""Words that the user wants whole: always in the vocabulary, never split."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bertline.foundation.errors import DataError
+from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, SPECIAL_TOKENS
+
+_KEY = "tokenizer.user_words"
+# Circled letters, which are symbols that count as letters in the regular expressions of the tokenizers library.
+_LETTER_SYMBOLS = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
+_JOINERS = "\u200c\u200d"
+
+
+def read_user_words(given: Sequence[str] | str, words_of: Callable[[str], Sequence[str]]) -> dict[str, bool]:
+    """Read the user's words and normalise them as text is.
+
+    Args:
+        given: The words, or the path of a file with one a line; empty lines are left out.
+        words_of: Splits text into normalised words, such as a `WordSplitter`.
+
+    Returns:
+        Normalised word to whether BERT's pre-tokenizer splits it (`covid-19`, `c++`), in the order given.
+
+    Raises:
+        DataError: The file cannot be read, or a word has a space or is none; the message names the word and its line.
+    """
+    if isinstance(given, str):
+        path = Path(given).expanduser()
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"{_KEY} names {given}, which cannot be read ({error}). Give a UTF-8 file with a word on each line, or "
+                f"the words themselves: {_KEY}=[kubernetes, covid-19]"
+            ) from error
+        entries = [(f"{path}, line {number}", line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+        if not entries:
+            raise DataError(f"{_KEY} names {given}, which has no words. Give one a line, or null the key: {_KEY}=[]")
+    else:
+        entries = [(f"{_KEY}[{index}]", word.strip()) for index, word in enumerate(given)]
+    found: dict[str, bool] = {}
+    for where, word in entries:
+        pieces = list(words_of(word))
+        whole = "".join(pieces)
+        _refuse_unusable(where, word, whole)
+        found[whole] = len(pieces) > 1
+    return found
+
+
+def _refuse_unusable(where: str, word: str, whole: str) -> None:
+    problem = ""
+    if not whole:
+        problem = "has no characters that BERT reads"
+    elif len(word.split()) > 1 or (any(map(_is_chinese, whole)) and len(whole) > 1):
+        problem = (
+            "is more than one word: text is split at spaces and around Chinese characters before words are looked at"
+        )
+    elif whole.startswith(CONTINUATION) or whole.upper() in SPECIAL_TOKENS:
+        problem = "stands for something else in a vocabulary (a continued word, or a special token)"
+    elif len(whole) > MAX_WORD_CHARACTERS:
+        problem = f"has {len(whole)} characters; a word has at most {MAX_WORD_CHARACTERS}"
+    if problem:
+        raise DataError(f"{where}: {word!r} {problem}. Leave it out, or write it in another way.")
+
+
+def _is_chinese(character: str) -> bool:
+    """Return whether BERT's normalizer puts spaces around a character.
+
+    References:
+        google-research/bert, tokenization.py, _is_chinese_char.
+    """
+    return unicodedata.name(character, "").startswith("CJK ") and unicodedata.category(character) == "Lo"
+
+
+def with_user_words(tokens: Sequence[str], words: Sequence[str], *, size: int) -> tuple[str, ...]:
+    """Return a trained vocabulary with the user's words, in place of the last tokens that were learned.
+
+    Args:
+        tokens: The vocabulary, the most frequent merges first.
+        words: The user's words, normalised.
+        size: Number of tokens to return.
+
+    Raises:
+        DataError: There is no room for the words.
+
+    Example:
+        >>> with_user_words(["[UNK]", "a", "##b", "ab", "abb", "##bb"], ["ab", "c++"], size=6)
+        ('[UNK]', 'a', '##b', 'ab', 'abb', 'c++')
+    """
+    known, wanted = set(tokens), set(words)
+    missing = [word for word in dict.fromkeys(words) if word not in known]
+    kept, room = list(tokens), size - len(missing)
+    for index in range(len(tokens) - 1, -1, -1):
+        if len(kept) <= room:
+            break
+        token = tokens[index]
+        if token not in wanted and token not in SPECIAL_TOKENS and len(token.removeprefix(CONTINUATION)) > 1:
+            del kept[index]
+    if len(kept) > room:
+        raise DataError(
+            f"tokenizer.vocab_size is {size}, which has no room for the {len(wanted)} words of {_KEY} beside the "
+            "characters of the text. Raise tokenizer.vocab_size, or give fewer words."
+        )
+    return (*kept, *missing)
+
+
+class UnsplitWords:
+    """Finds words that the pre-tokenizer would split, as the tokenizers library finds added tokens of whole words.
+
+    Of overlapping ones the first is taken, and of those that begin at one place the longest; a found one counts unless
+    a letter, digit, mark or underscore is next to it.
+
+    Args:
+        words: Normalised words, at least one.
+
+    Example:
+        >>> UnsplitWords(["c++", "c+"]).cut("c++ and c++x")
+        [('c++', True), (' and c++x', False)]
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        longest_first = sorted(words, key=len, reverse=True)
+        self._find = re.compile("|".join(map(re.escape, longest_first))).finditer
+
+    def cut(self, text: str) -> list[tuple[str, bool]]:
+        """Cut normalised text into found words (True) and what is between them (False)."""
+        parts: list[tuple[str, bool]] = []
+        end = 0
+        for found in self._find(text):
+            start, stop = found.span()
+            if _is_of_word(text[start - 1 : start]) or _is_of_word(text[stop : stop + 1]):
+                continue
+            if end < start:
+                parts.append((text[end:start], False))
+            parts.append((found[0], True))
+            end = stop
+        if end < len(text):
+            parts.append((text[end:], False))
+        return parts
+
+
+def _is_of_word(character: str) -> bool:
+    r"""Return whether a character is one of `\w` in the regular expressions of Rust (Unicode TS 18, annex C)."""
+    if not character:
+        return False
+    kind = unicodedata.category(character)
+    if kind[0] in "LM" or kind in ("Nd", "Nl", "Pc") or character in _JOINERS:
+        return True
+    return any(first <= ord(character) <= last for first, last in _LETTER_SYMBOLS)

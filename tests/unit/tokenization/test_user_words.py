@@ -1,0 +1,141 @@
+"""Words that the user wants whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.files import sha256_of_path
+from bertline.orchestration.fingerprints import stage_versions
+from bertline.orchestration.stages import stage_named
+from bertline.tokenization.build import build_tokenizer
+from bertline.tokenization.config import TrainedTokenizerConfig
+from bertline.tokenization.stretches import StretchEncoder, WordSplitter
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.user_words import read_user_words, with_user_words
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+UNCASED = Vocabulary(tokens=(), lowercase=True)
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+ALPHABET = (*LETTERS, *(f"##{letter}" for letter in LETTERS), *".,-+")
+CONFIG = TrainedTokenizerConfig(
+    kind="trained",
+    vocab_size=110,
+    lowercase=True,
+    strip_accents=None,
+    min_frequency=1,
+    max_alphabet=60,
+    sample_characters=1_000_000,
+    user_words=("Node.js", "series", "Zürich", "zymurgy"),
+)
+TRAIN = [
+    [
+        f"The {noun}s {verb} the array of node.js, not js.",
+        f"{verb.title()}ing a series returns another {noun}, or none.",
+    ]
+    for noun in ("matrix", "vector", "kernel", "frame", "tensor", "index")
+    for verb in ("sort", "filter", "reshape", "compute", "transform")
+]
+
+
+def read(given: tuple[str, ...] | str) -> dict[str, bool]:
+    return read_user_words(given, WordSplitter(UNCASED))
+
+
+def test_words_are_normalised_as_text_is_and_the_ones_to_be_split_are_known() -> None:
+    assert read(("COVID-19", "Zürich", "covid-19", "C++")) == {"covid-19": True, "zurich": False, "c++": True}
+
+
+def test_a_file_has_a_word_a_line(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("COVID-19\n\n  kubernetes \n")
+    assert list(read(str(tmp_path / "words.txt"))) == ["covid-19", "kubernetes"]
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("machine learning", "is more than one word"),
+        ("世界", "is more than one word"),
+        ("\u0301", "has no characters"),
+        ("##ing", "stands for something else"),
+        ("[MASK]", "stands for something else"),
+        ("x" * 101, "has 101 characters; a word has at most 100"),
+    ],
+)
+def test_what_cannot_be_one_token_is_an_error_with_its_place(tmp_path: Path, word: str, reason: str) -> None:
+    with pytest.raises(DataError, match=rf"tokenizer\.user_words\[1\]: .* {reason}"):
+        read(("fine", word))
+    (tmp_path / "words.txt").write_text(f"fine\n\n{word}\n")
+    with pytest.raises(DataError, match=rf"words\.txt, line 3: .* {reason}"):
+        read(str(tmp_path / "words.txt"))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"caf\xe9"])
+def test_a_file_without_words_says_what_a_file_has(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "words.txt").write_bytes(content)
+    with pytest.raises(DataError, match=r"tokenizer\.user_words names .*words\.txt, which"):
+        read(str(tmp_path / "words.txt"))
+
+
+def test_the_least_useful_tokens_give_way_but_no_character_and_no_word_of_the_user() -> None:
+    tokens = (*SPECIAL_TOKENS, "a", "b", "##b", "ab", "abb")
+    assert with_user_words(tokens, ("ab", "c", "d-e"), size=11) == (*SPECIAL_TOKENS, "a", "b", "##b", "ab", "c", "d-e")
+    with pytest.raises(DataError, match=r"vocab_size is 9, which has no room for the 2 words"):
+        with_user_words(tokens, ("c", "d"), size=9)
+
+
+def test_they_are_tokens_of_a_trained_vocabulary_whatever_the_text_has(write_corpus, tmp_path: Path) -> None:
+    corpus = write_corpus(TRAIN, [["Node.js."]])
+    build_tokenizer(CONFIG, corpus, tmp_path / "out", num_workers=1)
+    tokenizer = Tokenizer.load(tmp_path / "out")
+    assert tokenizer.vocab_size == 110
+    found = tokenizer.tokens(tokenizer.encode("Zymurgy in Zürich: node.js, SERIES"))
+    assert {"zymurgy", "zurich", "node.js", "series"} <= set(found)
+    said = json.loads((tmp_path / "out/manifest.json").read_text())["user_words"]
+    assert said["words"] == ["node.js", "series", "zurich", "zymurgy"]
+    assert (said["in_anyway"], said["not_in_text"]) == (["series"], ["zurich", "zymurgy"])
+
+
+def test_without_them_the_artifact_does_not_speak_of_them(write_corpus, tmp_path: Path) -> None:
+    build_tokenizer(
+        dataclasses.replace(CONFIG, user_words=()), write_corpus(TRAIN, []), tmp_path / "out", num_workers=1
+    )
+    assert "user_words" not in json.loads((tmp_path / "out/manifest.json").read_text())
+    assert '"single_word": true' not in (tmp_path / "out/tokenizer.json").read_text()
+
+
+def test_a_file_gives_the_same_bytes_as_a_list_and_its_content_is_part_of_the_stage(
+    write_corpus, tmp_path: Path
+) -> None:
+    corpus, words = write_corpus(TRAIN, []), tmp_path / "words.txt"
+    words.write_text("\n".join(CONFIG.user_words))
+    for name, given in (("list", CONFIG.user_words), ("file", str(words))):
+        config = dataclasses.replace(CONFIG, user_words=given)
+        build_tokenizer(config, corpus, tmp_path / name, num_workers=1)
+    assert sha256_of_path(tmp_path / "list") == sha256_of_path(tmp_path / "file")
+    stage, composed = stage_named("tokenizer"), {"tokenizer": {"user_words": str(words)}}
+    before = stage_versions(stage, None, composed)
+    words.write_text("other")
+    assert str(words) in before and stage_versions(stage, None, composed) != before
+    words.unlink()
+    with pytest.raises(ConfigError, match=r"tokenizer\.user_words names .*words\.txt, which is not a file"):
+        stage_versions(stage, None, composed)
+
+
+UNSPLIT = ("c++", "c+", "a-b", "b-c", "x.")
+TOKENIZER = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, *ALPHABET, *UNSPLIT), lowercase=True, unsplit=UNSPLIT))
+
+
+@hypothesis.given(
+    text=st.text(st.one_of(st.sampled_from("abcx+-. _éE\u0301"), st.characters(exclude_categories=["Cs"])))
+)
+def test_the_fast_encoder_finds_them_where_the_tokenizers_library_does(text: str) -> None:
+    ids, _ = StretchEncoder(TOKENIZER, "uint16")([text])
+    assert ids.tolist() == TOKENIZER.encode_literally([text])[0]
