@@ -68,7 +68,7 @@ def data_section(facts: Facts, pipeline: PipelineFolders, charts: dict[str, str]
         table(head, rows),
         side_by_side(*dropped, _vocabulary(facts)),
         '<p>Samples of what was kept and of what was dropped: <a href="../pages/corpus.html">the corpus page</a> '
-        "(<code>artifacts/pages/corpus.html</code>, written where the stage <code>corpus</code> computes).</p>",
+        "(<code>artifacts/pages/corpus.html</code>).</p>",
         "<h3>Held-out documents, and their tokens</h3>" if samples else "",
         paragraph("Tokens that continue a word are joined to it and shaded.") if samples else "",
         samples,

@@ -11,23 +11,23 @@ from bertline.foundation.files import write_json
 from bertline.foundation.progress import say
 from bertline.orchestration.provenance import running_under_dvc
 from bertline.orchestration.stage_run import StageRun
-from bertline.orchestration.stages import CORPUS_PAGE
 
 
 def show_corpus(stage: StageRun, samples: DropSamples) -> Path:
     """Write page and samples, attach the page to the run in MLflow, and print what was dropped and where it stands.
 
-    The page is no output of the stage, so that its look changes no result. It is sent to a remote server only where
-    `tracking.log_text` allows.
+    The same corpus gives the same page. It is sent to a remote server only where `tracking.log_text` allows.
     """
     drops = samples.content()
     write_json(stage.folder / DROPS_NAME, drops)
-    page = stage.folder / CORPUS_PAGE.name
+    kept = stage.stage.page
+    assert kept is not None
+    page = stage.folder / Path(kept).name
     write_corpus_page(page, stage.output, drops)
     stage.record.log_artifact(page, contains_text=True)
     shown = page
     if running_under_dvc():
-        CORPUS_PAGE.parent.mkdir(parents=True, exist_ok=True)
-        shown = Path(shutil.copyfile(page, CORPUS_PAGE))
+        Path(kept).parent.mkdir(parents=True, exist_ok=True)
+        shown = Path(shutil.copyfile(page, kept))
     say(f"corpus: {drops_in_words(samples.counts)}; samples to read: {shown}")
     return shown

@@ -15,7 +15,6 @@ METRICS = ARTIFACTS / "metrics"
 HEADLINE = ARTIFACTS / "headline"
 CODE = ARTIFACTS / "code"
 VERSIONS = ARTIFACTS / "versions"
-CORPUS_PAGE = ARTIFACTS / "pages" / "corpus.html"
 ENCODERS = ARTIFACTS / "encoders"
 """Folder with the encoder that each task starts from: the link of tasks to `artifacts/pretrain` (see
 `unused`)."""
@@ -81,6 +80,8 @@ class Stage:
     """Library modules that do the work; the code fingerprint covers them, the recipe and everything these import."""
     inputs: tuple[str, ...]
     output: str
+    page: str | None = None
+    """A page for people about the output, which DVC keeps and restores with it. No stage depends on it."""
     versions: tuple[str, ...] = ()
     """Distributions that the stage computes or writes with. Python's minor version is always added."""
     versions_where: tuple[VersionsWhere, ...] = ()
@@ -116,6 +117,7 @@ STAGES = (
         modules=("bertline.corpus.build",),
         inputs=(str(USER_TEXT),),
         output="artifacts/corpus",
+        page="artifacts/pages/corpus.html",
         versions=("pyarrow",),
         versions_where=(
             VersionsWhere("corpus.kind", ("python_docs",), (PACKAGES,)),

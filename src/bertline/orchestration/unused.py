@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.files import folder_written_atomically, sha256_of_path, write_json
+from bertline.foundation.files import folder_written_atomically, sha256_of_path, write_atomically, write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
 from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
@@ -42,8 +42,11 @@ def leave_out(name: str, composed: Mapping[str, Any]) -> bool:
     reason = "a checkpoint is fine-tuned as it is (pretrain.phases is empty)"
     say(f"{name}: not used, {reason}")
     if running_under_dvc():
-        with folder_written_atomically(Path(stage_named(name).output)) as folder:
+        stage = stage_named(name)
+        with folder_written_atomically(Path(stage.output)) as folder:
             write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"stage": name, "reason": reason})
+        if stage.page is not None:
+            write_atomically(Path(stage.page), f"<!doctype html><title>{name}</title><p>{name}: not used, {reason}\n")
         write_json(METRICS / f"{name}.json", {})
         write_json(HEADLINE / f"{name}.json", {})
     return True

@@ -22,6 +22,10 @@ def _cases(number: int) -> list[str]:
 @pytest.fixture
 def built(tmp_path: Path) -> tuple[Path, DropSamples]:
     """A corpus whose sentences were split wrongly, with markup, a long sentence and things to drop."""
+    return build(tmp_path, num_workers=1)
+
+
+def build(tmp_path: Path, *, num_workers: int) -> tuple[Path, DropSamples]:
     (tmp_path / "text").mkdir()
     for number in range(30):
         text = f"Pub.\n\nL.\n\nThe law number {number} <b>applies</b> & holds for {' '.join(_cases(number))} cases."
@@ -39,7 +43,7 @@ def built(tmp_path: Path) -> tuple[Path, DropSamples]:
     )  # fmt: skip
     samples = DropSamples()
     packages = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]
-    build_corpus(config, packages, tmp_path / "corpus", num_workers=1, samples=samples)
+    build_corpus(config, packages, tmp_path / "corpus", num_workers=num_workers, samples=samples)
     return tmp_path / "corpus", samples
 
 
@@ -77,3 +81,13 @@ def test_the_page_shows_text_as_text_and_every_drop_with_a_sample(
 def test_an_empty_list_of_drops_is_said(built: tuple[Path, DropSamples], tmp_path: Path) -> None:
     write_corpus_page(tmp_path / "page.html", built[0], DropSamples().content())
     assert "Nothing was dropped." in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_page_is_the_same_however_many_processes_made_the_corpus_and_wherever(tmp_path: Path) -> None:
+    pages = []
+    for place, num_workers in (("here", 1), ("there", 3)):
+        (tmp_path / place).mkdir()
+        corpus, samples = build(tmp_path / place, num_workers=num_workers)
+        write_corpus_page(tmp_path / place / "page.html", corpus, samples.content())
+        pages.append((tmp_path / place / "page.html").read_bytes())
+    assert pages[0] == pages[1]

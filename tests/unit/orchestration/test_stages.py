@@ -35,14 +35,14 @@ def test_dvc_lists_the_sections_inputs_and_output_of_the_stage_map(stage: Stage)
         else set()
     )
     assert set(entry["deps"]) == {f"artifacts/code/{stage.name}", *versions, *map(as_dvc, stage.inputs)}
-    assert entry["outs"][0] == as_dvc(stage.output)
+    assert entry["outs"] == [as_dvc(stage.output), *filter(None, [stage.page])]
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 def test_what_a_stage_leaves_in_git_is_declared_so_that_dvc_enters_the_stage_in_its_run_cache(stage: Stage) -> None:
     entry = dvc_stage(stage)
     file = f"{stage.name}{'@${item}' * stage.per_task}.json"
-    assert entry["outs"] == [as_dvc(stage.output)]
+    assert all(isinstance(out, str) for out in entry["outs"])  # cached
     if stage.name == "encoders":
         assert "metrics" not in entry and "plots" not in entry
         return
@@ -51,10 +51,11 @@ def test_what_a_stage_leaves_in_git_is_declared_so_that_dvc_enters_the_stage_in_
     assert entry["plots"] == [{(METRICS / file).as_posix(): {"cache": False}}]
 
 
-def test_no_stage_depends_on_figures_so_that_a_changed_second_runs_nothing() -> None:
+def test_no_stage_depends_on_figures_or_pages_so_that_a_changed_second_runs_nothing() -> None:
     stages = [entry.get("do", entry) for entry in DVC.values()]
     read = {Path(dep) for entry in stages for dep in entry.get("deps", ())}
-    assert not [path for path in read if path in (HEADLINE, METRICS) or {HEADLINE, METRICS} & set(path.parents)]
+    shown = {HEADLINE, METRICS, *(Path(stage.page) for stage in STAGES if stage.page)}
+    assert not [path for path in read if shown & {path, *path.parents}]
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
