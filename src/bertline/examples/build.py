@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from bertline.corpus.document import Split
 from bertline.corpus.storage import num_documents, read_documents
+from bertline.examples.bounds import FIGURES, figures_of, refuse_outside
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import blocks_of_documents, generate_block
@@ -173,7 +174,9 @@ def build_examples(
         shutil.rmtree(encoded)
         manifest["bytes"] = size_of_path(folder)
         for length in config.lengths:
-            manifest["lengths"][str(length)]["unigram_entropy"] = _finish_length(length, manifest, tokenizer, folder)
+            facts = manifest["lengths"][str(length)]
+            facts["unigram_entropy"] = _finish_length(length, manifest, tokenizer, folder)
+            refuse_outside(config.bounds, length, config, facts["train"])
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=manifest)
     return _headline(manifest)
 
@@ -238,13 +241,16 @@ def _write_examples(
 
 
 def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, folder: Path) -> float:
-    """Write the readable examples of one length and return its unigram entropy."""
+    """Write the readable examples of one length, add the figures that have bounds, and return its unigram entropy."""
     policy = masking_policy(manifest)
     train, validation = (ExampleStore(folder, split, length, manifest) for split in _SPLITS)
     readable = folder / f"readable-{length:04d}.txt"
     write_readable(readable, train, tokenizer, seed=manifest["seed"], policy=policy)
+    counts = token_counts(train, policy.vocab_size)
+    facts = manifest["lengths"][str(length)]["train"]
+    facts.update(figures_of(train, facts, counts))
     return unigram_entropy(
-        token_counts(train, policy.vocab_size),
+        counts,
         target_counts(validation, seed=manifest["seed"], policy=policy),
         policy.special_ids,
     )
@@ -263,4 +269,5 @@ def _headline(manifest: dict[str, Any]) -> dict[str, float | int]:
         if num_segments(manifest) == 2:
             headline[f"length_{length}/random_next_share"] = facts["train"]["random_next_share"]
         headline[f"length_{length}/unigram_entropy"] = facts["unigram_entropy"]
+        headline.update({f"length_{length}/{name}": facts["train"][name] for name in FIGURES})
     return headline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 _MAX_SHARD_SEQUENCES = 1_000_000
@@ -55,6 +55,40 @@ MaskingConfig = DynamicMaskingConfig | StaticMaskingConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BoundsConfig:
+    """What the train sequences of each length may be like; what is outside stops the stage. None allows everything."""
+
+    max_duplicate_share: float | None
+    """Largest fraction of sequences that repeat an earlier one; copies of static masking are not judged."""
+    min_fill: float | None
+    """Smallest fraction of the positions of the sequences that tokens fill."""
+    max_truncated_share: float | None
+    """Largest fraction of the tokens of the text that are cut off, because a sentence is longer than a sequence."""
+    max_random_next_error: float | None
+    """Largest difference between the fraction of pairs with a random second segment and `random_next_prob`."""
+    max_unknown_share: float | None
+    """Largest fraction of tokens that are [UNK]."""
+    max_rare_share: float | None
+    """Largest fraction of the vocabulary that occurs fewer than ten times."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{field.name} must be in [0, 1], or null for no bound; found {value}")
+
+
+NO_BOUNDS = BoundsConfig(
+    max_duplicate_share=None,
+    min_fill=None,
+    max_truncated_share=None,
+    max_random_next_error=None,
+    max_unknown_share=None,
+    max_rare_share=None,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExamplesConfig:
     """Sequences of each length, as in sections 3.1 and A.2 of the paper."""
 
@@ -71,6 +105,7 @@ class ExamplesConfig:
     shard_sequences: int
     """Sequences per shard."""
     masking: DynamicMaskingConfig | StaticMaskingConfig
+    bounds: BoundsConfig = NO_BOUNDS
 
     def __post_init__(self) -> None:
         if len(set(self.lengths)) != len(self.lengths) or min(self.lengths, default=8) < 8:

@@ -101,6 +101,10 @@ class ExampleStore:
             )
         return cls(folder, split, length, manifest)
 
+    def shards(self) -> list[tuple[Array, Array]]:
+        """Return, for each shard, its concatenated token ids and [examples, 4] its rows: start, length and two more."""
+        return list(self._shards)
+
     @property
     def num_segments(self) -> int:
         """Number of segments of a sequence."""
@@ -142,7 +146,7 @@ class ExampleStore:
 
     def id_shards(self) -> Iterable[Array]:
         """Yield the token ids of all examples, including special tokens, one shard at a time."""
-        for ids, _ in self._shards:
+        for ids, _ in self.shards():
             yield ids
 
 

@@ -1,0 +1,100 @@
+"""Bounds on the train sequences: text from which little would be learned stops the stage, with the reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertline.examples import bounds
+from bertline.examples.bounds import duplicate_share, refuse_outside
+from bertline.examples.build import build_examples
+from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig, StaticMaskingConfig
+from bertline.examples.store import ExampleStore
+from bertline.foundation.errors import DataError
+
+FINE = {
+    "examples": 5000, "duplicate_share": 0.01, "fill": 0.9, "truncated_share": 0.01, "unknown_share": 0.001,
+    "rare_share": 0.05, "random_next_share": 0.52,
+}  # fmt: skip
+BOUNDS = BoundsConfig(
+    max_duplicate_share=0.2, min_fill=0.5, max_truncated_share=0.2, max_random_next_error=0.1, max_unknown_share=0.05,
+    max_rare_share=0.3,
+)  # fmt: skip
+
+
+@dataclasses.dataclass
+class Sequences:
+    """What `duplicate_share` reads of a store."""
+
+    rows: list[list[int]]
+
+    def shards(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        lengths = np.array([len(row) for row in self.rows])
+        ids = np.concatenate([np.array(row, dtype=np.uint16) for row in self.rows])
+        return [(ids, np.stack([np.cumsum(lengths) - lengths, lengths, lengths, lengths * 0], axis=1))]
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "said"),
+    [
+        ("duplicate_share", 0.6, "corpus.near_duplicates"),
+        ("fill", 0.2, "Lower examples.lengths"),
+        ("truncated_share", 0.6, "corpus/sentences"),
+        ("unknown_share", 0.3, "tokenizer=wordpiece"),
+        ("rare_share", 0.9, "tokenizer.vocab_size"),
+        ("random_next_share", 0.9, "examples=full_sentences"),
+    ],
+)
+def test_what_is_outside_of_a_bound_is_named_with_figure_bound_and_remedy(
+    config: ExamplesConfig, figure: str, value: float, said: str
+) -> None:
+    refuse_outside(BOUNDS, 64, config, FINE)
+    refuse_outside(NO_BOUNDS, 64, config, {**FINE, figure: value})
+    with pytest.raises(DataError, match=rf"(?s)64 tokens .*{value:.1%}.*{said}") as caught:
+        refuse_outside(BOUNDS, 64, config, {**FINE, figure: value})
+    assert str(caught.value).count("\n  - ") == 1
+
+
+def test_few_sequences_say_nothing_and_copies_are_no_duplicates(config: ExamplesConfig) -> None:
+    refuse_outside(BOUNDS, 64, config, {**FINE, "examples": 999, "fill": 0.01})
+    static = StaticMaskingConfig(
+        kind="static", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1, dupe_factor=10
+    )
+    refuse_outside(BOUNDS, 64, dataclasses.replace(config, masking=static), {**FINE, "duplicate_share": 0.9})
+
+
+@pytest.mark.parametrize("most", [1 << 23, 500])
+def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(bounds, "_MOST_DIGESTS", most)
+    rows = [[7, number // 256, number % 256] for number in range(3000)]
+    repeated = [*rows, *rows[:1000], [7, 1], [7, 1, 0]]  # the beginning of another one is not equal to it
+    share = duplicate_share(Sequences(repeated))  # type: ignore[arg-type]
+    assert share == pytest.approx(1001 / 4002, abs=1e-9 if most > 4002 else 0.1)
+
+
+def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "FEWEST_JUDGED", 1)
+    headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
+    facts = json.loads((tmp_path / "out/manifest.json").read_text())["lengths"]["16"]["train"]
+    store = ExampleStore.open(tmp_path / "out", "train", 16)
+    distinct = {tuple(store[index].input_ids.tolist()) for index in range(len(store))}
+    assert facts["duplicate_share"] == pytest.approx(1 - len(distinct) / len(store))
+    assert headline["length_16/fill"] == pytest.approx(store.num_tokens / (16 * len(store)))
+
+    strict = dataclasses.replace(config, bounds=dataclasses.replace(NO_BOUNDS, min_fill=1.0))
+    with pytest.raises(DataError, match="tokens fill"):
+        build_examples(strict, tokenizer_folder, corpus_folder, tmp_path / "strict", num_workers=1)
+    assert not (tmp_path / "strict").exists()
+
+
+def test_a_bound_is_a_share() -> None:
+    with pytest.raises(ValueError, match="min_fill must be in"):
+        dataclasses.replace(NO_BOUNDS, min_fill=1.5)
