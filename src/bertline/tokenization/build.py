@@ -6,9 +6,10 @@ import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, assert_never
+
+import numpy as np
 
 from bertline.corpus.document import Split
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
@@ -28,7 +29,7 @@ from bertline.tokenization.config import (
 )
 from bertline.tokenization.extension import words_to_add
 from bertline.tokenization.storage import save_tokenizer
-from bertline.tokenization.stretches import WordSplitter
+from bertline.tokenization.stretches import WordSplitter, distinct_stretches, spread
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.user_words import read_user_words, with_user_words
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
@@ -238,11 +239,11 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary, *, num_work
 
 def _count_batch(sentences: list[str], normalization: Vocabulary) -> Counter[str]:
     # Each distinct stretch between spaces is processed once and weighted by its count.
-    stretches = Counter(chain.from_iterable(sentence.split(" ") for sentence in sentences))
+    numbers, stretches = distinct_stretches(" ".join(spread(sentences, normalization)))
     words_of = WordSplitter(normalization)
     words: dict[str, int] = {}
     count_before = words.get
-    for stretch, count in stretches.items():
+    for stretch, count in zip(stretches, np.bincount(numbers).tolist(), strict=True):
         for word in words_of(stretch):
             words[word] = count_before(word, 0) + count
     return Counter(words)

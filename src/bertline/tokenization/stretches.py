@@ -3,27 +3,39 @@
 BERT's normalisation and pre-tokenisation never look across a space: each decides by single characters (control
 characters, Chinese characters, case, punctuation), except canonical decomposition, which reorders combining marks only
 between two characters that are not marks, and a space is none. So the tokens of a sentence are those of its stretches,
-one after another, and a stretch that occurred before needs only a look-up.
+one after another, and a stretch that occurred before needs only a look-up. Each distinct stretch of a batch is looked
+up once; a frequent mark, which is a word of its own, first gets spaces next to it, so that most stretches are words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
 from bertline.tokenization.user_words import UnsplitWords
-from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, UNK, Vocabulary
+from bertline.tokenization.vocabulary import MAX_WORD_CHARACTERS, Vocabulary
 
 _MAX_REMEMBERED = 1 << 18
 """Remembered stretches, and words, of one process: about 60 MB each."""
 _MAX_REMEMBERED_CHARACTERS = 100
 """Longer stretches (text without spaces) rarely come again."""
 
+# Frequent marks: each is a word of its own for BERT, and no mark that combines, so spaces next to it change no token.
+_FREQUENT_MARKS = tuple(
+    (mark, mark.join(spaces))
+    for mark, spaces in (
+        *((mark, (" ", "")) for mark in ",.)"),
+        ("(", ("", " ")),
+        *((mark, (" ", " ")) for mark in "\"'-;:"),
+    )
+)
 # In printable ASCII everything but letters and digits is punctuation for BERT.
 _find_ascii_words = re.compile(r"[A-Za-z0-9]+|[^ ]").findall
 
@@ -48,12 +60,49 @@ class WordSplitter:
             parts = self._unsplit.cut(self._normalize(text))
             return [word for part, whole in parts for word in ((part,) if whole else self._words(part))]
         if text.isascii() and text.isprintable():  # several times faster, with the same words
+            if text.isalnum():
+                return [text.lower() if self._lowercase else text]
             found: list[str] = _find_ascii_words(text.lower() if self._lowercase else text)
             return found
         return self._words(self._normalize(text))
 
     def _words(self, normalized: str) -> list[str]:
         return [word for word, _ in self._pre_tokenize(normalized)]
+
+
+def spread(texts: Iterable[str], vocabulary: Vocabulary) -> list[str]:
+    """Return texts with the same words but fewer distinct stretches: frequent marks have spaces, ASCII is lower-cased.
+
+    A vocabulary of unsplit words, which may have marks, leaves these where they are.
+
+    Example:
+        >>> spread(["The (old) U.S., again"], Vocabulary(tokens=(), lowercase=True))
+        ['the ( old ) u .s . , again']
+    """
+    lowercase, marks = vocabulary.lowercase, () if vocabulary.unsplit else _FREQUENT_MARKS
+    found = []
+    for text in texts:
+        if lowercase and text.isascii():
+            text = text.lower()
+        for mark, with_spaces in marks:
+            text = text.replace(mark, with_spaces)
+        found.append(text)
+    return found
+
+
+def distinct_stretches(text: str) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Return [stretches] the number of each stretch between two spaces of a text, and the distinct stretches.
+
+    Example:
+        >>> numbers, stretches = distinct_stretches("to be or not to be")
+        >>> numbers.tolist(), stretches
+        ([0, 1, 2, 3, 0, 1], ['to', 'be', 'or', 'not'])
+    """
+    content = text.encode()
+    offsets = np.array([0, len(content)], dtype=np.int64)
+    whole = pa.LargeStringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(content))
+    found = pc.split_pattern(whole, pattern=" ").values.dictionary_encode()
+    return found.indices.to_numpy(), found.dictionary.to_pylist()
 
 
 class StretchEncoder:
@@ -68,6 +117,7 @@ class StretchEncoder:
     def __init__(self, tokenizer: Tokenizer, dtype: npt.DTypeLike, *, max_remembered: int = _MAX_REMEMBERED) -> None:
         self._dtype = np.dtype(dtype)
         self._max_remembered = max_remembered
+        self._vocabulary = tokenizer.vocabulary
         words = _WordIds(tokenizer, self._dtype)
         self._tables: tuple[dict[str, bytes], ...] = (_StretchIds(WordSplitter(tokenizer.vocabulary), words), words)
 
@@ -86,10 +136,18 @@ class StretchEncoder:
         for table in self._tables:
             if len(table) > self._max_remembered:
                 table.clear()
-        ids_of, join = self._tables[0].__getitem__, b"".join
-        encoded = [join(map(ids_of, sentence.split(" "))) for sentence in sentences]
-        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)) // self._dtype.itemsize
-        return np.frombuffer(join(encoded), dtype=self._dtype), lengths
+        texts = spread(sentences, self._vocabulary)
+        numbers, stretches = distinct_stretches(" ".join(texts))
+        encoded = list(map(self._tables[0].__getitem__, stretches))
+        known = np.frombuffer(b"".join(encoded), dtype=self._dtype)
+        sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)) // self._dtype.itemsize
+        in_stretch = sizes[numbers]
+        ends = np.cumsum(in_stretch)
+        # Token t of all is token t - s + k of the known ones, where its stretch begins at s here and at k there.
+        shifts = (np.cumsum(sizes) - sizes)[numbers] - (ends - in_stretch)
+        ids = known[np.arange(ends[-1]) + np.repeat(shifts, in_stretch)]
+        last = np.cumsum(np.fromiter((text.count(" ") + 1 for text in texts), dtype=np.int64, count=len(texts))) - 1
+        return ids, np.diff(ends[last], prepend=0)
 
 
 class _StretchIds(dict[str, bytes]):
@@ -108,38 +166,16 @@ class _StretchIds(dict[str, bytes]):
 
 
 class _WordIds(dict[str, bytes]):
-    """Ids of words, as bytes; a word that is not there is split into the longest subwords and kept.
-
-    References:
-        google-research/bert, tokenization.py, WordpieceTokenizer (greedy longest match first).
-    """
+    """Ids of words, as bytes; a word that is not there is split by the library into the longest subwords and kept."""
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype) -> None:
         super().__init__()
-        ids = {token: np.array(index, dtype=dtype).tobytes() for index, token in enumerate(tokenizer.vocab)}
-        self._beginnings = ids
-        self._continuations = {
-            token.removeprefix(CONTINUATION): known for token, known in ids.items() if token.startswith(CONTINUATION)
-        }
-        self._longest = max(map(len, ids))
-        self._unknown = ids[UNK]
+        self._ids = [np.array(index, dtype=dtype).tobytes() for index in range(tokenizer.vocab_size)]
+        self._unknown = self._ids[tokenizer.unk_id]
+        self._tokenize = tokenizer.backend.model.tokenize
 
     def __missing__(self, word: str) -> bytes:
         if len(word) > MAX_WORD_CHARACTERS:
             return self._unknown
-        self[word] = ids = self._split(word)
+        self[word] = ids = b"".join([self._ids[token.id] for token in self._tokenize(word)])
         return ids
-
-    def _split(self, word: str) -> bytes:
-        found = []
-        start, table = 0, self._beginnings
-        while start < len(word):
-            for stop in range(min(len(word), start + self._longest), start, -1):
-                ids = table.get(word[start:stop])
-                if ids is not None:
-                    break
-            else:
-                return self._unknown
-            found.append(ids)
-            start, table = stop, self._continuations
-        return b"".join(found)
