@@ -10,6 +10,7 @@ from typing import Any
 
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.unused import leave_out
+from bertline.orchestration.vocabulary_page import show_vocabulary
 from bertline.tokenization.build import build_tokenizer
 from composition import recipe
 
@@ -29,6 +30,7 @@ def main(composed: dict[str, Any]) -> None:
         )
         stage.record.log_artifact(stage.output / "vocab.txt", contains_text=True)
         stage.finish(metrics)
+        show_vocabulary(stage)
 
 
 if __name__ == "__main__":

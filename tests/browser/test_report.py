@@ -53,7 +53,10 @@ def test_contents_lead_to_sections_and_nothing_leads_elsewhere(visit, pipelines:
         assert title.evaluate("(title) => title.getBoundingClientRect().top < innerHeight")
         page.evaluate("scrollTo(0, 0)")
     addresses = page.locator("a").evaluate_all("(links) => links.map((link) => link.getAttribute('href'))")
-    assert [address for address in addresses if not address.startswith("#")] == ["../pages/corpus.html"]
+    assert [address for address in addresses if not address.startswith("#")] == [
+        "../pages/corpus.html",
+        "../pages/vocabulary.html",
+    ]
 
 
 @pytest.mark.parametrize("task", TASKS)

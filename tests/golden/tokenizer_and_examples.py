@@ -42,6 +42,7 @@ def made() -> dict[str, Any]:
             max_alphabet=50,
             sample_characters=10**6,
             user_words=(),
+            compare=(),
         )
         build_tokenizer(tokenizer_config, folder / "corpus", folder / "tokenizer", num_workers=1)
         masking = DynamicMaskingConfig(

@@ -84,7 +84,7 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> Survey:
             if place in wanted:
                 survey.random.append(Sentence(name, text))
             if place % every == 0:
-                survey.scripts.update(map(_script, filter(str.isalpha, text)))
+                survey.scripts.update(map(script_of, filter(str.isalpha, text)))
         if len(short) > _MAX_COUNTED:  # what occurred once so far is not among the most frequent of a large corpus
             short = Counter({text: number for text, number in short.items() if number > 1})
     survey.longest = [Sentence(name, text) for _, _, name, text in sorted(longest, reverse=True)]
@@ -101,11 +101,11 @@ def _documents(folder: Path, survey: Survey) -> Iterator[tuple[str, tuple[str, .
 
 
 @cache
-def _script(letter: str) -> str:
+def script_of(letter: str) -> str:
     """Return the script of a letter by its name.
 
     Example:
-        >>> _script("a"), _script("я"), _script("字")
+        >>> script_of("a"), script_of("я"), script_of("字")
         ('LATIN', 'CYRILLIC', 'CJK')
     """
     return unicodedata.name(letter, "OTHER").split(" ")[0].split("-")[0]

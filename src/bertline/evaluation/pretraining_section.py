@@ -69,6 +69,8 @@ def data_section(facts: Facts, pipeline: PipelineFolders, charts: dict[str, str]
         side_by_side(*dropped, _vocabulary(facts)),
         '<p>Samples of what was kept and of what was dropped: <a href="../pages/corpus.html">the corpus page</a> '
         "(<code>artifacts/pages/corpus.html</code>).</p>",
+        '<p>Words that are cut, and other vocabularies on this text: <a href="../pages/vocabulary.html">the vocabulary '
+        "page</a> (<code>artifacts/pages/vocabulary.html</code>).</p>",
         "<h3>Held-out documents, and their tokens</h3>" if samples else "",
         paragraph("Tokens that continue a word are joined to it and shaded.") if samples else "",
         samples,

@@ -24,6 +24,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.mappings import value_at
 from bertline.orchestration.stages import PACKAGES, STAGES, Stage, stage_named
+from bertline.tokenization.storage import TOKENIZER_FILES
 
 if TYPE_CHECKING:
     from bertline.orchestration.config import PipelineConfig
@@ -48,6 +49,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.orchestration.stages",
         "bertline.orchestration.stopping",
         "bertline.orchestration.fingerprints",
+        "bertline.orchestration.vocabulary_page",
         "bertline.training.progress",
         "command_line",
         "mistyped",
@@ -181,8 +183,9 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
 
     Returns:
         Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
-        minor version (`3.11`). Also the digest of each file of `corpus.decontaminate` and `tokenizer.user_words`, by
-        its path, for the stage that reads it: DVC watches no file that only the configuration names.
+        minor version (`3.11`). Also the digest of each file of `corpus.decontaminate`, `tokenizer.user_words` and
+        `tokenizer.compare`, by its path, for the stage that reads it: DVC watches no file that only the configuration
+        names.
 
     Raises:
         ConfigError: Such a file does not exist.
@@ -201,27 +204,31 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
     return {**{name: _installed(name) for name in sorted(names, key=str.lower)}, **files, "python": python}
 
 
-# Keys of files that a stage reads, with an example of their values.
-_NAMED_FILES = {
-    "corpus": ("corpus.decontaminate", "[data/tasks/mine/test.tsv]"),
-    "tokenizer": ("tokenizer.user_words", "my_words.txt"),
-}
-
-
 def _digests_of_named(stage: Stage, config: Mapping[str, Any]) -> dict[str, str]:
-    if stage.name not in _NAMED_FILES:
-        return {}
-    key, example = _NAMED_FILES[stage.name]
-    names = value_at(config, key) or ()
-    if key == "tokenizer.user_words":  # a list has the words themselves
-        names = (names,) if isinstance(names, str) else ()
     found = {}
-    for name in names:
+    for key, name in _named_files(stage, config):
         path = Path(name).expanduser()
         if not path.is_file():
-            raise ConfigError(f"{key} names {name}, which is not a file. Give paths of files, such as {key}={example}.")
+            raise ConfigError(
+                f"{key} names {name}, which is not a file. Give the path of a file that is there, or leave it out."
+            )
         found[name] = sha256_of_file(path)[:16]
     return found
+
+
+def _named_files(stage: Stage, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield key and path of each file that a stage reads because the configuration names it."""
+    if stage.name == "corpus":
+        yield from (("corpus.decontaminate", name) for name in value_at(config, "corpus.decontaminate") or ())
+    if stage.name == "tokenizer":
+        user_words = value_at(config, "tokenizer.user_words")
+        if isinstance(user_words, str):  # a list has the words themselves
+            yield "tokenizer.user_words", user_words
+        for name in value_at(config, "tokenizer.compare") or ():
+            folder = Path(name).expanduser()
+            files = [folder / file for file in TOKENIZER_FILES if (folder / file).is_file()]
+            if folder.exists() or name.startswith((".", "/", "~")):  # else the name of the hub
+                yield from (("tokenizer.compare", str(file)) for file in files or (folder,))
 
 
 def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:

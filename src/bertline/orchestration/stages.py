@@ -133,6 +133,7 @@ STAGES = (
         modules=("bertline.tokenization.build",),
         inputs=("artifacts/corpus", str(USER_VOCABULARY)),
         output="artifacts/tokenizer",
+        page="artifacts/pages/vocabulary.html",
         versions=("tokenizers",),
     ),
     Stage(

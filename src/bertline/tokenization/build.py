@@ -177,8 +177,9 @@ def _train_words(
     sample_characters: int, normalization: Vocabulary, corpus_folder: Path, num_workers: int
 ) -> tuple[float, Counter[str]]:
     """Return the words of the train split, or of the fraction of it that is returned first."""
-    fraction = min(1.0, sample_characters / max(1, _counts(corpus_folder, "train")["characters"]))
-    word_counts = count_words(_sentences(corpus_folder, "train", fraction), normalization, num_workers=num_workers)
+    fraction, word_counts = corpus_words(
+        corpus_folder, "train", normalization, characters=sample_characters, num_workers=num_workers
+    )
     if not word_counts:
         raise DataError(f"{corpus_folder} has no words in its train split, so no vocabulary can be made from it.")
     return fraction, word_counts
@@ -187,9 +188,27 @@ def _train_words(
 def _held_out_words(normalization: Vocabulary, corpus_folder: Path, num_workers: int) -> tuple[Split, Counter[str]]:
     """Return the words of the validation split, or of the train split if nothing is held out."""
     split: Split = "validation" if _counts(corpus_folder, "validation")["characters"] else "train"
-    fraction = min(1.0, _REPORT_CHARACTERS / max(1, _counts(corpus_folder, split)["characters"]))
-    sentences = _sentences(corpus_folder, split, fraction)
-    return split, count_words(sentences, normalization, num_workers=num_workers)
+    counted = corpus_words(corpus_folder, split, normalization, characters=_REPORT_CHARACTERS, num_workers=num_workers)
+    return split, counted[1]
+
+
+def corpus_words(
+    corpus_folder: Path, split: Split, normalization: Vocabulary, *, characters: int, num_workers: int
+) -> tuple[float, Counter[str]]:
+    """Count the words of a split of a corpus, or of some of its documents, chosen by a hash.
+
+    Args:
+        corpus_folder: The artifact.
+        split: The split.
+        normalization: Vocabulary whose normalisation is applied; its tokens are not used.
+        characters: Approximate amount of text to read.
+        num_workers: Number of processes; it does not affect the result.
+
+    Returns:
+        The fraction of the split that was read, and normalised words with their counts.
+    """
+    fraction = min(1.0, characters / max(1, _counts(corpus_folder, split)["characters"]))
+    return fraction, count_words(_sentences(corpus_folder, split, fraction), normalization, num_workers=num_workers)
 
 
 def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[str]:

@@ -25,6 +25,9 @@ class TrainedTokenizerConfig:
     """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
     user_words: tuple[str, ...] | str
     """Words that are in the vocabulary in any case and are never split: a list, or a file with one a line."""
+    compare: tuple[str, ...]
+    """Vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names. They do not
+    change the vocabulary."""
 
     def __post_init__(self) -> None:
         if self.vocab_size < 100:
@@ -49,6 +52,9 @@ class ExistingTokenizerConfig:
     """Revision of a hub name; None for files."""
     lowercase: bool | None
     """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`)."""
+    compare: tuple[str, ...]
+    """Vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names. They do not
+    change the vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +80,9 @@ class ExtendedTokenizerConfig:
     user_words: tuple[str, ...] | str
     """Words that are in the vocabulary in any case, beside the `num_new`, and are never split: a list, or a file with
     one a line."""
+    compare: tuple[str, ...]
+    """Vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names. They do not
+    change the vocabulary."""
 
     def __post_init__(self) -> None:
         if self.path is None:

@@ -18,7 +18,7 @@ Pair = tuple[str, str]
 
 
 def train_wordpiece(
-    word_counts: Mapping[str, int], *, vocab_size: int, min_frequency: int, max_alphabet: int
+    word_counts: Mapping[str, int], *, vocab_size: int, min_frequency: int, max_alphabet: int, or_fewer: bool = False
 ) -> tuple[str, ...]:
     """Learn subwords by repeatedly merging the most frequent pair of neighbouring subwords.
 
@@ -31,9 +31,11 @@ def train_wordpiece(
         min_frequency: Minimum count of a pair to be merged.
         max_alphabet: Maximum number of characters, the most frequent ones, that become tokens. Words with other
             characters are left out, because encoding turns the whole word into [UNK].
+        or_fewer: Whether a text that does not support that many subwords gives those that it supports.
 
     Returns:
-        Exactly `vocab_size` tokens: special tokens, characters, characters inside words (`##a`), then merges in order.
+        Exactly `vocab_size` tokens, or fewer if asked: special tokens, characters, characters inside words (`##a`),
+        then merges in order.
 
     Raises:
         DataError: The text does not support that many subwords, or the alphabet alone needs more.
@@ -62,18 +64,24 @@ def train_wordpiece(
     merger = _Merger(words)
     while len(tokens) < vocab_size:
         pair = merger.most_frequent(min_frequency)
+        if pair is None and or_fewer:
+            break
         if pair is None:
-            raise DataError(
-                f"tokenizer.vocab_size is {vocab_size}, but the text supports only {len(tokens)} tokens (no pair of "
-                f"tokens is left that stands there at least tokenizer.min_frequency={min_frequency} times). Set "
-                f"tokenizer.vocab_size to {len(tokens)} or less, or give more text."
-            )
+            raise DataError(_too_little_text(vocab_size, len(tokens), min_frequency))
         # Different pairs can give the same subword (`un` + `##it`, `u` + `##nit`), which is added only once.
         token = merger.merge(pair)
         if token not in known:
             known.add(token)
             tokens.append(token)
     return tuple(tokens)
+
+
+def _too_little_text(vocab_size: int, supported: int, min_frequency: int) -> str:
+    return (
+        f"tokenizer.vocab_size is {vocab_size}, but the text supports only {supported} tokens (no pair of tokens is "
+        f"left that stands there at least tokenizer.min_frequency={min_frequency} times). Set tokenizer.vocab_size to "
+        f"{supported} or less, or give more text."
+    )
 
 
 def _alphabet(word_counts: Mapping[str, int], max_alphabet: int) -> set[str]:

@@ -71,9 +71,9 @@ def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(pipeline: P
     build_evaluation(CONFIG, pipeline, tmp_path / "out")
     page = page_of(tmp_path / "out")
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    # A link that a person may follow to the page of the corpus next to it; nothing is loaded from there.
+    # Links that a person may follow to the pages of corpus and vocabulary next to it; nothing is loaded from there.
     others = [address for address in page.addresses if not address.startswith("#")]
-    assert page.addresses and others == ["../pages/corpus.html"]
+    assert page.addresses and others == ["../pages/corpus.html", "../pages/vocabulary.html"]
     assert page.open == []
     assert not re.search(r"@import|url\(|<script |<link|<img|<iframe", text)
     assert text.count("<script") == 1  # the template's own, for links within the page

@@ -25,6 +25,7 @@ CONFIG = TrainedTokenizerConfig(
     max_alphabet=60,
     sample_characters=1_000_000,
     user_words=(),
+    compare=(),
 )
 TRAIN = [
     [f"The {noun}s {verb} the array of the {noun}.", f"{verb.title()}ing a {noun} returns another {noun}, or none."]
@@ -35,7 +36,7 @@ VALIDATION = [["A sorted tensor returns ☃ the Café."], ["Nothing else."]]
 
 
 def existing(path: Path, lowercase: bool | None = None) -> ExistingTokenizerConfig:
-    return ExistingTokenizerConfig(kind="existing", path=str(path), revision=None, lowercase=lowercase)
+    return ExistingTokenizerConfig(kind="existing", path=str(path), revision=None, lowercase=lowercase, compare=())
 
 
 def test_a_trained_vocabulary_has_the_size_asked_for_and_lower_cases(write_corpus, tmp_path: Path) -> None:

@@ -78,8 +78,16 @@ TRAIN = [["The kernel. The kernels, 1.", "The kernel of a seer."]] * 30
 
 
 def config(folder: Path, **changes: Any) -> ExtendedTokenizerConfig:
-    keys: dict[str, Any] = {"num_new": 2, "min_frequency": 5, "sample_characters": 10**9, "user_words": (), **changes}
-    return ExtendedTokenizerConfig(kind="extended", path=str(folder), revision=None, lowercase=None, **keys)
+    keys: dict[str, Any] = {
+        "num_new": 2,
+        "min_frequency": 5,
+        "sample_characters": 10**9,
+        "user_words": (),
+        "compare": (),
+    }
+    return ExtendedTokenizerConfig(
+        kind="extended", path=str(folder), revision=None, lowercase=None, **{**keys, **changes}
+    )
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ CONFIG = TrainedTokenizerConfig(
     max_alphabet=60,
     sample_characters=1_000_000,
     user_words=("Node.js", "series", "Zürich", "zymurgy"),
+    compare=(),
 )
 TRAIN = [
     [
@@ -139,3 +140,17 @@ TOKENIZER = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, *ALPHABET, *UNSPLIT), 
 def test_the_fast_encoder_finds_them_where_the_tokenizers_library_does(text: str) -> None:
     ids, _ = StretchEncoder(TOKENIZER, "uint16")([text])
     assert ids.tolist() == TOKENIZER.encode_literally([text])[0]
+
+
+def test_vocabularies_to_compare_with_are_part_of_the_stage_by_their_files(tmp_path: Path) -> None:
+    stage, folder = stage_named("tokenizer"), tmp_path / "model"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("a")
+    composed = {"tokenizer": {"compare": [str(folder), "google-bert/bert-base-uncased"]}}
+    before = stage_versions(stage, None, composed)
+    (folder / "vocab.txt").write_text("b")
+    (folder / "model.safetensors").write_text("not looked at")
+    after = stage_versions(stage, None, composed)
+    assert {key for key in {**before, **after} if before.get(key) != after.get(key)} == {str(folder / "vocab.txt")}
+    with pytest.raises(ConfigError, match=r"tokenizer\.compare names .*/nothing, which is not a file"):
+        stage_versions(stage, None, {"tokenizer": {"compare": [str(tmp_path / "nothing")]}})
