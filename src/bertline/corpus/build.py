@@ -194,7 +194,12 @@ def _prepared(
         write_needles(config.decontaminate, needles)
     near = config.near_duplicates
     prepare = PrepareWithQuality(
-        partial(prepare_documents, splitter=splitter, headings=config.sentences.headings),
+        partial(
+            prepare_documents,
+            splitter=splitter,
+            headings=config.sentences.headings,
+            paragraph_keys=config.deduplicate == "paragraph",
+        ),
         ngram=None if near.threshold is None else near.ngram,
         needles=None if needles is None else str(needles),
     )

@@ -27,7 +27,7 @@ class PreparedParagraph:
     """One cleaned block of text."""
 
     key: bytes
-    """Duplicate key, equal for blocks that differ only in case and white space."""
+    """Duplicate key, equal for blocks that differ only in case and white space; empty if it was not asked for."""
     sentences: tuple[str, ...]
     characters: int
     """Total length of the sentences."""
@@ -56,31 +56,38 @@ class PreparedDocument:
 
 
 def prepare_documents(
-    batch: list[SourceDocument], *, splitter: Splitter = _RULES, headings: Headings = "stay"
+    batch: list[SourceDocument],
+    *,
+    splitter: Splitter = _RULES,
+    headings: Headings = "stay",
+    paragraph_keys: bool = True,
 ) -> list[PreparedDocument]:
     """Clean a batch of documents and split it into sentences.
 
     This is a pure function, so the corpus does not depend on the number of workers.
     """
-    return [_prepare(document, splitter, headings) for document in batch]
+    return [_prepare(document, splitter, headings, paragraph_keys) for document in batch]
 
 
-def _prepare(document: SourceDocument, splitter: Splitter, headings: Headings) -> PreparedDocument:
+def _prepare(
+    document: SourceDocument, splitter: Splitter, headings: Headings, paragraph_keys: bool
+) -> PreparedDocument:
     texts = [text for text in map(clean, document.paragraphs) if text]
-    key = duplicate_key(" ".join(texts))
+    key = _key_of_folded(" ".join(map(str.casefold, texts)))  # one by one: most are ASCII, which is folded faster
     if splitter.keeps_lines:
         lines = (map(clean, paragraph.splitlines()) for paragraph in document.paragraphs)
         texts = [text for text in ("\n".join(filter(None, part)) for part in lines) if text]
     split = place_headings([(text, splitter.split(text)) for text in texts], headings)
-    paragraphs = tuple(_paragraph(text, tuple(sentences)) for text, sentences in split)
+    paragraphs = tuple(_paragraph(text, tuple(sentences), paragraph_keys) for text, sentences in split)
     # Without a group from the source, the key is the group, so that equal texts are in the same split.
     group = clean(document.group) or key.hex()
     dropped = len(texts) - len(split) if headings == "dropped" else 0
     return PreparedDocument(clean(document.id), group, document.split, key, paragraphs, dropped_headings=dropped)
 
 
-def _paragraph(text: str, sentences: tuple[str, ...]) -> PreparedParagraph:
-    return PreparedParagraph(duplicate_key(text), sentences, sum(map(len, sentences)), len(text.split()))
+def _paragraph(text: str, sentences: tuple[str, ...], with_key: bool) -> PreparedParagraph:
+    words = text.count(" ") + text.count("\n") + 1  # of cleaned text
+    return PreparedParagraph(duplicate_key(text) if with_key else b"", sentences, sum(map(len, sentences)), words)
 
 
 def clean(text: str) -> str:
@@ -103,4 +110,8 @@ def duplicate_key(text: str) -> bytes:
         >>> duplicate_key("The  cat") == duplicate_key("the cat")
         True
     """
-    return hashlib.blake2b(" ".join(text.casefold().split()).encode(), digest_size=_KEY_BYTES).digest()
+    return _key_of_folded(" ".join(text.casefold().split()))
+
+
+def _key_of_folded(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=_KEY_BYTES).digest()

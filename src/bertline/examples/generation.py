@@ -19,7 +19,7 @@ sequence never contains text of two documents, and only a sentence longer than a
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -212,12 +212,12 @@ def _random_segment(corpus: EncodedCorpus, document: int, rng: random.Random, nu
     """Return sentences of another document, from a random one up to `num_tokens` tokens or the document's end."""
     other = _below(rng, corpus.num_documents - 1)
     other += other >= document
-    first, last = (int(index) for index in corpus.document_starts[other : other + 2])
+    # Views of memory give Python's integers, one by one several times as fast as arrays.
+    document_starts, starts = corpus.document_starts.data, corpus.sentence_starts.data
+    first, last = document_starts[other], document_starts[other + 1]
     sentence = first + _below(rng, last - first)
-    start = int(corpus.sentence_starts[sentence])
-    ends = corpus.sentence_starts[sentence + 1 : last + 1]
-    enough = min(int(ends.searchsorted(start + num_tokens)), len(ends) - 1)
-    return Span(start, int(ends[enough]))
+    start = starts[sentence]
+    return Span(start, starts[bisect_left(starts, start + num_tokens, sentence + 1, last)])
 
 
 def _truncated(a: Span, b: Span, excess: int, rng: random.Random) -> tuple[Span, Span]:

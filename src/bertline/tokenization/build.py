@@ -21,6 +21,7 @@ from bertline.foundation.manifests import read_manifest, versions_of, write_mani
 from bertline.foundation.parallel import batches, ordered_map
 from bertline.foundation.progress import progress, say
 from bertline.foundation.seeds import seed_for, unit_interval
+from bertline.foundation.stretches import distinct_stretches
 from bertline.tokenization.config import (
     ExistingTokenizerConfig,
     ExtendedTokenizerConfig,
@@ -29,7 +30,7 @@ from bertline.tokenization.config import (
 )
 from bertline.tokenization.extension import words_to_add
 from bertline.tokenization.storage import save_tokenizer
-from bertline.tokenization.stretches import WordSplitter, distinct_stretches, spread
+from bertline.tokenization.stretches import WordSplitter, spread
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.user_words import read_user_words, with_user_words
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder

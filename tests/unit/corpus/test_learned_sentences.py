@@ -12,7 +12,7 @@ from bertline.corpus.build import build_corpus
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.sentences.layout import layout_ends
-from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count_documents
+from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count_batches
 from bertline.corpus.sentences.statistics import Counts, count, learn
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.foundation.manifests import read_manifest
@@ -103,10 +103,20 @@ def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
     documents = [SourceDocument(str(n), "", (WORDS, f"Prof. Smith no. {n} came. He left.")) for n in range(8)]
     alone = Counts()
     for document in documents:
-        alone.add(count_documents([document]))
-    whole = count_documents(documents)
+        alone.add(count_batches([[document]]))
+    whole = count_batches([documents])
     assert (alone.words, alone.capitals, alone.starts) == (whole.words, whole.capitals, whole.starts)
     assert {word: sum(row) for word, row in alone.stopped.items()} == {w: sum(row) for w, row in whole.stopped.items()}
+
+
+def test_parts_counted_together_are_counted_each_by_itself() -> None:
+    # "Bell" is a name in the first part alone: the second has it in lower case.
+    parts = [["It was late. Bell came. Prof. Bell, too."], ["", "A bell, the bell, one bell of Bell."]]
+    apart = Counts()
+    for part in parts:
+        apart.add(count(part))
+    assert count(*parts) == apart
+    assert apart.stopped["prof"] == count(parts[0]).stopped["prof"] != count([*parts[0], *parts[1]]).stopped["prof"]
 
 
 def test_own_abbreviations_are_taken_with_and_without_their_full_stop() -> None:

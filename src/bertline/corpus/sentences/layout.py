@@ -29,6 +29,7 @@ def layout_ends(text: str) -> list[int]:
         >>> [text[end:] for end in layout_ends(text)]
         ['We were there :) It rained', 'It rained']
     """
-    if any(sign in text for sign in _SIGNS):
-        return [match.end() for match in _LAYOUT.finditer(text)]
+    for sign in _SIGNS:
+        if sign in text:
+            return [match.end() for match in _LAYOUT.finditer(text)]
     return []

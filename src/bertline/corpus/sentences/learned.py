@@ -13,7 +13,7 @@ from bertline.corpus.sentences.layout import layout_ends
 from bertline.corpus.sentences.marks import CERTAIN, HAS_CERTAIN, OPENING, STOP
 from bertline.corpus.sentences.splitter import Batches, SentenceSettings
 from bertline.corpus.sentences.statistics import MAX_SHORT, Counts, Knowledge, count, learn
-from bertline.foundation.parallel import ordered_map
+from bertline.foundation.parallel import batches, ordered_map
 from bertline.foundation.seeds import unit_interval
 
 _ACRONYM = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]{1,3}")
@@ -25,6 +25,8 @@ _VOWELS = frozenset("aeiouyäöüáéíóúýàèìòùâêîôûãõåæøœа�
 _MAX_UNKNOWN = 4
 _MAX_BEFORE = 40  # characters looked at before a full stop
 _ALL_BATCHES = 100
+_COUNTED_TOGETHER = 8
+"""Batches whose counts are added up at once: words come again and again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,18 +52,23 @@ class LearnedConfig(SentenceSettings):
         the logarithm of its size.
         """
         counts = Counts()
-        for part in ordered_map(count_documents, _sample(read()), num_workers=num_workers):
+        several = batches(_sample(read()), size=lambda _: 1, most=_COUNTED_TOGETHER)
+        for part in ordered_map(count_batches, several, num_workers=num_workers):
             counts.add(part)
         return LearnedSplitter.of(learn(counts), self.abbreviations)
 
 
-def count_documents(batch: list[SourceDocument]) -> Counts:
-    """Count the words and full stops of a batch; a pure function of the batch."""
-    return count(" ".join(paragraph.split()) for document in batch for paragraph in document.paragraphs)
+def count_batches(several: list[list[SourceDocument]]) -> Counts:
+    """Count the words and full stops of several batches; a pure function of these."""
+    return count(*map(_paragraphs, several))
 
 
-def _sample(batches: Iterable[list[SourceDocument]]) -> Iterator[list[SourceDocument]]:
-    for index, batch in enumerate(batches):
+def _paragraphs(batch: list[SourceDocument]) -> Iterator[str]:
+    return (" ".join(paragraph.split()) for document in batch for paragraph in document.paragraphs)
+
+
+def _sample(read: Iterable[list[SourceDocument]]) -> Iterator[list[SourceDocument]]:
+    for index, batch in enumerate(read):
         if index < _ALL_BATCHES or unit_interval(0, "sentences", str(index)) < _ALL_BATCHES / index:
             yield batch
 

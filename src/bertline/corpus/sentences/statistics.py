@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
 
 from bertline.corpus.sentences.known import STARTERS
 from bertline.corpus.sentences.marks import OPENING, STOP
+from bertline.foundation.stretches import distinct_stretches
 
 MAX_ABBREVIATION = 9
 """Longest abbreviation that can be learned, in characters without its final full stop."""
@@ -68,24 +73,30 @@ class Counts:
         self.sure = [a + b for a, b in zip(self.sure, other.sure, strict=True)]
 
 
-def count(texts: Iterable[str]) -> Counts:
+def count(*parts: Iterable[str]) -> Counts:
     """Count the words of paragraphs; a pure function, so that parts can be counted anywhere and added up.
 
     Args:
-        texts: Cleaned paragraphs, each on one line.
+        parts: Cleaned paragraphs, each on one line. What is a name is decided for each part by its own words.
     """
     counts = Counts()
-    tokens: Counter[str] = Counter()
-    pairs: Counter[tuple[str, str, str]] = Counter()
-    for text in texts:
-        tokens.update(text.split())
-        for match in STOP.finditer(text):
-            begin = match.start()
-            pairs[text[text.rfind(" ", 0, begin) + 1 : begin], match[1] + match[2], match[4]] += 1
-    lower = _count_tokens(tokens, counts)
-    for (left, marks, following), number in pairs.items():
-        if _begins_sentence(left.lstrip(_EDGES), marks, _kind(following, counts.capitals, lower), number, counts):
-            counts.starts[following] += number
+    texts = [list(part) for part in parts]
+    text = " ".join(chain.from_iterable(texts))
+    numbers, tokens = distinct_stretches(text)
+    words = _count_tokens(tokens, np.bincount(numbers).tolist(), counts)
+    stop = 0
+    for part in texts:
+        start, stop = stop, stop + sum(text.count(" ") + 1 for text in part)
+        in_part = _WordsOfPart(words, numbers[start:stop])
+        pairs: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        for text in part:
+            for match in STOP.finditer(text):
+                begin = match.start()
+                marks, closing, _, following = match.groups()
+                pairs[text[text.rfind(" ", 0, begin) + 1 : begin], marks + closing, following] += 1
+        for (left, marks, following), number in pairs.items():
+            if _begins_sentence(left.lstrip(_EDGES), marks, _kind(following, in_part), number, counts):
+                counts.starts[following] += number
     return counts
 
 
@@ -105,26 +116,57 @@ def _begins_sentence(word: str, marks: str, kind: int, number: int, counts: Coun
     return FOLLOWERS[kind] in ("name", "common")
 
 
-def _count_tokens(tokens: Counter[str], counts: Counts) -> Counter[str]:
-    """Count words with and without full stops; return the words in lower case of this part."""
-    lower: Counter[str] = Counter()
-    for token, number in tokens.items():
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Words, as they are but for marks around them, of distinct tokens."""
+
+    numbers: dict[str, int]
+    """Number of each word that begins with a capital or in lower case, from 1."""
+    of_tokens: npt.NDArray[np.int64]
+    """[tokens] number of each token's word; 0 if there is none."""
+
+
+class _WordsOfPart:
+    """How often each word occurs in a part."""
+
+    def __init__(self, words: _Words, tokens: npt.NDArray[np.int32]) -> None:
+        self._numbers = words.numbers
+        self._times = np.bincount(words.of_tokens[tokens], minlength=len(words.numbers) + 1)
+
+    def __getitem__(self, word: str) -> int:
+        number = self._numbers.get(word)
+        return 0 if number is None else int(self._times[number])
+
+
+def _count_tokens(tokens: list[str], times: list[int], counts: Counts) -> _Words:
+    """Count words with and without full stops, of distinct tokens and their counts."""
+    numbers: dict[str, int] = {}
+    of_tokens = []
+    capitals: defaultdict[str, int] = defaultdict(int)
+    words: defaultdict[str, int] = defaultdict(int)
+    for token, times_here in zip(tokens, times, strict=True):
         word = token.strip(_EDGES)
-        if not word:
-            continue
-        if word[0].isupper():
-            counts.capitals[word.rstrip(".")] += number
-        elif word[0].islower():
-            lower[word.rstrip(".")] += number
-        if len(word) <= MAX_ABBREVIATION:
-            if not word.endswith("."):
-                counts.words[word.lower()] += number
-            elif token[-1] in ",;:" and word[-2:-1].isalpha():
-                counts.row(word[:-1].lower())[-1] += number
-    return lower
+        number = 0
+        if word:
+            first, stopped = word[0], word[-1] == "."
+            is_capital = first.isupper()
+            if is_capital or first.islower():
+                bare = word.rstrip(".") if stopped else word
+                number = numbers.setdefault(bare, len(numbers) + 1)
+                if is_capital:
+                    capitals[bare] += times_here
+            if len(word) <= MAX_ABBREVIATION:
+                if not stopped:
+                    words[word.lower()] += times_here
+                elif token[-1] in ",;:" and word[-2:-1].isalpha():
+                    counts.row(word[:-1].lower())[-1] += times_here
+        of_tokens.append(number)
+    counts.capitals.update(capitals)
+    counts.words.update(words)
+    return _Words(numbers, np.array(of_tokens, dtype=np.int64))
 
 
-def _kind(following: str, capitals: Counter[str], lower: Counter[str]) -> int:
+def _kind(following: str, words: _WordsOfPart) -> int:
     """Return the class of a word as an index of `FOLLOWERS`; a name is hardly ever lower-case in this part."""
     first = following[0]
     if first.islower():
@@ -133,8 +175,10 @@ def _kind(following: str, capitals: Counter[str], lower: Counter[str]) -> int:
         return 1
     if not first.isupper():
         return 4
-    common = following in STARTERS or lower[following.lower()] >= capitals[following]
-    return 3 if common else 2
+    if following in STARTERS:
+        return 3
+    lowered = following.lower()  # without a lower case it stays a capital, which is not counted for one
+    return 3 if (words[lowered] if lowered[0].islower() else 0) >= words[following] else 2
 
 
 @dataclass(frozen=True, slots=True)
