@@ -1,4 +1,4 @@
-"""Deterministic training of a WordPiece vocabulary, without limits on counts.
+"""Deterministic training of a WordPiece vocabulary, with 64 bits for counts.
 
 The trainer of the tokenizers library is not deterministic (four runs on one corpus gave four vocabularies) and counts
 pairs in 32 bits, so bertline has its own.
@@ -6,15 +6,12 @@ pairs in 32 bits, so bertline has its own.
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
-from itertools import pairwise
 
 from bertline.foundation.errors import DataError
+from bertline.tokenization.merging import Merger
 from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, SPECIAL_TOKENS
-
-Pair = tuple[str, str]
 
 
 def train_wordpiece(
@@ -61,7 +58,7 @@ def train_wordpiece(
             "characters become [UNK])."
         )
     known = set(tokens)
-    merger = _Merger(words)
+    merger = Merger(words)
     while len(tokens) < vocab_size:
         pair = merger.most_frequent(min_frequency)
         if pair is None and or_fewer:
@@ -91,72 +88,3 @@ def _alphabet(word_counts: Mapping[str, int], max_alphabet: int) -> set[str]:
             characters[character] += count
     ranked = sorted(characters, key=lambda character: (-characters[character], character))
     return set(ranked[:max_alphabet])
-
-
-class _Merger:
-    """Words as sequences of subwords, and the counts of all neighbouring pairs, updated with each merge."""
-
-    def __init__(self, words: Mapping[str, int]) -> None:
-        self._counts = list(words.values())
-        self._words = [[word[0], *(CONTINUATION + character for character in word[1:])] for word in words]
-        self._pair_counts: dict[Pair, int] = defaultdict(int)
-        # Indices of the words that contain a pair. An index stays listed after a merge removed the pair from the word,
-        # and may be listed twice: checking in `merge` is cheaper than maintaining exact sets.
-        self._words_with: dict[Pair, list[int]] = defaultdict(list)
-        for index, (word, count) in enumerate(zip(self._words, self._counts, strict=True)):
-            for pair in pairwise(word):
-                self._pair_counts[pair] += count
-                self._words_with[pair].append(index)
-        # Counts in the queue can be too high, never too low: a pair is pushed again when its count increases.
-        self._queue = [(-count, pair) for pair, count in self._pair_counts.items()]
-        heapq.heapify(self._queue)
-
-    def most_frequent(self, min_frequency: int) -> Pair | None:
-        """Return the pair with the highest count, ties in alphabetical order; None if all counts are too low."""
-        while self._queue:
-            negative_count, pair = heapq.heappop(self._queue)
-            count = self._pair_counts[pair]
-            if count == -negative_count and count >= min_frequency:
-                return pair
-            if count >= min_frequency:
-                heapq.heappush(self._queue, (-count, pair))
-        return None
-
-    def merge(self, pair: Pair) -> str:
-        """Merge all occurrences of the pair and return the new subword."""
-        left, right = pair
-        token = left + right.removeprefix(CONTINUATION)
-        changes: dict[Pair, int] = defaultdict(int)
-        for index in dict.fromkeys(self._words_with.pop(pair)):
-            old = self._words[index]
-            new = _joined(old, left, right, token)
-            if len(new) == len(old):
-                continue
-            self._words[index] = new
-            count = self._counts[index]
-            for gone in pairwise(old):
-                changes[gone] -= count
-            for come in pairwise(new):
-                changes[come] += count
-                if token in come:
-                    self._words_with[come].append(index)
-        for changed, difference in changes.items():
-            self._pair_counts[changed] += difference
-            if difference > 0:
-                heapq.heappush(self._queue, (-self._pair_counts[changed], changed))
-        del self._pair_counts[pair]
-        return token
-
-
-def _joined(word: list[str], left: str, right: str, token: str) -> list[str]:
-    """Return the word with every `left`, `right` replaced by `token`, from left to right."""
-    joined: list[str] = []
-    position = 0
-    while position < len(word):
-        if word[position] == left and word[position + 1 : position + 2] == [right]:
-            joined.append(token)
-            position += 2
-        else:
-            joined.append(word[position])
-            position += 1
-    return joined
