@@ -10,6 +10,8 @@ The last line is JSON:
 - `tokenize_ratio`: processor time of `encode_batch` of the tokenizers library over sentences, by ours for the same ids.
 - `vocabulary_ratio`: wall time of our training of a vocabulary by that of the library's trainer, each with as many
   threads or processes as `--workers` says.
+- `mb_per_processor_s` and `vocabulary_processor_ratio`: the same by processor time, of all processes, which other
+  work on the machine disturbs less.
 - `peak_memory_bytes` of the stages; each part runs in a process of its own.
 - `near_duplicate_mb_per_s`, `near_duplicate_recall`, `near_duplicate_false`, where benchmarks/near_duplicates.py is
   there to measure them.
@@ -109,18 +111,25 @@ def _bytes_of(path: Path) -> bytes:
 
 def measured_stages(config: CorpusConfig, folder: Path, vocab_size: int, workers: int) -> dict[str, float]:
     """Build corpus and examples in `folder`; return wall times and the peak memory of this process, in bytes."""
-    started = time.perf_counter()
+    started, started_processor = time.perf_counter(), _processor_s()
     build_corpus(config, _PYTHON_DOCS, folder / "corpus", num_workers=workers)
-    corpus_s = time.perf_counter() - started
+    corpus_s, processor_s = time.perf_counter() - started, _processor_s() - started_processor
     counts = count_words(_sentences(folder), _PLAIN, num_workers=workers)
     tokens = train_wordpiece(counts, vocab_size=vocab_size, min_frequency=2, max_alphabet=1000)
     (folder / "tokenizer").mkdir()
     save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=True)), folder / "tokenizer")
-    started = time.perf_counter()
+    started, started_processor = time.perf_counter(), _processor_s()
     build_examples(_EXAMPLES, folder / "tokenizer", folder / "corpus", folder / "examples", num_workers=workers)
     examples_s = time.perf_counter() - started
+    processor_s += _processor_s() - started_processor
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"corpus_s": corpus_s, "examples_s": examples_s, "peak_memory_bytes": peak}
+    return {"corpus_s": corpus_s, "examples_s": examples_s, "processor_s": processor_s, "peak_memory_bytes": peak}
+
+
+def _processor_s() -> float:
+    """Return the processor time of this process and of those that it started and that have ended, in seconds."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def measured_encoding(folder: Path) -> dict[str, float]:
@@ -145,13 +154,13 @@ def measured_encoding(folder: Path) -> dict[str, float]:
     return {"ours_s": ours, "library_s": theirs}
 
 
-def measured_vocabulary(folder: Path, vocab_size: int, workers: int, *, library: bool) -> float:
-    """Train a vocabulary on the train split, ours or the library's; return the wall time in seconds."""
-    started = time.perf_counter()
+def measured_vocabulary(folder: Path, vocab_size: int, workers: int, *, library: bool) -> tuple[float, float]:
+    """Train a vocabulary on the train split, ours or the library's; return wall and processor time in seconds."""
+    started, started_processor = time.perf_counter(), _processor_s()
     if not library:
         counts = count_words(_sentences(folder), _PLAIN, num_workers=workers)
         train_wordpiece(counts, vocab_size=vocab_size, min_frequency=2, max_alphabet=1000)
-        return time.perf_counter() - started
+        return time.perf_counter() - started, _processor_s() - started_processor
     os.environ["RAYON_NUM_THREADS"] = str(workers)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if workers > 1 else "false"
     import tokenizers
@@ -167,7 +176,7 @@ def measured_vocabulary(folder: Path, vocab_size: int, workers: int, *, library:
         show_progress=False,
     )
     peer.train_from_iterator(_sentences(folder), trainer)
-    return time.perf_counter() - started
+    return time.perf_counter() - started, _processor_s() - started_processor
 
 
 def near_duplicates(folder: Path) -> dict[str, float]:
@@ -205,13 +214,15 @@ def measured(config: CorpusConfig, vocab_size: int, workers: int) -> dict[str, A
     return {
         "mb_per_s_per_core": size / 1e6 / (stages["corpus_s"] + stages["examples_s"]) / workers,
         "tokenize_ratio": encoding["library_s"] / encoding["ours_s"],
-        "vocabulary_ratio": ours / library,
+        "vocabulary_ratio": ours[0] / library[0],
+        "mb_per_processor_s": size / 1e6 / stages["processor_s"],
+        "vocabulary_processor_ratio": ours[1] / library[1],
         **duplicates,
         "peak_memory_bytes": stages["peak_memory_bytes"],
         "input_bytes": size,
         **{name: seconds for name, seconds in stages.items() if name.endswith("_s")},
-        "vocabulary_s": ours,
-        "library_vocabulary_s": library,
+        "vocabulary_s": ours[0],
+        "library_vocabulary_s": library[0],
     }
 
 
