@@ -303,6 +303,30 @@ def _gpus(record: Mapping[str, Any]) -> list[int]:
     return list(dict.fromkeys(row["gpus"] for row in record["on_paper"]))
 
 
+def sentences() -> str:
+    """Return how well and how fast sentences are split, by what splits them."""
+    record = _read(RESULTS / "sentences.json")
+    f1, speed = record["f1"], record["mb_per_s"]
+    rows = [
+        "| | EWT, ends with a mark | EWT, all ends | Tatoeba, languages below 0.95 | law, bare abbreviations | MB/s of a core |",
+        "|---|---|---|---|---|---|",
+    ]
+    titles = {
+        "learned": "`learned`",
+        "rules": "`rules`",
+        "punkt": "Punkt (NLTK), trained on the same",
+        "pysbd": "pysbd",
+    }
+    for system, title in titles.items():
+        of_ewt = " | ".join(f"{f1[f'ewt_test/{ends}'][system]:.3f}" for ends in ("ends_in_mark", "all"))
+        tatoeba = record["tatoeba"].get(system)
+        low = "" if tatoeba is None else f"{len(tatoeba['below_0.95'])} of {tatoeba['languages']}"
+        bare = f1["law_held_out/bare_abbreviations"][system]
+        rate = speed.get(f"wikipedia/{system}", speed["wikipedia/punkt_untrained"])
+        rows.append(f"| {title} | {of_ewt} | {low} | {bare:.1%} | {rate:.1f} |")
+    return "\n".join(rows)
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "printed": printed,
     "scores": scores,
@@ -312,6 +336,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "false_verdicts": false_verdicts,
     "second_processor": second_processor,
     "scaling": scaling,
+    "sentences": sentences,
 }
 
 if __name__ == "__main__":

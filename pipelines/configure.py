@@ -32,14 +32,14 @@ from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.mappings import differences
 from bertline.foundation.progress import say
 from bertline.orchestration.choices import choices_at_stake, described, header, lasting_choices, without_choices
-from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
+from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register
 from bertline.orchestration.fingerprints import code_fingerprint
 from bertline.orchestration.secrets import refuse_secrets_of_dvc
 from bertline.orchestration.stages import CODE, STAGES
 from bertline.orchestration.start_checkpoint import check_start
 from bertline.orchestration.status import open_folders
 from bertline.orchestration.stopping import in_one_line
-from bertline.orchestration.user_data import check_paths, link_user_data
+from bertline.orchestration.user_data import check_paths, checked, link_user_data
 from bertline.tracking.config import masked
 from composition import CONF, loaded, plain, unreadable_yaml
 
@@ -105,7 +105,7 @@ def composed(overrides: list[str]) -> dict[str, Any]:
 def write_params(mapping: dict[str, Any]) -> None:
     """Validate, link the user's data, and write params.yaml and the code fingerprints."""
     refuse_secrets_of_dvc()
-    config = pipeline_config(mapping)
+    config = checked(mapping)
     _check_tasks(config)
     check_start(config)
     link_user_data(config)
@@ -182,7 +182,7 @@ def list_tasks(names: Sequence[str]) -> None:
 def show(overrides: list[str]) -> None:
     """Check overrides and print what they would change, without writing anything."""
     new = composed(overrides)
-    config = pipeline_config(new)
+    config = checked(new)
     check_paths(config)
     check_start(config)
     changes = differences(composed([]), new)

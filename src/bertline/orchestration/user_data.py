@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import glob
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bertline.corpus.registry import NoCorpusConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
-from bertline.orchestration.config import PipelineConfig
+from bertline.foundation.validation import validate
+from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.stages import (
     USER_CHECKPOINT,
     USER_REFERENCE,
@@ -37,7 +40,8 @@ def link_user_data(config: PipelineConfig) -> None:
     """
     named = _named_paths(config)
     of_tasks = [folder / task for task in config.tasks for folder in (USER_TASKS, USER_START)]
-    for place in (USER_TEXT, USER_VOCABULARY, USER_CHECKPOINT, USER_REFERENCE, *of_tasks):
+    # The checkpoint before the vocabulary, whose path is mostly the same.
+    for place in (USER_TEXT, USER_CHECKPOINT, USER_VOCABULARY, USER_REFERENCE, *of_tasks):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
@@ -48,6 +52,19 @@ def link_user_data(config: PipelineConfig) -> None:
             # A hidden file, so that no reader takes it for data; DVC warns about empty folders.
             write_atomically(place / _PLACEHOLDER, f"Put your own data into {place}, or link it there.\n")
         _refuse_inner_links(place)
+
+
+def checked(mapping: Mapping[str, Any]) -> PipelineConfig:
+    """Validate a composed configuration; a path that does not exist is named before what would follow from it.
+
+    Raises:
+        ConfigError: The configuration is not valid.
+    """
+    try:
+        return pipeline_config(mapping)
+    except ConfigError:
+        check_paths(validate(PipelineConfig, mapping))
+        raise
 
 
 def check_paths(config: PipelineConfig) -> None:

@@ -87,3 +87,11 @@ def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_runs(
     said = configured(repository, "experiment=continued", f"model={model}", f"pretrain.start_from={folder}", "--save")
     assert said.startswith("error: ") and expected in said
     assert not (repository / "params.yaml").exists() and not (repository / "conf/local/default.yaml").exists()
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "existing", "extended"])
+def test_a_checkpoint_that_is_not_there_is_named_before_its_vocabulary(repository: Path, kind: str) -> None:
+    missing = repository / "no checkpoint"
+    said = configured(repository, f"tokenizer={kind}", f"pretrain.start_from={missing}", "--save")
+    assert f"pretrain.start_from is {missing}; {missing} does not exist" in said
+    assert "vocabulary" not in said

@@ -1,0 +1,97 @@
+"""A line of 5 GB, at the real limits: every reader names or counts it, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backports import zstd
+
+FRAME = zstd.compress(b"a" * 50_000_000)
+NUM_FRAMES = 100
+MAX_BYTES = 1_500_000_000  # one line up to the limit and its copies; not 5 GB
+READ = """
+import json, resource, sys
+from collections import Counter
+from pathlib import Path
+sys.path.insert(0, {here!r})
+import conftest
+from bertline.corpus.readers.table import TableCorpusConfig
+from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
+from bertline.corpus.readers.xml import XmlCorpusConfig
+from bertline.foundation.errors import DataError
+
+path, kind, policy = sys.argv[1:]
+fields = {{"path": path, "kind": kind, **conftest.COMMON, "on_undecodable": policy}}
+column = {{"text_column": "text", "group_column": None}}
+make = {{
+    "text": lambda: TextCorpusConfig(**fields, **conftest.PLAIN_TEXT | {{"document": "line", "encoding": "auto"}}),
+    "wikiextractor": lambda: WikiExtractorCorpusConfig(**fields, encoding="utf-8"),
+    "xml": lambda: XmlCorpusConfig(**fields, document=None, paragraphs=("p",), ignored=(), spaces=()),
+    "jsonl": lambda: TableCorpusConfig(**fields, **column),
+    "csv": lambda: TableCorpusConfig(**fields, **column),
+}}[kind]
+dropped, error, found = Counter(), None, []
+try:
+    found = [[document.id, document.paragraphs] for document in make().read(dropped)]
+except DataError as problem:
+    error = str(problem)
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({{"found": found, "dropped": dropped, "error": error, "memory": memory}}))
+"""
+# What stands around the line, and what is found.
+AROUND: dict[str, tuple[str, str, list[list[object]]]] = {
+    "text": ("Before.\n", "\nAfter.\n", [["a.txt.zst:1", ["Before."]], ["a.txt.zst:3", ["After."]]]),
+    "jsonl": (
+        '{"text": "One."}\n{"text": "',
+        '"}\n{"text": "Three."}\n',
+        [["a.jsonl.zst:1", ["One."]], ["a.jsonl.zst:3", ["Three."]]],
+    ),
+    "csv": ("text\nOne.\n", "\nThree.\n", [["a.csv.zst:2", ["One."]], ["a.csv.zst:4", ["Three."]]]),
+    "wikiextractor": (
+        '<doc id="1" title="T">\n',
+        '\n</doc>\n<doc id="2" title="U">\nTwo.\n</doc>\n',
+        [["a.wikiextractor.zst:2", ["Two."]]],
+    ),
+    "xml": ("<x><p>One.</p><p>", "</p></x>", []),
+}
+COUNTED = {kind: {"lines/too_long": 1, "documents/undecodable": 1} for kind in AROUND}
+COUNTED["xml"] = {"files/refused": 1, "files/without_paragraphs": 1}
+
+
+def read(tmp_path: Path, kind: str, policy: str) -> dict[str, Any]:
+    before, after, _ = AROUND[kind]
+    path = tmp_path / f"a.{'txt' if kind == 'text' else kind}.zst"
+    with path.open("wb") as handle:
+        handle.write(zstd.compress(before.encode()))
+        for _ in range(NUM_FRAMES):
+            handle.write(FRAME)
+        handle.write(zstd.compress(after.encode()))
+    assert path.stat().st_size < 2_000_000
+    script = READ.format(here=str(Path(__file__).parent))
+    command = [sys.executable, "-c", script, str(path), kind, policy]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ))
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("kind", AROUND)
+def test_a_line_of_5_gb_is_counted_and_what_follows_is_read(tmp_path: Path, kind: str) -> None:
+    said = read(tmp_path, kind, "skip")
+    assert (said["error"], said["found"]) == (None, AROUND[kind][2])
+    assert said["dropped"] == COUNTED[kind]
+    assert said["memory"] < MAX_BYTES
+
+
+@pytest.mark.parametrize("kind", AROUND)
+def test_a_line_of_5_gb_is_an_error_that_names_its_place(tmp_path: Path, kind: str) -> None:
+    said = read(tmp_path, kind, "fail")
+    problem = "200,000,000 characters in one document" if kind == "xml" else "has over 200,000,000 characters"
+    assert problem in said["error"]
+    assert "line " in said["error"]
+    assert said["memory"] < MAX_BYTES
