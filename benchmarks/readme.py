@@ -308,7 +308,8 @@ def sentences() -> str:
     record = _read(RESULTS / "sentences.json")
     f1, speed = record["f1"], record["mb_per_s"]
     rows = [
-        "| | EWT, ends with a mark | EWT, all ends | Tatoeba, languages below 0.95 | law, bare abbreviations | MB/s of a core |",
+        "| | EWT, ends with a mark | EWT, all ends | Tatoeba, languages below 0.95 | law, bare abbreviations "
+        "| MB/s of a core |",
         "|---|---|---|---|---|---|",
     ]
     titles = {

@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.orchestration.auto_lengths import with_suited_lengths
 from bertline.orchestration.provenance import running_under_dvc
 from bertline.orchestration.stopping import end_as_stopped, stop_on_signals
 
@@ -45,7 +46,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     try:
         missing = sorted(OmegaConf.missing_keys(composed))
         if not missing:
-            return OmegaConf.to_container(composed, resolve=True)  # type: ignore[return-value]
+            return with_suited_lengths(OmegaConf.to_container(composed, resolve=True))  # type: ignore[arg-type]
     except OmegaConfBaseException as error:
         problem = f"{error.full_key}: {str(error).splitlines()[0]}"
         raise ConfigError(

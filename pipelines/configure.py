@@ -31,6 +31,7 @@ from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.mappings import differences
 from bertline.foundation.progress import say
+from bertline.orchestration.auto_lengths import with_suited_lengths
 from bertline.orchestration.choices import choices_at_stake, described, header, lasting_choices, without_choices
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register
 from bertline.orchestration.fingerprints import code_fingerprint
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> None:
         show(overrides)
     elif by_dvc_experiment:
         # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
-        present = _present()
+        present = with_suited_lengths(_present())
         _mask_secrets()
         write_params(present)
     else:

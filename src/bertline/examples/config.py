@@ -96,7 +96,8 @@ class ExamplesConfig:
     """Seed of the sentence pairs and of static masks."""
     lengths: tuple[int, ...]
     """Maximum sequence lengths in tokens, including [CLS] and both [SEP]; one set of shards per length. Empty if there
-    is no pretraining."""
+    is no pretraining. `auto` in YAML or on the command line: a short and a long one that suit the text, for the phases
+    too."""
     random_next_prob: float | None
     """Fraction of pairs whose second segment comes from another document (0.5). None: no pairs; sequences are full
     sentences in one segment."""

@@ -64,6 +64,20 @@ def each_said_once() -> Iterator[None]:
         _LOGGER.removeFilter(is_new)
 
 
+@contextmanager
+def silent() -> Iterator[None]:
+    """Print no message, while something is only looked at."""
+    _LOGGER.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        _LOGGER.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
+
+
 def can_draw() -> bool:
     """Return whether to draw bars: messages go to a terminal that can redraw a line, and rich is installed.
 
