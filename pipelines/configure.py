@@ -27,6 +27,7 @@ from mistyped import mistyped
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.mappings import differences
@@ -46,6 +47,7 @@ from composition import CONF, loaded, plain, unreadable_yaml
 
 PARAMS = Path("params.yaml")
 TASK_LIST = CONF / "tasks.yaml"
+SOURCE_LIST = CONF / "sources.yaml"
 
 
 def main(arguments: list[str]) -> None:
@@ -108,6 +110,7 @@ def write_params(mapping: dict[str, Any]) -> None:
     refuse_secrets_of_dvc()
     config = checked(mapping)
     _check_tasks(config)
+    _check_sources(config)
     check_start(config)
     link_user_data(config)
     for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
@@ -153,7 +156,8 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
     """Write conf/local/default.yaml and the params.yaml that results; if it is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
     # From the list, not composed: choices that no longer compose are what this may be about to take back.
-    tasks_before, listed = [*loaded(TASK_LIST)["task_names"]], TASK_LIST.read_text(encoding="utf-8")
+    tasks_before = [*loaded(TASK_LIST)["task_names"]]
+    listed = {path: path.read_text(encoding="utf-8") for path in (TASK_LIST, SOURCE_LIST)}
     content = OmegaConf.to_yaml(OmegaConf.create(choices))
     write_atomically(
         LOCAL, f"# @package _global_\n# Lasting choices (python pipelines/configure.py ... --save)\n{content}"
@@ -162,22 +166,30 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
         mapping = composed([])
         refuse_to_undo(mapping, just_saved=just_saved)
         if [*mapping["tasks"]] != tasks_before:
-            list_tasks([*mapping["tasks"]])
+            list_names(TASK_LIST, [*mapping["tasks"]])
+        if _sources_of(mapping) != [*loaded(SOURCE_LIST)["source_names"]]:
+            list_names(SOURCE_LIST, _sources_of(mapping))
         write_params(mapping)
     except (BertlineError, KeyboardInterrupt):
         if before is None:
             LOCAL.unlink()
         else:
             write_atomically(LOCAL, before)
-        write_atomically(TASK_LIST, listed)
+        for path, text in listed.items():
+            write_atomically(path, text)
         raise
 
 
-def list_tasks(names: Sequence[str]) -> None:
-    """Write the names of the tasks to conf/tasks.yaml, from which dvc.yaml makes stages; its comments stay."""
-    comments = [line for line in TASK_LIST.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-    write_atomically(TASK_LIST, "\n".join([*comments, f"task_names: [{', '.join(names)}]"]) + "\n")
-    say(f"{TASK_LIST.relative_to(CONF.parent)} lists the tasks {', '.join(names) or '(none)'} for dvc.yaml")
+def list_names(path: Path, names: Sequence[str]) -> None:
+    """Write the names of the tasks, or sources, from which dvc.yaml makes stages; the comments of the file stay."""
+    comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    key = f"{path.stem.removesuffix('s')}_names"
+    write_atomically(path, "\n".join([*comments, f"{key}: [{', '.join(names)}]"]) + "\n")
+    say(f"{path.relative_to(CONF.parent)} lists the {path.stem} {', '.join(names) or '(none)'} for dvc.yaml")
+
+
+def _sources_of(mapping: dict[str, Any]) -> list[str]:
+    return sorted(mapping["corpus"].get("sources", {}))
 
 
 def show(overrides: list[str]) -> None:
@@ -230,7 +242,7 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]
                 f"{override.input_line} is not a section of the configuration; sections: {', '.join(SECTIONS)}."
             )
         if (CONF / key).is_dir() or override.package is not None:
-            groups[override.get_key_element().lstrip("+")] = str(value)
+            groups[override.get_key_element()] = str(value)
         elif (number := next((part for part in key.split(".") if part.isdigit()), None)) is not None:
             whole = key.partition(f".{number}")[0]
             raise ConfigError(
@@ -258,6 +270,17 @@ def _check_tasks(config: PipelineConfig) -> None:
             f"conf/tasks.yaml lists {listed}, but the configuration has the tasks {list(config.tasks)}. Name the same "
             "tasks in both: `task_names` in conf/tasks.yaml, and a line `- task@tasks.NAME: NAME` in conf/config.yaml."
             + "".join(how_to_register(name) for name in sorted({*listed} ^ {*config.tasks}))
+        )
+
+
+def _check_sources(config: PipelineConfig) -> None:
+    listed = sorted(loaded(SOURCE_LIST).source_names)
+    sources = sorted(config.corpus.sources) if isinstance(config.corpus, SourcesCorpusConfig) else []
+    if listed != sources:
+        raise ConfigError(
+            f"conf/sources.yaml lists {listed}, but the corpus has the sources {sources}. DVC makes a stage for each "
+            f"listed one: write `source_names: [{', '.join(sources)}]` there, or choose the corpus with configure.py "
+            "... --save, which does."
         )
 
 

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bertline.corpus.document import Document, SourceDocument, Split
 from bertline.corpus.encodings import READ_AS, REPLACED
-from bertline.corpus.preparation import PreparedDocument, PreparedParagraph, prepare_documents
+from bertline.corpus.preparation import PreparedDocument, prepare_documents
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
 from bertline.corpus.quality.word_hashes import is_stub
-from bertline.corpus.registry import CorpusConfig
+from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig
+from bertline.corpus.selection import select_documents, split_of, split_position
+from bertline.corpus.sentences.headings import Headings
 from bertline.corpus.sentences.splitter import Splitter
+from bertline.corpus.sources import (
+    PrepareBySource,
+    label_of,
+    sampled,
+    sampling_rates,
+    source_documents,
+    source_of,
+    source_table,
+)
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import package_versions
@@ -28,70 +39,6 @@ from bertline.foundation.files import folder_written_atomically, size_of_path
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.parallel import batches, ordered_map
 from bertline.foundation.progress import each_said_once, progress, warn
-from bertline.foundation.seeds import unit_interval
-
-
-def select_documents(
-    documents: Iterable[PreparedDocument],
-    config: CorpusConfig,
-    dropped: Counter[str],
-    samples: DropSamples | None = None,
-) -> Iterator[PreparedDocument]:
-    """Drop empty, duplicate and short documents, counted by reason; the first duplicate in reading order is kept.
-
-    With `deduplicate: paragraph`, paragraphs that occurred before are removed, regardless of the split, so that no
-    validation paragraph occurs in train.
-    """
-    seen: set[bytes] = set()
-    samples = DropSamples() if samples is None else samples
-    for document in documents:
-        if document.dropped_headings:
-            dropped["paragraphs/heading"] += document.dropped_headings
-        if not document.paragraphs:
-            dropped["documents/empty"] += 1
-            samples.add("documents/empty", document.id, "")
-            continue
-        if config.deduplicate == "document":
-            paragraphs = () if document.key in seen else document.paragraphs
-            seen.add(document.key)
-        elif config.deduplicate == "paragraph":
-            paragraphs = tuple(_first_seen(document.paragraphs, seen))
-            dropped["paragraphs/duplicate"] += len(document.paragraphs) - len(paragraphs)
-            kept = set(map(id, paragraphs))
-            for paragraph in document.paragraphs:
-                if id(paragraph) not in kept:
-                    samples.add("paragraphs/duplicate", document.id, " ".join(paragraph.sentences))
-        else:
-            paragraphs = document.paragraphs
-        if not paragraphs:
-            dropped["documents/duplicate"] += 1
-            samples.add("documents/duplicate", document.id, " ".join(document.sentences))
-        elif sum(paragraph.characters for paragraph in paragraphs) < config.min_document_characters:
-            dropped["documents/too_short"] += 1
-            samples.add("documents/too_short", document.id, " ".join(document.sentences))
-        else:
-            yield dataclasses.replace(document, paragraphs=paragraphs)
-
-
-def split_position(group: str, seed: int) -> float:
-    """Return the hash of a group as a number in [0, 1); groups below `validation_fraction` are for validation."""
-    return unit_interval(seed, "validation", group)
-
-
-def split_of(document: PreparedDocument, config: CorpusConfig) -> Split:
-    """Return the split of a document: that of the source if given, else by a hash of its group."""
-    if document.split is not None:
-        return document.split
-    position = split_position(document.group, config.split_seed)
-    return "validation" if position < config.validation_fraction else "train"
-
-
-def _first_seen(paragraphs: Iterable[PreparedParagraph], seen: set[bytes]) -> Iterator[PreparedParagraph]:
-    for paragraph in paragraphs:
-        if paragraph.key not in seen:
-            seen.add(paragraph.key)
-            yield paragraph
-
 
 _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
@@ -133,13 +80,15 @@ def build_corpus(
     """
     dropped: Counter[str] = Counter()
     samples = DropSamples() if samples is None else samples
+    samples.source_of = source_of if isinstance(config, SourcesCorpusConfig) else None
     # Each message once: a splitter that learns reads the source before it is read for the corpus.
     with folder_written_atomically(out) as folder, _scratch() as scratch, each_said_once():
-        read = partial(_batches, config, python_docs, num_workers=num_workers)
-        splitter = config.sentences.splitter(lambda: read(Counter()), num_workers=num_workers)
-        prepared = _prepared(read(dropped), splitter, config, Path(scratch), num_workers=num_workers)
+        read = partial(_batches, config, python_docs, samples, num_workers=num_workers)
+        prepare = _preparation(config, read, num_workers=num_workers)
+        prepared = _prepared(read(dropped), prepare, config, Path(scratch), num_workers=num_workers)
         documents = progress(prepared, description="corpus documents")
-        written = _Written(folder, config)
+        several = isinstance(config, SourcesCorpusConfig)
+        written = _Written(Path(scratch) if several else folder, config)
         for document in _selected(documents, config, dropped, samples):
             written.add(
                 Document(document.id, document.group, document.sentences),
@@ -148,9 +97,12 @@ def build_corpus(
             )
         written.close()
         samples.counts = {reason: dropped[reason] for reason in sorted(dropped) if is_drop(reason, dropped)}
-        learned = splitter.learned()
+        learned = prepare.learned()
         if not any(written.shards.values()):
             raise DataError(_nothing_left(config, dropped))
+        table: dict[str, Any] | None = None
+        if isinstance(config, SourcesCorpusConfig):
+            written, table = _with_weights(folder, config, written, samples)
         _refuse_stubs(config, written)
         if isinstance(config, PythonDocsCorpusConfig):
             if not all(written.shards.values()):
@@ -160,6 +112,8 @@ def build_corpus(
         content = _content(config, written, dropped, learned)
         if isinstance(config, PythonDocsCorpusConfig):
             content["packages"] = package_versions(python_docs)
+        if table is not None:
+            content["sources"] = table
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return _headline(written.counts, dropped) | ({"learned_abbreviations": learned["abbreviations"]} if learned else {})
@@ -169,20 +123,82 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="bertline-corpus-")
 
 
+class _Preparation(Protocol):
+    """Prepares a batch in a worker."""
+
+    def __call__(self, batch: list[SourceDocument]) -> list[PreparedDocument]: ...
+
+    def learned(self) -> dict[str, Any]:
+        """Return what was learned about sentences from the corpus."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _PrepareAll:
+    """Prepares all documents alike."""
+
+    splitter: Splitter
+    headings: Headings
+    paragraph_keys: bool
+
+    def __call__(self, batch: list[SourceDocument]) -> list[PreparedDocument]:
+        return prepare_documents(
+            batch, splitter=self.splitter, headings=self.headings, paragraph_keys=self.paragraph_keys
+        )
+
+    def learned(self) -> dict[str, Any]:
+        return self.splitter.learned()
+
+
 def _batches(
-    config: CorpusConfig, python_docs: PythonDocsConfig, dropped: Counter[str], *, num_workers: int
+    config: CorpusConfig,
+    python_docs: PythonDocsConfig,
+    samples: DropSamples,
+    dropped: Counter[str],
+    *,
+    num_workers: int,
+    only: str | None = None,
 ) -> Iterator[list[SourceDocument]]:
-    """Read the corpus from its beginning, in batches that do not depend on the number of workers."""
+    """Read the corpus, or `only` one of its sources, from its beginning.
+
+    The batches do not depend on the number of workers, and each is of one source.
+    """
+    sizes = {"most": _BATCH_CHARACTERS, "most_items": _BATCH_DOCUMENTS}
+    if isinstance(config, SourcesCorpusConfig):
+        for name in sorted(config.sources) if only is None else [only]:
+            of_source: Counter[str] = Counter()
+            documents = source_documents(name, config.sources[name], of_source)
+            yield from batches(documents, size=_characters, **sizes)
+            dropped.update(of_source)
+            if only is None:
+                samples.by_source[name].update(
+                    {reason: of_source[reason] for reason in of_source if is_drop(reason, of_source)}
+                )
+        return
     if isinstance(config, PythonDocsCorpusConfig):
         source = module_documents(config, python_docs, dropped, num_workers=num_workers)
     else:
         source = config.read(dropped)
-    return batches(source, size=_characters, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
+    yield from batches(source, size=_characters, **sizes)
+
+
+def _preparation(
+    config: CorpusConfig, read: Callable[..., Iterator[list[SourceDocument]]], *, num_workers: int
+) -> _Preparation:
+    """Return how batches are prepared; sentences that are learned are learned of each source by itself."""
+    paragraph_keys = config.deduplicate == "paragraph"
+    if not isinstance(config, SourcesCorpusConfig):
+        splitter = config.sentences.splitter(lambda: read(Counter()), num_workers=num_workers)
+        return _PrepareAll(splitter, config.sentences.headings, paragraph_keys)
+    splitters = {
+        name: config.sentences.splitter(partial(read, Counter(), only=name), num_workers=num_workers)
+        for name in sorted(config.sources)
+    }
+    return PrepareBySource(splitters, config.sentences.headings, paragraph_keys)
 
 
 def _prepared(
     in_batches: Iterator[list[SourceDocument]],
-    splitter: Splitter,
+    prepare: _Preparation,
     config: CorpusConfig,
     scratch: Path,
     *,
@@ -193,17 +209,12 @@ def _prepared(
     if needles is not None:
         write_needles(config.decontaminate, needles)
     near = config.near_duplicates
-    prepare = PrepareWithQuality(
-        partial(
-            prepare_documents,
-            splitter=splitter,
-            headings=config.sentences.headings,
-            paragraph_keys=config.deduplicate == "paragraph",
-        ),
+    prepare_fully = PrepareWithQuality(
+        prepare,
         ngram=None if near.threshold is None else near.ngram,
         needles=None if needles is None else str(needles),
     )
-    for batch in ordered_map(prepare, in_batches, num_workers=num_workers):
+    for batch in ordered_map(prepare_fully, in_batches, num_workers=num_workers):
         yield from batch
 
 
@@ -242,6 +253,10 @@ class _Written:
         self.counts: dict[Split, Counter[str]] = {split: Counter() for split in _SPLITS}
         self.shards: dict[Split, list[str]] = {split: [] for split in _SPLITS}
         self.stubs: Counter[str] = Counter()
+        self.by_label: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """Counts by source and language, in a corpus of several sources."""
+        self._folder = folder
+        self._several = isinstance(config, SourcesCorpusConfig)
         self._writers = {split: ShardWriter(folder, split, config.shard_documents) for split in _SPLITS}
 
     def add(self, document: Document, split: Split, *, words: int) -> None:
@@ -249,7 +264,16 @@ class _Written:
         characters = sum(map(len, document.sentences))
         sizes = {"documents": 1, "sentences": len(document.sentences), "characters": characters, "words": words}
         self.counts[split].update(sizes)
+        if self._several:
+            self.by_label[label_of(document.id)].update({f"{split}/{name}": size for name, size in sizes.items()})
         self.stubs.update(filter(is_stub, document.sentences))
+
+    def documents(self) -> Iterator[tuple[Split, Document]]:
+        """Read all documents again, after `close`."""
+        for split in _SPLITS:
+            for name in self.shards[split]:
+                for document in read_shard(self._folder / name):
+                    yield split, document
 
     @property
     def fewest_documents(self) -> int:
@@ -261,6 +285,21 @@ class _Written:
 
 def _characters(document: SourceDocument) -> int:
     return sum(map(len, document.paragraphs))
+
+
+def _with_weights(
+    folder: Path, config: SourcesCorpusConfig, whole: _Written, samples: DropSamples
+) -> tuple[_Written, dict[str, Any]]:
+    """Write the documents of all sources as often as weights and languages ask for; return counts by source too."""
+    characters = {label: counts["train/characters"] for label, counts in whole.by_label.items()}
+    rates = sampling_rates(characters, config)
+    written = _Written(folder, config)
+    for split, document in sampled(whole.documents(), rates, config.sampling_seed):
+        written.add(document, split, words=sum(len(sentence.split()) for sentence in document.sentences))
+    written.close()
+    if not any(written.shards.values()):
+        raise DataError("No document is left after sampling. Raise corpus.sources.NAME.weight, or give more text.")
+    return written, source_table(whole.by_label, written.by_label, rates, samples.by_source)
 
 
 def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> _Written:

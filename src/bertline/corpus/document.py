@@ -20,6 +20,8 @@ class SourceDocument:
     """Blocks of text in reading order, with the line breaks of the source; a sentence never crosses to the next."""
     split: Split | None = None
     """Split, if the source determines it; None selects it by a hash of the group."""
+    language: str | None = None
+    """Language, if the source says it of each document."""
 
 
 @dataclass(frozen=True, slots=True)

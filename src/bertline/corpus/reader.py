@@ -1,4 +1,4 @@
-"""The settings of every corpus, and the contract of a corpus reader."""
+"""The settings of every corpus and of every source, and the contract of a reader."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ from bertline.corpus.quality.config import KEEP_NEAR_DUPLICATES, NearDuplicatesC
 from bertline.corpus.sentences.registry import SentencesConfig
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CorpusSettings:
-    """Settings of every kind of corpus."""
+class Checked:
+    """Calls `check` of every class that a configuration is made of, with those of its bases first."""
 
-    user_data: ClassVar[str | None] = None
-    """Field that holds the path of the user's own data, which DVC then watches; None if there is none."""
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for cls in reversed(type(self).__mro__):
+            if "check" in vars(cls):
+                vars(cls)["check"](self)
+
+
+# Without slots: a class cannot have two bases with slots of their own, and those of corpora have a reader too.
+@dataclass(frozen=True, kw_only=True)
+class CorpusSettings(Checked):
+    """Settings of every kind of corpus, however its text is read."""
 
     validation_fraction: float
     """Fraction of document groups kept for validation, by a hash of the group. python_docs has its own split."""
@@ -35,15 +44,13 @@ class CorpusSettings:
     """Largest share of sentences of one word, in (0, 1], judged from 1,000 sentences on; more stop the stage."""
     min_document_characters: int
     """Minimum document length in characters; shorter documents are dropped and counted."""
-    on_undecodable: Literal["fail", "skip", "replace"]
-    """How to handle what is not text, or torn: fail with its place, skip and count the record or the rest of the file,
-    or replace the bytes that are not text by U+FFFD, which cleaning takes out, and count the lines."""
     shard_documents: int
     """Documents per Parquet shard."""
     sentences: SentencesConfig
     """How paragraphs are split into sentences."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise ValueError for a value out of its range."""
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in [0, 1), found {self.validation_fraction}")
         if self.min_document_characters < 0:
@@ -53,6 +60,33 @@ class CorpusSettings:
         if self.shard_documents < 1:
             raise ValueError(f"shard_documents must be at least 1, found {self.shard_documents}")
 
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSettings(Checked):
+    """Settings of one of several sources."""
+
+    weight: float
+    """How often its documents are read: 2 reads each twice, 0.5 reads half of them, chosen by a hash."""
+    language: str | None
+    """Language of all its text, such as `en`; null if it has several, or if it does not matter."""
+
+    def check(self) -> None:
+        """Raise ValueError for a weight that is not positive."""
+        if not self.weight > 0 or self.weight == float("inf"):
+            raise ValueError(f"weight must be positive, found {self.weight}; to leave a source out, take it away")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadingSettings(Checked):
+    """Settings of everything that reads text."""
+
+    user_data: ClassVar[str | None] = None
+    """Field that holds the path of the user's own data, which DVC then watches; None if there is none."""
+
+    on_undecodable: Literal["fail", "skip", "replace"]
+    """How to handle what is not text, or torn: fail with its place, skip and count the record or the rest of the file,
+    or replace the bytes that are not text by U+FFFD, which cleaning takes out, and count the lines."""
+
     @property
     def user_path(self) -> str | None:
         """Path of the user's own data."""
@@ -60,17 +94,20 @@ class CorpusSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CorpusReader(CorpusSettings, ABC):
+class CorpusReader(ReadingSettings, ABC):
     """What a reader has to provide besides its settings.
 
-    A reader is one file of `corpus/readers`, which `corpus/registry.py` lists in `CorpusConfig`.
+    A reader is one file of `corpus/readers`. It becomes a corpus together with `CorpusSettings`, and one of several
+    sources together with `SourceSettings`; `corpus/registry.py` lists both classes.
     """
 
     def __init_subclass__(cls) -> None:
         """Refuse a reader that does not say what the user's data is: DVC would not see that the text changed."""
-        if "user_data" not in vars(cls):
+        if "user_data" not in vars(cls) and CorpusReader in cls.__bases__:
             raise TypeError(f"{cls.__name__}: set user_data to the field with the path of the user's data, or to None")
-        if cls.user_data is not None and cls.user_data not in cls.__annotations__:
+        if cls.user_data is not None and not any(
+            cls.user_data in vars(one).get("__annotations__", ()) for one in cls.__mro__
+        ):
             raise TypeError(f"{cls.__name__}: user_data is {cls.user_data!r}, which is not one of its fields")
 
     @abstractmethod

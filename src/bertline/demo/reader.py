@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.reader import CorpusSettings
+from bertline.corpus.reader import CorpusSettings, ReadingSettings
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import read_modules
 from bertline.foundation.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PythonDocsCorpusConfig(CorpusSettings):
+class PythonDocsCorpusConfig(ReadingSettings, CorpusSettings):
     """Docstrings of the packages in `python_docs`: the default corpus, which needs no download."""
 
     kind: Literal["python_docs"]

@@ -57,7 +57,14 @@ def write_corpus_page(path: Path, corpus: Path, drops: Mapping[str, Any]) -> Sur
     """
     manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
     survey = survey_corpus(corpus)
-    sections = [_lengths(survey), _random(survey), _frequent(survey), _longest(survey), _dropped(drops)]
+    sections = [
+        *_sources(manifest.get("sources")),
+        _lengths(survey),
+        _random(survey),
+        _frequent(survey),
+        _longest(survey),
+        _dropped(drops),
+    ]
     folder = files("bertline.evaluation")
     page = Template(folder.joinpath("corpus_page.html").read_text(encoding="utf-8")).substitute(
         title="What the corpus looks like",
@@ -89,6 +96,31 @@ def _summary(manifest: Mapping[str, Any], survey: Survey, drops: Mapping[str, An
             (percent(few), "sentences of one or two words", "headings, list marks, or wrongly split text"),
         ]
     )
+
+
+def _sources(found: Mapping[str, Any] | None) -> list[str]:
+    """Return counts by source and language, for a corpus of several sources."""
+    if found is None:
+        return []
+    rows = [
+        [
+            label,
+            percent(part["share"]),
+            f"{part['rate']:.3g}",
+            count(part["documents"]),
+            count(part["counts"].get("train/documents", 0)),
+            count(part["counts"].get("validation/documents", 0)),
+            count(part["counts"].get("train/words", 0)),
+        ]
+        for label, part in found["parts"].items()
+    ]
+    heads = ["source", "share of text", "times read", "documents found", "in train", "in validation", "words of train"]
+    dropped = [[name, drops_in_words(reasons)] for name, reasons in found["dropped"].items()]
+    said = "A source in several languages has a row for each. Shares are of the characters of the train split."
+    shown = [paragraph(said, "soft"), table(heads, rows)]
+    return [
+        section("sources", "Sources", *shown, *([table(["source", "what was dropped"], dropped)] if dropped else []))
+    ]
 
 
 def _lengths(survey: Survey) -> str:

@@ -50,7 +50,8 @@ def lasting_choices(
 
     Args:
         saved: The present content, possibly empty.
-        groups: Config group to option (`{"model": "small"}`); None leaves the group out.
+        groups: Config group to option (`{"model": "small"}`); None leaves the group out. A group that the defaults do
+            not have begins with `+`.
         values: Dotted key to value (`{"optimizer.lr": 0.001}`).
 
     Example:
@@ -60,7 +61,9 @@ def lasting_choices(
     kept = {
         key: option for item in saved.get("defaults", []) if isinstance(item, Mapping) for key, option in item.items()
     }
-    kept.update({f"override /{group}": option for group, option in groups.items()})
+    for group, option in groups.items():
+        added = f"/{group.removeprefix('+')}"
+        kept[added if group.startswith("+") or added in kept else f"override {added}"] = option
     result: dict[str, Any] = {"defaults": [{key: option} for key, option in kept.items()] + ["_self_"]}
     result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))
     for group in groups:
@@ -89,7 +92,7 @@ def saved_choices(saved: Mapping[str, Any]) -> dict[str, Any]:
         {'model': 'small', 'optimizer.lr': 0.001}
     """
     groups = {
-        key.removeprefix("override /"): option
+        key.removeprefix("override ").removeprefix("/"): option
         for item in saved.get("defaults", [])
         if isinstance(item, Mapping)
         for key, option in item.items()
@@ -126,7 +129,7 @@ def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, 
         if not found:
             raise ConfigError(f"{key} is not saved. Saved: {', '.join(choices) or 'nothing'}.")
         dropped |= found
-    groups = {f"override /{key}" for key in dropped}
+    groups = {f"{start}/{key}" for key in dropped for start in ("override ", "")}
     defaults = [item for item in saved.get("defaults", []) if not (isinstance(item, Mapping) and groups & item.keys())]
     values = {key: value for key, value in saved.items() if key != "defaults"}
     return {"defaults": defaults, **_pruned(values, dropped)}

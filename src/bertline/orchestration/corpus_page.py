@@ -6,8 +6,11 @@ import shutil
 from pathlib import Path
 
 from bertline.corpus.quality.drops import DROPS_NAME, DropSamples, drops_in_words
+from bertline.corpus.sources import sources_in_words
+from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.corpus_page import write_corpus_page
 from bertline.foundation.files import write_json
+from bertline.foundation.manifests import read_manifest
 from bertline.foundation.progress import say
 from bertline.orchestration.provenance import running_under_dvc
 from bertline.orchestration.stage_run import StageRun
@@ -29,5 +32,8 @@ def show_corpus(stage: StageRun, samples: DropSamples) -> Path:
     if running_under_dvc():
         Path(kept).parent.mkdir(parents=True, exist_ok=True)
         shown = Path(shutil.copyfile(page, kept))
+    table = read_manifest(stage.output, kind=KIND, format_version=FORMAT_VERSION).get("sources")
+    if table is not None:
+        say(f"corpus: {sources_in_words(table)}")
     say(f"corpus: {drops_in_words(samples.counts)}; samples to read: {shown}")
     return shown

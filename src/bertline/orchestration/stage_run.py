@@ -51,7 +51,7 @@ from bertline.orchestration.provenance import (
 )
 from bertline.orchestration.recording import Opening, attach_work, describe, follow_work, leave_opening, opened
 from bertline.orchestration.run_pages import headline_params, pipeline_name, source_tags, write_headline
-from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, Stage, stage_named
+from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, SOURCES, Stage, stage_named
 from bertline.orchestration.status import RESULT_NAME, mark_open, read_status
 from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
 from bertline.orchestration.unused import is_unused, uses_pretrained
@@ -280,7 +280,8 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
                 continue  # the task has its own encoder
             path = Path(stage_named("pretrain").output)  # the encoder that the pointer refers to
         name = path.name if path.name != task else path.parent.name
-        if is_unused(name, config):
+        # By hand, sources are read where they are; their digests are for DVC.
+        if is_unused(name, config) or (path == SOURCES and not running_under_dvc()):
             continue
         if name in places:
             path = places[name]

@@ -15,6 +15,8 @@ METRICS = ARTIFACTS / "metrics"
 HEADLINE = ARTIFACTS / "headline"
 CODE = ARTIFACTS / "code"
 VERSIONS = ARTIFACTS / "versions"
+SOURCES = ARTIFACTS / "sources"
+"""Folder with a digest of each source of the corpus, by name: what DVC compares (see `pipelines/source.py`)."""
 ENCODERS = ARTIFACTS / "encoders"
 """Folder with the encoder that each task starts from: the link of tasks to `artifacts/pretrain` (see
 `unused`)."""
@@ -24,6 +26,8 @@ PACKAGES = "python_docs.packages"
 
 # Places of the user's own data, or of links to it. DVC watches these places.
 USER_TEXT = Path("data/text")
+USER_SOURCES = Path("data/sources")
+"""Sources of a corpus of several, by name."""
 USER_TASKS = Path("data/tasks")
 USER_VOCABULARY = Path("data/vocabulary")
 USER_CHECKPOINT = Path("data/checkpoint")
@@ -115,13 +119,14 @@ STAGES = (
         summary="Clean text, split into documents of sentences, for training and validation.",
         sections=("corpus", "python_docs"),
         modules=("bertline.corpus.build",),
-        inputs=(str(USER_TEXT),),
+        inputs=(str(USER_TEXT), str(SOURCES)),
         output="artifacts/corpus",
         page="artifacts/pages/corpus.html",
         versions=("pyarrow",),
         versions_where=(
             VersionsWhere("corpus.kind", ("python_docs",), (PACKAGES,)),
             VersionsWhere("corpus.kind", ("hub",), ("datasets",)),
+            VersionsWhere("corpus.kind", ("sources",), ("datasets", "chardet")),
             VersionsWhere("corpus.near_duplicates.threshold", None, ("rensa", "numpy")),
             VersionsWhere("corpus.encoding", ("auto",), ("chardet",)),
         ),

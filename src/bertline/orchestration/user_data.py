@@ -12,15 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.registry import NoCorpusConfig
+from bertline.corpus.registry import SourcesCorpusConfig, readers_of
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
 from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.stages import (
+    SOURCES,
     USER_CHECKPOINT,
     USER_REFERENCE,
+    USER_SOURCES,
     USER_START,
     USER_TASKS,
     USER_TEXT,
@@ -40,8 +42,12 @@ def link_user_data(config: PipelineConfig) -> None:
     """
     named = _named_paths(config)
     of_tasks = [folder / task for task in config.tasks for folder in (USER_TASKS, USER_START)]
+    sources = config.corpus.sources if isinstance(config.corpus, SourcesCorpusConfig) else {}
+    of_sources = [USER_SOURCES / name for name in sources]
+    # A hidden file, so that DVC has a folder to look at where the corpus is one source.
+    write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
     # The checkpoint before the vocabulary, whose path is mostly the same.
-    for place in (USER_TEXT, USER_CHECKPOINT, USER_VOCABULARY, USER_REFERENCE, *of_tasks):
+    for place in (USER_TEXT, USER_CHECKPOINT, USER_VOCABULARY, USER_REFERENCE, *of_tasks, *of_sources):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
@@ -96,8 +102,10 @@ def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
     if isinstance(config.tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig):
         hub_or_path[USER_VOCABULARY] = ("tokenizer.path", config.tokenizer.path)
     named = {place: (key, path) for place, (key, path) in hub_or_path.items() if path is not None and is_local(path)}
-    if not isinstance(config.corpus, NoCorpusConfig) and config.corpus.user_path is not None:
-        named[USER_TEXT] = (f"corpus.{config.corpus.user_data}", config.corpus.user_path)
+    for key, reader in readers_of(config.corpus):
+        if reader.user_path is not None:
+            place = USER_TEXT if key == "corpus" else USER_SOURCES / key.rpartition(".")[2]
+            named[place] = (f"{key}.{reader.user_data}", reader.user_path)
     for name, task in config.tasks.items():
         path = getattr(task.source, "path", None)  # sources from packages or a hub have none
         if path is not None:

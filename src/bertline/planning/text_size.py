@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from bertline.corpus.compression import COMPRESSED_SUFFIXES
 from bertline.corpus.input_files import find_files
-from bertline.corpus.registry import CorpusConfig
+from bertline.corpus.registry import CorpusConfig, readers_of
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
 from bertline.corpus.storage import KIND as CORPUS_KIND
 from bertline.demo.reader import PythonDocsCorpusConfig
@@ -91,8 +91,9 @@ def text_size(
     if made_so.get("corpus") and (documents / MANIFEST_NAME).exists():
         counts = read_manifest(documents, kind=CORPUS_KIND, format_version=CORPUS_FORMAT_VERSION)["counts"]["train"]
         return _estimated(counts["characters"], f"{documents}: {counts['characters']:,} characters of text")
-    if corpus.user_path is not None:
-        return _of_files(corpus.user_path)
+    paths = {f"{key}.{reader.user_data}": reader.user_path for key, reader in readers_of(corpus)}
+    if paths and all(paths.values()):
+        return _of_files({key: path for key, path in paths.items() if path is not None})
     path = metrics / "corpus.json"
     if not isinstance(corpus, PythonDocsCorpusConfig) or not path.exists():
         return _unknown(f"the corpus ({corpus.kind}) has not been made yet (dvc repro corpus)")
@@ -115,15 +116,19 @@ def _of_examples(folder: Path) -> TextSize:
     )
 
 
-def _of_files(place: str) -> TextSize:
-    try:
-        files = find_files(str(Path(place).expanduser()), (), Counter())
-    except DataError:
-        return _unknown(f"nothing is at {place} (corpus.path)")
+def _of_files(places: Mapping[str, str]) -> TextSize:
+    """Estimate the text of all places, which are given by their keys; weights of sources are not counted."""
+    files = []
+    for key, place in places.items():
+        try:
+            files += find_files(str(Path(place).expanduser()), (), Counter())
+        except DataError:
+            return _unknown(f"nothing is at {place} ({key})")
     size = sum(
         file.path.stat().st_size * (_COMPRESSION if file.path.suffix in _COMPRESSED_SUFFIXES else 1) for file in files
     )
-    return _estimated(size, f"{place}: {len(files):,} files, about {size / 1e6:,.1f} MB of text")
+    named = ", ".join(places.values())
+    return _estimated(size, f"{named}: {len(files):,} files, about {size / 1e6:,.1f} MB of text")
 
 
 def _estimated(characters: float, basis: str) -> TextSize:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 DROPS_NAME = "drops.json"
@@ -21,6 +21,10 @@ class DropSamples:
     def __init__(self) -> None:
         self._kept: defaultdict[str, list[tuple[int, str, str, str]]] = defaultdict(list)
         self.counts: dict[str, int] = {}
+        self.source_of: Callable[[str], str] | None = None
+        """Returns the source of a document's id, in a corpus of several."""
+        self.by_source: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """Numbers by source and reason, if `source_of` is set."""
 
     def add(self, reason: str, where: str, text: str, note: str = "") -> None:
         """Consider one dropped document or paragraph: those with the highest hashes are kept.
@@ -31,6 +35,8 @@ class DropSamples:
             text: Its text, or the beginning of it.
             note: What else to say, such as the document that it repeats.
         """
+        if self.source_of is not None:
+            self.by_source[self.source_of(where)][reason] += 1
         text = text[:_MAX_CHARACTERS]
         rank = int.from_bytes(hashlib.blake2b(f"{where}\n{text}".encode(), digest_size=8).digest(), "big")
         kept = self._kept[reason]

@@ -19,7 +19,7 @@ from bertline.corpus.compression import without_compression
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
 from bertline.corpus.lines import read_lines
-from bertline.corpus.reader import CorpusReader
+from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.errors import DataError
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
@@ -31,7 +31,7 @@ _SHOWN_COLUMNS = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _RowsCorpusConfig(CorpusReader):
+class _RowsReader(CorpusReader):
     """What corpora of rows with named columns share."""
 
     user_data: ClassVar[str | None] = None
@@ -39,6 +39,18 @@ class _RowsCorpusConfig(CorpusReader):
     """Name of the text column."""
     group_column: str | None
     """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
+    language_column: str | None = None
+    """Column with the language of each row, such as `de`, for a corpus of several sources. None: there is none."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Names of the columns that are read, by the setting that names them."""
+        named = {
+            "text_column": self.text_column,
+            "group_column": self.group_column,
+            "language_column": self.language_column,
+        }
+        return {setting: column for setting, column in named.items() if column is not None}
 
     def _documents(
         self, rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, where: str, dropped: Counter[str]
@@ -52,8 +64,8 @@ class _RowsCorpusConfig(CorpusReader):
             dropped: See `read`.
         """
         for number, row in rows:
-            for role, column in (("text_column", self.text_column), ("group_column", self.group_column)):
-                if column is not None and column not in row:
+            for role, column in self.columns.items():
+                if column not in row:
                     names = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
                     raise DataError(f"{where}{number}: no column {column!r} (corpus.{role}). Columns here: {names}.")
             text = row[self.text_column]
@@ -67,11 +79,14 @@ class _RowsCorpusConfig(CorpusReader):
                 )
             group = row[self.group_column] if self.group_column is not None else None
             group = "" if group is None else f"{self.group_column}={group}"
-            yield SourceDocument(f"{name}{number}", group, tuple(paragraphs_of(text.splitlines())))
+            language = row[self.language_column] if self.language_column is not None else None
+            language = None if language in (None, "") else str(language)
+            paragraphs = tuple(paragraphs_of(text.splitlines()))
+            yield SourceDocument(f"{name}{number}", group, paragraphs, language=language)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TableCorpusConfig(_RowsCorpusConfig):
+class TableReader(_RowsReader):
     """JSONL, CSV or Parquet files with a text column; each row is a document."""
 
     user_data: ClassVar[str | None] = "path"
@@ -95,9 +110,17 @@ class TableCorpusConfig(_RowsCorpusConfig):
                 yield from self._documents(chain((first,), rows), f"{file.name}:", f"{file.path}:", dropped)
 
 
-def _read_jsonl(
-    file: InputFile, config: TableCorpusConfig, dropped: Counter[str]
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableCorpusConfig(TableReader, CorpusSettings):
+    """Files with a text column, as the corpus."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableSource(TableReader, SourceSettings):
+    """Files with a text column, as one of several sources."""
+
+
+def _read_jsonl(file: InputFile, config: TableReader, dropped: Counter[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for line in read_lines(file, _ENCODING, config.on_undecodable, dropped):
         if line.undecodable:
             dropped["documents/undecodable"] += 1
@@ -119,9 +142,7 @@ def _read_jsonl(
         yield line.number, row
 
 
-def _read_csv(
-    file: InputFile, config: TableCorpusConfig, dropped: Counter[str]
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_csv(file: InputFile, config: TableReader, dropped: Counter[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     csv.field_size_limit(_MAX_CELL_CHARACTERS)
     undecodable = False  # whether a line of the current record is
 
@@ -154,7 +175,7 @@ def _read_csv(
 
 
 def _read_parquet(
-    file: InputFile, config: TableCorpusConfig, dropped: Counter[str]
+    file: InputFile, config: TableReader, dropped: Counter[str]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     datasets = _datasets_library()
     try:
@@ -167,7 +188,7 @@ def _read_parquet(
             batch_size=_PARQUET_BATCH_ROWS,
         )
         names = rows.column_names
-        wanted = [config.text_column] if config.group_column is None else [config.text_column, config.group_column]
+        wanted = list(config.columns.values())
         if names is not None and all(column in names for column in wanted):
             rows = rows.select_columns(wanted)
         yield from enumerate(rows, start=1)
@@ -180,7 +201,7 @@ def _read_parquet(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HubCorpusConfig(_RowsCorpusConfig):
+class HubReader(_RowsReader):
     """A Hugging Face dataset; each row is a document."""
 
     user_data: ClassVar[str | None] = None
@@ -217,6 +238,16 @@ class HubCorpusConfig(_RowsCorpusConfig):
                 "split and the network. Without network: save it as Parquet elsewhere and use corpus=parquet. Datasets "
                 "that need their own code are never run."
             ) from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubCorpusConfig(HubReader, CorpusSettings):
+    """A Hugging Face dataset, as the corpus."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubSource(HubReader, SourceSettings):
+    """A Hugging Face dataset, as one of several sources."""
 
 
 def _datasets_library() -> Any:

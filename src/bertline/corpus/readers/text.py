@@ -13,7 +13,7 @@ from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
 from bertline.corpus.lines import Line, counted, read_lines
 from bertline.corpus.markup import peeked, reader_of_markup
-from bertline.corpus.reader import CorpusReader
+from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 
@@ -21,7 +21,7 @@ _MAX_DOCUMENT_CHARACTERS = 200_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TextCorpusConfig(CorpusReader):
+class TextReader(CorpusReader):
     """Plain text files, `.txt`, also compressed (`.gz`, `.bz2`, `.xz`, `.zst`)."""
 
     user_data: ClassVar[str | None] = "path"
@@ -38,9 +38,8 @@ class TextCorpusConfig(CorpusReader):
     on_markup: Literal["fail", "skip", "keep"]
     """How to handle a file that is markup (XML, HTML): fail with its name, skip and count it, or keep it as text."""
 
-    def __post_init__(self) -> None:
-        # Not super(): slots=True makes another class than the one that this method was written in.
-        CorpusReader.__post_init__(self)
+    def check(self) -> None:
+        """Raise ValueError for a beginning of documents that is not one."""
         if (self.document == "regex") != (self.document_start is not None):
             raise ValueError(
                 "document_start says where a document begins with document=regex, and must be null otherwise; found "
@@ -130,6 +129,16 @@ class TextCorpusConfig(CorpusReader):
             )
         dropped["files/markup"] += 1
         warn(f"{file.path}: markup, not plain text; left out, counted under files/markup. To read it: {reader}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextCorpusConfig(TextReader, CorpusSettings):
+    """Plain text files, as the corpus."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextSource(TextReader, SourceSettings):
+    """Plain text files, as one of several sources."""
 
 
 def _begun(lines: Iterator[Line], beginning: re.Pattern[str]) -> Iterator[tuple[int, Line]]:

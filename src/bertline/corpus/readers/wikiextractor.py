@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, find_files
 from bertline.corpus.lines import Line, counted, read_lines
-from bertline.corpus.reader import CorpusReader
+from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.errors import DataError
 
 _DOC_OPEN = re.compile(r'<doc (?=[^>]*\bid="(?P<id>[^"]*)")(?:[^>]*\btitle="(?P<title>[^>]*)")?[^>]*>\s*$')
@@ -22,7 +22,7 @@ _TAG = re.compile(r"</?(?:br|dl|dd|dt|ul|ol|li|ref|dfn|poem|div|span|small|sub|s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WikiExtractorCorpusConfig(CorpusReader):
+class WikiExtractorReader(CorpusReader):
     """WikiExtractor output: `<doc id= url= title=>` ... `</doc>`, with the title as the first line."""
 
     user_data: ClassVar[str | None] = "path"
@@ -44,6 +44,16 @@ class WikiExtractorCorpusConfig(CorpusReader):
         for file in find_files(self.path, (), dropped):
             lines = read_lines(file, self.encoding, self.on_undecodable, dropped)
             yield from _articles(file, counted(lines, file, dropped), dropped)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WikiExtractorCorpusConfig(WikiExtractorReader, CorpusSettings):
+    """Output of WikiExtractor, as the corpus."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WikiExtractorSource(WikiExtractorReader, SourceSettings):
+    """Output of WikiExtractor, as one of several sources."""
 
 
 def _articles(file: InputFile, lines: Iterator[Line], dropped: Counter[str]) -> Iterator[SourceDocument]:

@@ -12,7 +12,7 @@ from bertline.corpus.compression import TORN, compression_of, is_torn, open_deco
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.faults import FileFaults
 from bertline.corpus.input_files import InputFile, find_files
-from bertline.corpus.reader import CorpusReader
+from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.corpus.xml_text import ElementPaths, RefusedXmlError, XmlDocument, xml_documents
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
@@ -21,7 +21,7 @@ _SHOWN_ELEMENTS = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class XmlCorpusConfig(CorpusReader):
+class XmlReader(CorpusReader):
     """XML files, `.xml` or `.tei`, also compressed (`.gz`, `.bz2`, `.xz`, `.zst`)."""
 
     user_data: ClassVar[str | None] = "path"
@@ -38,9 +38,8 @@ class XmlCorpusConfig(CorpusReader):
     spaces: tuple[str, ...]
     """Paths of elements that begin with a space, such as line breaks."""
 
-    def __post_init__(self) -> None:
-        # Not super(): slots=True makes another class than the one that this method was written in.
-        CorpusReader.__post_init__(self)
+    def check(self) -> None:
+        """Raise ValueError where no element holds text."""
         if not self.paragraphs:
             raise ValueError("paragraphs must name the elements that hold text, such as [p]; found none")
 
@@ -97,3 +96,13 @@ class XmlCorpusConfig(CorpusReader):
                 assert isinstance(error, OSError)
                 raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
             faults.count("files/torn", f"the {compression_of(file.path)} data is torn ({error})", "Copy the file again")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class XmlCorpusConfig(XmlReader, CorpusSettings):
+    """XML files, as the corpus."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class XmlSource(XmlReader, SourceSettings):
+    """XML files, as one of several sources."""

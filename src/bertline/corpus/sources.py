@@ -1,0 +1,200 @@
+"""Several sources at once: how they are read, and how often each of their documents is there.
+
+The sources are read one after the other, and duplicates are looked for across all of them. Then each document is
+repeated or left out, so that sources have their weights and languages the shares that were asked for. How often a
+document is there is a pure function of its id, the seed and the rate of its source and language.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bertline.corpus.document import Document, SourceDocument, Split
+from bertline.corpus.preparation import PreparedDocument, prepare_documents
+from bertline.corpus.registry import SourceConfig, SourcesCorpusConfig
+from bertline.corpus.sentences.headings import Headings
+from bertline.corpus.sentences.splitter import Splitter
+from bertline.foundation.errors import BertlineError, DataError
+from bertline.foundation.seeds import unit_interval
+
+_LANGUAGE = re.compile(r"[^\W_][\w-]{0,39}")
+
+
+def source_documents(name: str, source: SourceConfig, dropped: Counter[str]) -> Iterator[SourceDocument]:
+    """Read one source; the ids of its documents begin with its name and their language: `wiki[de]/a.txt:3`.
+
+    Raises:
+        BertlineError: The source cannot be read; the message names it.
+    """
+    try:
+        for document in source.read(dropped):
+            language = source.language or document.language
+            if language is not None and not _LANGUAGE.fullmatch(language):
+                raise DataError(
+                    f"{document.id}: the language is {language!r}, expected a code such as 'de' or 'pt-BR'."
+                )
+            yield dataclasses.replace(
+                document,
+                id=f"{name if language is None else f'{name}[{language}]'}/{document.id}",
+                # Texts without a group are split by their content, so that equal ones of two sources stay together.
+                group=f"{name}/{document.group}" if document.group else "",
+            )
+    except BertlineError as error:
+        raise type(error)(f"source {name} (corpus.sources.{name}): {error}") from error
+
+
+def label_of(document_id: str) -> str:
+    """Return source and language of a document.
+
+    Example:
+        >>> label_of("wiki[de]/a.txt:3"), label_of("novels/Emma.txt")
+        ('wiki[de]', 'novels')
+    """
+    return document_id.partition("/")[0]
+
+
+def source_of(document_id: str) -> str:
+    """Return the name of the source of a document.
+
+    Example:
+        >>> source_of("wiki[de]/a.txt:3")
+        'wiki'
+    """
+    return label_of(document_id).partition("[")[0]
+
+
+def language_of(label: str) -> str | None:
+    """Return the language of a label.
+
+    Example:
+        >>> language_of("wiki[de]"), language_of("novels")
+        ('de', None)
+    """
+    return label.partition("[")[2].removesuffix("]") or None
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareBySource:
+    """Prepares batches of one source each, with sentences as that source has them; it can be sent to workers."""
+
+    splitters: Mapping[str, Splitter]
+    headings: Headings
+    paragraph_keys: bool
+
+    def __call__(self, batch: list[SourceDocument]) -> list[PreparedDocument]:
+        splitter = self.splitters[source_of(batch[0].id)]
+        return prepare_documents(
+            batch, splitter=splitter, headings=self.headings, paragraph_keys=self.paragraph_keys
+        )
+
+    def learned(self) -> dict[str, Any]:
+        """Return what was learned of each source, and the number of abbreviations of all; empty if nothing is."""
+        found = {name: learned for name, splitter in self.splitters.items() if (learned := splitter.learned())}
+        number = sum(learned["abbreviations"] for learned in found.values())
+        return {"abbreviations": number, "by_source": found} if found else {}
+
+
+def sampling_rates(characters: Mapping[str, int], config: SourcesCorpusConfig) -> dict[str, float]:
+    r"""Return how often the documents of each source and language are there.
+
+    Without `language_exponent` that is the weight of the source. With an exponent $\alpha$, languages get shares
+    $p_l \propto n_l^\alpha$, where $n_l$ is the number of characters of the language, weights included; the sum over
+    all languages stays the same.
+
+    Args:
+        characters: Characters of the train split by label (`label_of`), after cleaning and de-duplication.
+        config: The corpus.
+
+    References:
+        google-research/bert, multilingual.md: exponentially smoothed weighting of the data, 0.7.
+    """
+    weights = {label: config.sources[source_of(label)].weight for label in characters}
+    if config.language_exponent is None:
+        return weights
+    sizes: defaultdict[str, float] = defaultdict(float)
+    for label, number in characters.items():
+        sizes[language_of(label) or label] += weights[label] * number
+    smoothed = {language: size**config.language_exponent for language, size in sizes.items()}
+    scale = math.fsum(sizes.values()) / max(1.0, math.fsum(smoothed.values()))
+    factor = {language: scale * smoothed[language] / size if size else 1.0 for language, size in sizes.items()}
+    return {label: weight * factor[language_of(label) or label] for label, weight in weights.items()}
+
+
+def num_copies(document_id: str, rate: float, seed: int) -> int:
+    """Return how often a document is there: the rate, rounded up or down by a hash of the id so that its mean is kept.
+
+    Example:
+        >>> num_copies("a/1", 3.0, seed=0)
+        3
+        >>> sum(num_copies(f"a/{number}", 0.25, seed=0) for number in range(10_000)) // 100
+        25
+    """
+    whole = math.floor(rate)
+    return whole + (unit_interval(seed, "sampling", document_id) < rate - whole)
+
+
+def sampled(
+    documents: Iterable[tuple[Split, Document]], rates: Mapping[str, float], seed: int
+) -> Iterator[tuple[Split, Document]]:
+    """Repeat documents, or leave them out; copies have numbers (`#2`), and validation has each at most once."""
+    for split, document in documents:
+        copies = num_copies(document.id, rates[label_of(document.id)], seed)
+        if split == "validation":
+            copies = min(1, copies)
+        for copy in range(copies):
+            yield split, document if not copy else dataclasses.replace(document, id=f"{document.id}#{copy + 1}")
+
+
+def source_table(
+    read: Mapping[str, Mapping[str, int]],
+    kept: Mapping[str, Mapping[str, int]],
+    rates: Mapping[str, float],
+    dropped: Mapping[str, Mapping[str, int]],
+) -> dict[str, Any]:
+    """Return counts by source for the manifest.
+
+    Args:
+        read: Counts by label before sampling, under names such as `train/documents`.
+        kept: The same after it.
+        rates: Result of `sampling_rates`.
+        dropped: Drops by source and reason.
+
+    Returns:
+        Under `parts` for each label its `language`, `rate`, number of `documents` before sampling, `counts` after it
+        and `share` of the characters of train; under `dropped` counts by source and reason.
+    """
+    total = sum(counts.get("train/characters", 0) for counts in kept.values())
+    parts = {}
+    for label in sorted(read):
+        counts = kept.get(label, {})
+        parts[label] = {
+            "language": language_of(label),
+            "rate": round(rates[label], 4),
+            "documents": sum(number for name, number in read[label].items() if name.endswith("/documents")),
+            "counts": dict(sorted(counts.items())),
+            "share": round(counts.get("train/characters", 0) / max(1, total), 6),
+        }
+    return {"parts": parts, "dropped": {name: dict(sorted(by.items())) for name, by in sorted(dropped.items()) if by}}
+
+
+def sources_in_words(table: Mapping[str, Any], most: int = 12) -> str:
+    """Return the shares of sources, or of their languages, in one line, with the largest first.
+
+    Example:
+        >>> german = {"share": 0.75, "rate": 1.0, "documents": 4}
+        >>> sources_in_words({"parts": {"a[de]": german, "b": {"share": 0.25, "rate": 2.0, "documents": 1}}})
+        'a[de] 75.0 % (4 documents), b 25.0 % (1 document, read 2 times)'
+    """
+    parts = sorted(table["parts"].items(), key=lambda item: (-item[1]["share"], item[0]))
+    said = []
+    for label, part in parts[:most]:
+        documents = f"{part['documents']:,} document{'s' * (part['documents'] != 1)}"
+        often = "" if part["rate"] == 1 else f", read {part['rate']:.3g} times"
+        said.append(f"{label} {part['share']:.1%}".replace("%", " %") + f" ({documents}{often})")
+    return ", ".join(said) + (f" and {len(parts) - most:,} more" if len(parts) > most else "")
