@@ -64,7 +64,9 @@ def lasting_choices(
     for group, option in groups.items():
         added = f"/{group.removeprefix('+')}"
         kept[added if group.startswith("+") or added in kept else f"override {added}"] = option
-    result: dict[str, Any] = {"defaults": [{key: option} for key, option in kept.items()] + ["_self_"]}
+    # Hydra wants what overrides at the end.
+    ordered = sorted(kept, key=lambda key: key.startswith("override"))
+    result: dict[str, Any] = {"defaults": [{key: kept[key]} for key in ordered] + ["_self_"]}
     result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))
     for group in groups:
         # Another option of a group starts from its own values: those saved for the previous one may not fit it.

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertline.corpus.build import build_corpus
+from bertline.corpus.quality.drops import DropSamples
+from bertline.corpus.readers.table import TableSource
+from bertline.corpus.readers.text import TextSource
+from bertline.corpus.registry import SourcesCorpusConfig
+from bertline.corpus.sentences.learned import LearnedConfig
+from bertline.corpus.sources import label_of, num_copies, sampling_rates
+from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.manifests import read_manifest
+from bertline.foundation.validation import validate
+from no_packages import NO_PACKAGES
+
+Make = Callable[..., SourcesCorpusConfig]
+SETTINGS: dict[str, Any] = {
+    "kind": "sources",
+    "language_exponent": None,
+    "sampling_seed": 0,
+    "validation_fraction": 0.2,
+    "split_seed": 0,
+    "deduplicate": "document",
+    "min_document_characters": 1,
+    "shard_documents": 30,
+    "sentences": {"kind": "rules", "headings": "stay"},
+}
+
+
+def text_source(path: Path, **changes: Any) -> dict[str, Any]:
+    fields = {"document": "line", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
+    common = {"on_undecodable": "fail", "weight": 1.0, "language": None}
+    return {"kind": "text", "path": str(path), **fields, **common, **changes}
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    for name, number in (("novels", 60), ("wiki", 200)):
+        (tmp_path / name).mkdir()
+        lines = [f"Document {index} of {name} begins here. It ends there." for index in range(number)]
+        (tmp_path / name / "a.txt").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.fixture
+def corpus(texts: Path) -> Make:
+    def make(novels: dict[str, Any] | None = None, wiki: dict[str, Any] | None = None, **changes: Any) -> Any:
+        sources = {
+            "wiki": text_source(texts / "wiki", **(wiki or {})),
+            "novels": text_source(texts / "novels", **(novels or {})),
+        }
+        return validate(SourcesCorpusConfig, {**SETTINGS, "sources": sources, **changes}, where="corpus")
+
+    return make
+
+
+def ids(folder: Path, split: str) -> list[str]:
+    return [document.id for document in read_documents(folder, split)]  # type: ignore[arg-type]
+
+
+def test_a_weight_repeats_the_documents_of_train_and_leaves_validation_as_it_is(corpus: Make, tmp_path: Path) -> None:
+    build_corpus(corpus(), NO_PACKAGES, tmp_path / "plain", num_workers=1)
+    build_corpus(corpus(novels={"weight": 3.0}), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    plain = Counter(label_of(one) for one in ids(tmp_path / "plain", "train"))
+    weighted = Counter(label_of(one) for one in ids(tmp_path / "out", "train"))
+    assert weighted == {"novels": 3 * plain["novels"], "wiki": plain["wiki"]}
+    assert len(set(ids(tmp_path / "out", "train"))) == weighted.total()
+    assert ids(tmp_path / "out", "validation") == ids(tmp_path / "plain", "validation")
+
+
+def test_a_weight_below_one_leaves_documents_out_and_takes_the_same_ones_each_time(
+    corpus: Make, tmp_path: Path
+) -> None:
+    build_corpus(corpus(), NO_PACKAGES, tmp_path / "plain", num_workers=1)
+    build_corpus(corpus(wiki={"weight": 0.5}), NO_PACKAGES, tmp_path / "half", num_workers=1)
+    build_corpus(corpus(wiki={"weight": 0.25}), NO_PACKAGES, tmp_path / "quarter", num_workers=1)
+
+    whole, half, quarter = (set(ids(tmp_path / name, "train")) for name in ("plain", "half", "quarter"))
+    assert quarter < half < whole
+    assert 0.35 < len([one for one in half if label_of(one) == "wiki"]) / 160 < 0.65
+
+
+def test_no_document_is_in_train_and_validation_and_each_source_has_its_share_of_validation(
+    corpus: Make, tmp_path: Path
+) -> None:
+    build_corpus(corpus(novels={"weight": 2.5}), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    def texts_of(split: Any) -> set[tuple[str, ...]]:
+        return {document.sentences for document in read_documents(tmp_path / "out", split)}
+
+    assert not texts_of("train") & texts_of("validation")
+    validation = Counter(map(label_of, ids(tmp_path / "out", "validation")))
+    assert 5 <= validation["novels"] <= 20 and 25 <= validation["wiki"] <= 55
+
+
+@pytest.mark.parametrize("kind", ["rules", "learned"])
+def test_any_number_of_workers_writes_the_same_bytes(
+    corpus: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("bertline.corpus.build._BATCH_DOCUMENTS", 7)
+    sentences = {"kind": kind, "headings": "stay", **({"abbreviations": []} if kind == "learned" else {})}
+    config = corpus(novels={"weight": 1.5, "language": "en"}, wiki={"language": "la"}, language_exponent=0.7,
+                    sentences=sentences)  # fmt: skip
+
+    for number in (1, 4):
+        build_corpus(config, NO_PACKAGES, tmp_path / str(number), num_workers=number)
+
+    one, four = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("1", "4"))
+    assert one == four
+    assert isinstance(config.sentences, LearnedConfig) == (kind == "learned")
+
+
+def test_duplicates_are_found_across_sources_and_the_first_name_keeps_its_copy(
+    corpus: Make, texts: Path, tmp_path: Path
+) -> None:
+    with (texts / "wiki/a.txt").open("a") as handle:
+        handle.write("\nDOCUMENT 3 of novels begins here. It ends  there.\n\n")
+    samples = DropSamples()
+
+    build_corpus(corpus(), NO_PACKAGES, tmp_path / "out", num_workers=1, samples=samples)
+
+    manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
+    assert samples.counts == {"documents/duplicate": 1}
+    assert manifest["sources"]["dropped"] == {"wiki": {"documents/duplicate": 1}}
+    assert manifest["sources"]["parts"]["novels"]["documents"] == 60
+
+
+def test_what_a_reader_drops_is_counted_under_its_source(corpus: Make, texts: Path, tmp_path: Path) -> None:
+    (texts / "novels/empty.txt").write_text("")
+    (texts / "novels/picture.png").write_text("")
+
+    build_corpus(corpus(), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
+    assert manifest["sources"]["dropped"] == {"novels": {"files/empty": 1, "files/other_suffix": 1}}
+    assert manifest["dropped"] == {"files/empty": 1, "files/other_suffix": 1}
+
+
+def test_the_counts_of_the_manifest_are_those_of_the_shards(corpus: Make, tmp_path: Path) -> None:
+    build_corpus(corpus(novels={"weight": 2.0, "language": "en"}), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
+    parts = manifest["sources"]["parts"]
+    for split in ("train", "validation"):
+        found = Counter(map(label_of, ids(tmp_path / "out", split)))
+        assert {label: part["counts"][f"{split}/documents"] for label, part in parts.items()} == found
+        for name, total in manifest["counts"][split].items():
+            assert sum(part["counts"][f"{split}/{name}"] for part in parts.values()) == total
+    assert (parts["novels[en]"]["language"], parts["novels[en]"]["rate"], parts["wiki"]["language"]) == (
+        "en",
+        2.0,
+        None,
+    )
+    assert sum(part["share"] for part in parts.values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_languages_get_shares_of_their_size_to_the_power_of_the_exponent(corpus: Make) -> None:
+    config = corpus(novels={"language": "en"}, wiki={"language": "lt"}, language_exponent=0.7)
+
+    rates = sampling_rates({"novels[en]": 900_000, "wiki[lt]": 100_000}, config)
+
+    expected = 0.9**0.7 / (0.9**0.7 + 0.1**0.7)  # multilingual BERT
+    sizes = {"en": 900_000 * rates["novels[en]"], "lt": 100_000 * rates["wiki[lt]"]}
+    assert sizes["en"] / sum(sizes.values()) == pytest.approx(expected)
+    assert sum(sizes.values()) == pytest.approx(1_000_000)
+
+
+def test_sources_of_one_language_keep_their_proportions(corpus: Make) -> None:
+    config = corpus(novels={"language": "en"}, wiki={"language": "en", "weight": 2.0}, language_exponent=0.5)
+
+    rates = sampling_rates({"novels[en]": 500, "wiki[en]": 10_000}, config)
+
+    assert rates == pytest.approx({"novels[en]": 1.0, "wiki[en]": 2.0})
+
+
+def test_the_language_of_a_row_comes_from_a_column(texts: Path, tmp_path: Path) -> None:
+    rows = [("de", 400), ("lt", 25)]
+    lines = [f'{{"text": "Text {n} in {lang}. Ende.", "lang": "{lang}"}}' for lang, m in rows for n in range(m)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    reader = {"kind": "jsonl", "text_column": "text", "group_column": None, "on_undecodable": "fail", "weight": 1.0}
+    source = {**reader, "path": str(tmp_path / "rows.jsonl"), "language": None, "language_column": "lang"}
+    mapping = {**SETTINGS, "sources": {"web": source}, "language_exponent": 0.7, "validation_fraction": 0.0}
+    config = validate(SourcesCorpusConfig, mapping)
+    assert isinstance(config.sources["web"], TableSource)
+
+    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    found = Counter(map(label_of, ids(tmp_path / "out", "train")))
+    share = 25**0.7 / (25**0.7 + 400**0.7)
+    assert found["web[lt]"] / found.total() == pytest.approx(share, abs=0.03)
+    assert found.total() == pytest.approx(425, abs=25)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sources": {}}, r"sources is empty; add one with \+source@corpus.sources.NAME=text"),
+        ({"language_exponent": 0.7}, "no language is given for wiki, novels"),
+        ({"language_exponent": 1.5}, r"must be in \(0, 1\], or null; found 1.5"),
+        ({"wiki": {"weight": 0.0}}, "weight must be positive, found 0.0"),
+        ({"wiki": {"kind": "docx"}}, "corpus.sources.wiki.kind is 'docx'; expected one of csv, hub"),
+        ({"wiki": {"validation_fraction": 0.1}}, "corpus.sources.wiki.validation_fraction is not a known key"),
+    ],
+)
+def test_what_a_configuration_gets_wrong_is_named(corpus: Make, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        corpus(**changes)
+
+
+def test_an_error_of_a_reader_names_the_source(corpus: Make, texts: Path, tmp_path: Path) -> None:
+    (texts / "wiki/bad.txt").write_bytes(b"caf\xe9")
+
+    with pytest.raises(DataError, match=r"source wiki \(corpus.sources.wiki\): .*bad.txt:1: byte 0xe9"):
+        build_corpus(corpus(), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+
+def test_a_language_that_is_no_code_is_refused_with_its_document(corpus: Make, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a.txt:1: the language is 'en/us'"):
+        build_corpus(corpus(wiki={"language": "en/us"}), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+
+def test_the_mean_number_of_copies_is_the_rate() -> None:
+    copies = [num_copies(f"wiki/{number}", 1.3, seed=3) for number in range(20_000)]
+
+    assert set(copies) == {1, 2}
+    assert sum(copies) / len(copies) == pytest.approx(1.3, abs=0.02)
+
+
+def test_a_source_needs_no_settings_of_a_corpus() -> None:
+    fields = {name for cls in TextSource.__mro__ for name in vars(cls).get("__annotations__", ())}
+    assert not fields & {"validation_fraction", "deduplicate", "sentences", "shard_documents"}
