@@ -100,23 +100,29 @@ def build_corpus(
         learned = prepare.learned()
         if not any(written.shards.values()):
             raise DataError(_nothing_left(config, dropped))
-        table: dict[str, Any] | None = None
+        whole = written
         if isinstance(config, SourcesCorpusConfig):
-            written, table = _with_weights(folder, config, written, samples)
+            written = _with_weights(folder, config, whole)
         _refuse_stubs(config, written)
-        if isinstance(config, PythonDocsCorpusConfig):
-            if not all(written.shards.values()):
-                raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
-        elif config.validation_fraction > 0 and written.fewest_documents < _FEWEST_DOCUMENTS:
-            written = _with_both_splits(folder, config, written)
+        written = _with_splits(folder, config, python_docs, written)
         content = _content(config, written, dropped, learned)
         if isinstance(config, PythonDocsCorpusConfig):
             content["packages"] = package_versions(python_docs)
-        if table is not None:
-            content["sources"] = table
+        if isinstance(config, SourcesCorpusConfig):
+            content["sources"] = source_table(whole.by_label, written.by_label, config, samples.by_source)
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return _headline(written.counts, dropped) | ({"learned_abbreviations": learned["abbreviations"]} if learned else {})
+
+
+def _with_splits(folder: Path, config: CorpusConfig, python_docs: PythonDocsConfig, written: _Written) -> _Written:
+    """Return the corpus with documents in both splits, where the configuration asks for both."""
+    if isinstance(config, PythonDocsCorpusConfig):
+        if not all(written.shards.values()):
+            raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
+    elif config.validation_fraction > 0 and written.fewest_documents < _FEWEST_DOCUMENTS:
+        return _with_both_splits(folder, config, written)
+    return written
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
@@ -287,19 +293,16 @@ def _characters(document: SourceDocument) -> int:
     return sum(map(len, document.paragraphs))
 
 
-def _with_weights(
-    folder: Path, config: SourcesCorpusConfig, whole: _Written, samples: DropSamples
-) -> tuple[_Written, dict[str, Any]]:
-    """Write the documents of all sources as often as weights and languages ask for; return counts by source too."""
-    characters = {label: counts["train/characters"] for label, counts in whole.by_label.items()}
-    rates = sampling_rates(characters, config)
+def _with_weights(folder: Path, config: SourcesCorpusConfig, whole: _Written) -> _Written:
+    """Write the documents of all sources as often as weights and languages ask for."""
+    rates = sampling_rates(whole.by_label, config)
     written = _Written(folder, config)
     for split, document in sampled(whole.documents(), rates, config.sampling_seed):
         written.add(document, split, words=sum(len(sentence.split()) for sentence in document.sentences))
     written.close()
     if not any(written.shards.values()):
         raise DataError("No document is left after sampling. Raise corpus.sources.NAME.weight, or give more text.")
-    return written, source_table(whole.by_label, written.by_label, rates, samples.by_source)
+    return written
 
 
 def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> _Written:

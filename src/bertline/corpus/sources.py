@@ -89,9 +89,7 @@ class PrepareBySource:
 
     def __call__(self, batch: list[SourceDocument]) -> list[PreparedDocument]:
         splitter = self.splitters[source_of(batch[0].id)]
-        return prepare_documents(
-            batch, splitter=splitter, headings=self.headings, paragraph_keys=self.paragraph_keys
-        )
+        return prepare_documents(batch, splitter=splitter, headings=self.headings, paragraph_keys=self.paragraph_keys)
 
     def learned(self) -> dict[str, Any]:
         """Return what was learned of each source, and the number of abbreviations of all; empty if nothing is."""
@@ -100,7 +98,7 @@ class PrepareBySource:
         return {"abbreviations": number, "by_source": found} if found else {}
 
 
-def sampling_rates(characters: Mapping[str, int], config: SourcesCorpusConfig) -> dict[str, float]:
+def sampling_rates(counts: Mapping[str, Mapping[str, int]], config: SourcesCorpusConfig) -> dict[str, float]:
     r"""Return how often the documents of each source and language are there.
 
     Without `language_exponent` that is the weight of the source. With an exponent $\alpha$, languages get shares
@@ -108,18 +106,18 @@ def sampling_rates(characters: Mapping[str, int], config: SourcesCorpusConfig) -
     all languages stays the same.
 
     Args:
-        characters: Characters of the train split by label (`label_of`), after cleaning and de-duplication.
+        counts: Counts by label (`label_of`) after cleaning and de-duplication, of which `train/characters` are used.
         config: The corpus.
 
     References:
         google-research/bert, multilingual.md: exponentially smoothed weighting of the data, 0.7.
     """
-    weights = {label: config.sources[source_of(label)].weight for label in characters}
+    weights = {label: config.sources[source_of(label)].weight for label in counts}
     if config.language_exponent is None:
         return weights
     sizes: defaultdict[str, float] = defaultdict(float)
-    for label, number in characters.items():
-        sizes[language_of(label) or label] += weights[label] * number
+    for label, of_label in counts.items():
+        sizes[language_of(label) or label] += weights[label] * of_label.get("train/characters", 0)
     smoothed = {language: size**config.language_exponent for language, size in sizes.items()}
     scale = math.fsum(sizes.values()) / max(1.0, math.fsum(smoothed.values()))
     factor = {language: scale * smoothed[language] / size if size else 1.0 for language, size in sizes.items()}
@@ -154,7 +152,7 @@ def sampled(
 def source_table(
     read: Mapping[str, Mapping[str, int]],
     kept: Mapping[str, Mapping[str, int]],
-    rates: Mapping[str, float],
+    config: SourcesCorpusConfig,
     dropped: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
     """Return counts by source for the manifest.
@@ -162,13 +160,14 @@ def source_table(
     Args:
         read: Counts by label before sampling, under names such as `train/documents`.
         kept: The same after it.
-        rates: Result of `sampling_rates`.
+        config: The corpus, from which the rates follow.
         dropped: Drops by source and reason.
 
     Returns:
         Under `parts` for each label its `language`, `rate`, number of `documents` before sampling, `counts` after it
         and `share` of the characters of train; under `dropped` counts by source and reason.
     """
+    rates = sampling_rates(read, config)
     total = sum(counts.get("train/characters", 0) for counts in kept.values())
     parts = {}
     for label in sorted(read):

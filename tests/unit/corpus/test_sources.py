@@ -61,6 +61,10 @@ def corpus(texts: Path) -> Make:
     return make
 
 
+def sizes_of(characters: dict[str, int]) -> dict[str, dict[str, int]]:
+    return {label: {"train/characters": number} for label, number in characters.items()}
+
+
 def ids(folder: Path, split: str) -> list[str]:
     return [document.id for document in read_documents(folder, split)]  # type: ignore[arg-type]
 
@@ -165,7 +169,7 @@ def test_the_counts_of_the_manifest_are_those_of_the_shards(corpus: Make, tmp_pa
 def test_languages_get_shares_of_their_size_to_the_power_of_the_exponent(corpus: Make) -> None:
     config = corpus(novels={"language": "en"}, wiki={"language": "lt"}, language_exponent=0.7)
 
-    rates = sampling_rates({"novels[en]": 900_000, "wiki[lt]": 100_000}, config)
+    rates = sampling_rates(sizes_of({"novels[en]": 900_000, "wiki[lt]": 100_000}), config)
 
     expected = 0.9**0.7 / (0.9**0.7 + 0.1**0.7)  # multilingual BERT
     sizes = {"en": 900_000 * rates["novels[en]"], "lt": 100_000 * rates["wiki[lt]"]}
@@ -176,7 +180,7 @@ def test_languages_get_shares_of_their_size_to_the_power_of_the_exponent(corpus:
 def test_sources_of_one_language_keep_their_proportions(corpus: Make) -> None:
     config = corpus(novels={"language": "en"}, wiki={"language": "en", "weight": 2.0}, language_exponent=0.5)
 
-    rates = sampling_rates({"novels[en]": 500, "wiki[en]": 10_000}, config)
+    rates = sampling_rates(sizes_of({"novels[en]": 500, "wiki[en]": 10_000}), config)
 
     assert rates == pytest.approx({"novels[en]": 1.0, "wiki[en]": 2.0})
 

@@ -79,3 +79,15 @@ def test_a_choice_that_is_not_saved_cannot_be_taken_back() -> None:
     saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x"})
     with pytest.raises(ConfigError, match=r"optimizer\.lr is not saved. Saved: corpus, corpus\.path"):
         without_choices(saved, ["optimizer.lr"])
+
+
+def test_a_group_that_is_added_stands_before_those_that_override_and_can_be_taken_back() -> None:
+    saved = lasting_choices({}, {"corpus": "sources", "+source@corpus.sources.wiki": "text"}, {})
+    assert saved["defaults"] == [{"/source@corpus.sources.wiki": "text"}, {"override /corpus": "sources"}, "_self_"]
+
+    saved = lasting_choices(saved, {"source@corpus.sources.wiki": "wikiextractor"}, {"corpus.sources.wiki.path": "/w"})
+
+    assert saved_choices(saved) == {
+        "source@corpus.sources.wiki": "wikiextractor", "corpus": "sources", "corpus.sources.wiki.path": "/w",
+    }  # fmt: skip
+    assert without_choices(saved, ["corpus.sources.wiki"])["defaults"] == [{"override /corpus": "sources"}, "_self_"]

@@ -89,6 +89,34 @@ def test_the_encoder_alone_is_a_lasting_choice_that_can_be_taken_back(tmp_path: 
     assert sorted(tasks()[0]) == sorted(tasks()[1]) and len(tasks()[0]) > 1
 
 
+def test_saved_sources_are_listed_for_dvc_linked_and_can_be_taken_back(tmp_path: Path) -> None:
+    for folder in ("conf", "pipelines"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    for name in ("one", "two"):
+        (tmp_path / "texts" / name).mkdir(parents=True)
+        (tmp_path / "texts" / name / "a.txt").write_text("A text. It ends.")
+    listed = (tmp_path / "conf/sources.yaml").read_text()
+
+    def configured(*arguments: str) -> None:
+        done = run_recipe(tmp_path, str(tmp_path / "pipelines/configure.py"), *arguments)
+        assert done.returncode == 0, done.stderr
+
+    def sources() -> tuple[list[str], list[str]]:
+        params = yaml.safe_load((tmp_path / "params.yaml").read_text())
+        listed = yaml.safe_load((tmp_path / "conf/sources.yaml").read_text())["source_names"]
+        return sorted(params["corpus"].get("sources", {})), listed
+
+    named = [f"corpus.sources.{name}.path={tmp_path}/texts/{name}" for name in ("two", "one")]
+    groups = [f"+source@corpus.sources.{name}=text" for name in ("two", "one")]
+    configured("corpus=sources", *groups, *named, "corpus.sources.two.weight=2", "--save")
+    assert sources() == (["one", "two"], ["one", "two"])
+    assert (tmp_path / "data/sources/two/a.txt").is_file()
+    configured("--unset", "corpus.sources.one")
+    assert sources() == (["two"], ["two"])
+    configured("--unset", "corpus")
+    assert sources() == ([], []) and (tmp_path / "conf/sources.yaml").read_text() == listed
+
+
 def test_a_saved_choice_that_no_longer_fits_is_named_with_its_file_and_the_command_that_unsets_it(
     tmp_path: Path,
 ) -> None:

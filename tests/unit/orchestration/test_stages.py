@@ -94,6 +94,14 @@ def test_both_task_lists_name_the_same_tasks() -> None:
     assert listed == composed
 
 
+def test_no_source_is_listed_for_the_default_corpus_and_the_corpus_depends_on_those_listed() -> None:
+    assert yaml.safe_load((ROOT / "conf/sources.yaml").read_text()) == {"source_names": []}
+    source = DVC["source"]
+    assert source["foreach"] == "${source_names}"
+    assert source["do"]["deps"] == ["data/sources/${item}"]
+    assert Path(source["do"]["outs"][0]).parent.as_posix() in DVC["corpus"]["deps"]
+
+
 def test_an_unknown_stage_is_named_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"no stage 'pretrian'.*pretrain"):
         stage_named("pretrian")
