@@ -86,10 +86,8 @@ def build_corpus(
         read = partial(_batches, config, python_docs, samples, num_workers=num_workers)
         prepare = _preparation(config, read, num_workers=num_workers)
         prepared = _prepared(read(dropped), prepare, config, Path(scratch), num_workers=num_workers)
-        documents = progress(prepared, description="corpus documents")
-        several = isinstance(config, SourcesCorpusConfig)
-        written = _Written(Path(scratch) if several else folder, config)
-        for document in _selected(documents, config, dropped, samples):
+        whole = written = _Written(Path(scratch) if isinstance(config, SourcesCorpusConfig) else folder, config)
+        for document in _selected(progress(prepared, description="corpus documents"), config, dropped, samples):
             written.add(
                 Document(document.id, document.group, document.sentences),
                 split_of(document, config),
@@ -100,7 +98,6 @@ def build_corpus(
         learned = prepare.learned()
         if not any(written.shards.values()):
             raise DataError(_nothing_left(config, dropped))
-        whole = written
         if isinstance(config, SourcesCorpusConfig):
             written = _with_weights(folder, config, whole)
         _refuse_stubs(config, written)
