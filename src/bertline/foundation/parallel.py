@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from functools import cache
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, TypeVar
 
 from bertline.foundation.errors import MachineError
 
@@ -68,11 +70,13 @@ def ordered_map(
         return
     # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in the child.
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(num_workers, mp_context=context, initializer=end_with_parent)
+    # The function goes to each process once, not with each item: what it carries can be as large as an item.
+    sent = bytes(ForkingPickler.dumps(function))
+    executor = ProcessPoolExecutor(num_workers, mp_context=context, initializer=_begin, initargs=(sent,))
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
-            waiting.append(executor.submit(function, item))
+            waiting.append(executor.submit(_apply, item))
             if len(waiting) >= num_workers * in_flight_per_worker:
                 yield waiting.popleft().result()
         while waiting:
@@ -84,6 +88,26 @@ def ordered_map(
         ) from error
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+_sent: list[bytes] = []
+"""The function of this worker process, as it was sent."""
+
+
+def _begin(function: bytes) -> None:
+    end_with_parent()
+    _sent[:] = [function]
+
+
+@cache
+def _function() -> Callable[[Any], Any]:
+    # Not when the process begins: what fails then has no way to the parent, and looks as if memory was short.
+    function: Callable[[Any], Any] = ForkingPickler.loads(_sent[0])
+    return function
+
+
+def _apply(item: Any) -> Any:
+    return _function()(item)
 
 
 def end_with_parent() -> None:

@@ -6,8 +6,11 @@ import re
 
 # Text without any of these has no such end, which is much faster to see than with the pattern.
 _SIGNS = (
-    *("---", "***", "===", "___", "~~~", "://", "www.", ">>"),
-    *(":)", ":-)", ":(", ";)", ";-)", "=)", ":D", " AM ", " PM "),
+    (":", ("://", ":)", ":-)", ":(", ":D")),  # a character is found faster than several
+    (";", (";)", ";-)")),
+    ("=", ("===", "=)")),
+    *((sign[0], (sign,)) for sign in ("***", "___", "~~~", ">>")),
+    *((sign, (sign,)) for sign in ("---", "www.", " AM ", " PM ")),
 )
 _LAYOUT = re.compile(
     r"(?:^|\s)(?=([-*=_~#+])\1{2,}(?:\s|$))"  # before a rule
@@ -29,7 +32,7 @@ def layout_ends(text: str) -> list[int]:
         >>> [text[end:] for end in layout_ends(text)]
         ['We were there :) It rained', 'It rained']
     """
-    for sign in _SIGNS:
-        if sign in text:
+    for first, signs in _SIGNS:
+        if first in text and any(sign in text for sign in signs):
             return [match.end() for match in _LAYOUT.finditer(text)]
     return []
