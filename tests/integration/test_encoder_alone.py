@@ -1,0 +1,76 @@
+"""Own text without tasks, for the encoder alone: `dvc repro` from the text to the exported encoder, no warnings."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+import smoke
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = pytest.mark.slow
+TINY = (
+    "examples.lengths=auto",
+    "tokenizer.vocab_size=200",
+    "model.hidden_size=32",
+    "model.num_attention_heads=2",
+    "model.intermediate_size=64",
+    "schedule.num_warmup_steps=10",
+    "pretrain.phases=[{steps: 60, max_length: 8, global_batch_size: 16},"
+    "{steps: 20, max_length: 512, global_batch_size: 8}]",
+    "pretrain.validate_every_steps=40",
+    "pretrain.checkpoint_every_steps=40",
+    "pretrain.mask_predictions.every_steps=40",
+    "pretrain.linear_probe.every_steps=40",
+    "runtime.compile=off",
+)
+PEOPLE = "The old gardener|My younger sister|A tired postman|The new teacher|Nobody in town|Our neighbour|The captain"
+DEEDS = "watered|remembered|painted|sold|looked for|had never seen|was afraid of|carried home|wrote about|laughed at"
+THINGS = "the apple trees|a broken clock|the blue gate|two letters from abroad|an empty house|the last train|his boat"
+ENDS = "before the rain came|and said nothing|as if it were summer|because it was late|until the lamps were lit|again"
+
+
+def novel(number: int) -> str:
+    """Return paragraphs of prose, the same for a number each time."""
+    generator = random.Random(number)
+
+    def sentence() -> str:
+        return " ".join(generator.choice(words.split("|")) for words in (PEOPLE, DEEDS, THINGS, ENDS)) + "."
+
+    return "\n\n".join(" ".join(sentence() for _ in range(6)) for _ in range(20))
+
+
+def test_own_text_becomes_an_exported_encoder_without_tasks_and_without_a_warning(tmp_path: Path, run: Run) -> None:
+    folder, texts = tmp_path / "clone", tmp_path / "my texts (2)"
+    smoke.clone(folder, experiment="docs_tiny")
+    texts.mkdir()
+    for number in range(30):
+        (texts / f"{number}.txt").write_text(novel(number))
+    chosen = ("corpus=text", f"corpus.path={texts}", "corpus.validation_fraction=0.2", "tasks=[]", *TINY)
+    saved = run(folder, sys.executable, "pipelines/configure.py", *chosen, "--save")
+    assert saved.returncode == 0, saved.stderr
+
+    made = run(folder, "dvc", "repro")
+
+    assert made.returncode == 0, made.stdout + made.stderr
+    # Ours; DVC's own begin with a capital.
+    assert not re.findall(r"^warning: .*", made.stdout + made.stderr, flags=re.MULTILINE)
+    artifacts = folder / "artifacts"
+    assert sorted(path.name for path in (artifacts / "export").iterdir() if path.is_dir()) == ["encoder"]
+    assert (artifacts / "export/encoder/model.safetensors").exists()
+    params = yaml.safe_load((folder / "params.yaml").read_text())
+    assert params["examples"]["lengths"] == [128, 512]  # two sentences; as long as the model reads
+    assert [phase["max_length"] for phase in params["pretrain"]["phases"]] == [128, 512]
+    report = (artifacts / "evaluate/report.html").read_text()
+    assert "docs_library" not in report
+    assert json.loads((artifacts / "corpus/manifest.json").read_text())["counts"]["train"]["documents"] > 20
+    again = run(folder, "dvc", "repro")
+    assert "Running stage 'pretrain'" not in again.stdout
