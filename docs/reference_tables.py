@@ -21,6 +21,7 @@ from configuration_files import ABSENT, CONF, ROOT, at, comments, flat, header, 
 from configuration_types import kinds_of, members_of, names_of, step_of, type_in_words
 from import_layers import forbidden_imports, layers_picture
 
+from bertline.corpus.registry import SourceConfig
 from bertline.kinds.registry import KINDS, kind_part
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.stages import STAGES
@@ -53,6 +54,8 @@ def configuration() -> str:
     for section, hint in typing.get_type_hints(PipelineConfig).items():
         if section != "tasks":
             parts += [f"## {section}", *_section(section, members_of(hint)), _read_by(section)]
+        if section == "corpus":
+            parts += ["## source", "One of `corpus.sources`.", *_section("source", members_of(SourceConfig))]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -143,7 +146,7 @@ def missing_meanings() -> list[str]:
 
 
 def _section(section: str, members: Sequence[Any]) -> Iterator[str]:
-    run = loaded(ROOT / "params.yaml")[section]
+    run = loaded(ROOT / "params.yaml").get(section, {})  # a source is part of a corpus
     common = [name for name in names_of(members[0]) if all(name in names_of(cls) for cls in _with_keys(members))]
     if len(members) == 1:
         files = _group_files(section, members[0])
@@ -164,7 +167,7 @@ def _section(section: str, members: Sequence[Any]) -> Iterator[str]:
         own = [name for name in names_of(cls) if name not in ("kind", *shared)]
         if own:
             yield _defaults_of(files[0])
-            yield _table(_keys(cls, Values(files[0], run if run["kind"] in kinds_of(cls) else None), only=own))
+            yield _table(_keys(cls, Values(files[0], run if run.get("kind") in kinds_of(cls) else None), only=own))
         yield _variants(files)
 
 
@@ -244,7 +247,7 @@ def _group_files(section: str, cls: Any) -> list[Path]:
         if isinstance(entry, dict)
         for key, name in entry.items()
     }
-    preferred = (chosen[section], *kinds_of(cls))
+    preferred = (chosen.get(section), *kinds_of(cls))
     return sorted(matching, key=lambda file: (file.stem not in preferred, file.stem))
 
 

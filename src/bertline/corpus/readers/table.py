@@ -39,8 +39,6 @@ class _RowsReader(CorpusReader):
     """Name of the text column."""
     group_column: str | None
     """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
-    language_column: str | None = None
-    """Column with the language of each row, such as `de`, for a corpus of several sources. None: there is none."""
 
     @property
     def columns(self) -> dict[str, str]:
@@ -48,7 +46,7 @@ class _RowsReader(CorpusReader):
         named = {
             "text_column": self.text_column,
             "group_column": self.group_column,
-            "language_column": self.language_column,
+            "language_column": getattr(self, "language_column", None),
         }
         return {setting: column for setting, column in named.items() if column is not None}
 
@@ -79,7 +77,7 @@ class _RowsReader(CorpusReader):
                 )
             group = row[self.group_column] if self.group_column is not None else None
             group = "" if group is None else f"{self.group_column}={group}"
-            language = row[self.language_column] if self.language_column is not None else None
+            language = row[self.columns["language_column"]] if "language_column" in self.columns else None
             language = None if language in (None, "") else str(language)
             paragraphs = tuple(paragraphs_of(text.splitlines()))
             yield SourceDocument(f"{name}{number}", group, paragraphs, language=language)
@@ -118,6 +116,9 @@ class TableCorpusConfig(TableReader, CorpusSettings):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSource(TableReader, SourceSettings):
     """Files with a text column, as one of several sources."""
+
+    language_column: str | None
+    """Column with the language of each row, such as `de`; None: `language` says it, or none is known."""
 
 
 def _read_jsonl(file: InputFile, config: TableReader, dropped: Counter[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -248,6 +249,9 @@ class HubCorpusConfig(HubReader, CorpusSettings):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubSource(HubReader, SourceSettings):
     """A Hugging Face dataset, as one of several sources."""
+
+    language_column: str | None
+    """Column with the language of each row, such as `de`; None: `language` says it, or none is known."""
 
 
 def _datasets_library() -> Any:
