@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from bertline.corpus.document import Document, SourceDocument, Split
 from bertline.corpus.encodings import READ_AS, REPLACED
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
+from bertline.corpus.quality.changes import counts_of_changes, is_no_drop
+from bertline.corpus.quality.cleaning import counted_changes, learn_cleaning, prepare_cleaned
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
@@ -85,7 +87,7 @@ def build_corpus(
     with folder_written_atomically(out) as folder, _scratch() as scratch, each_said_once():
         read = partial(_batches, config, python_docs, samples, num_workers=num_workers)
         prepare = _preparation(config, read, num_workers=num_workers)
-        prepared = _prepared(read(dropped), prepare, config, Path(scratch), num_workers=num_workers)
+        prepared = _prepared(read, dropped, prepare, config, Path(scratch), num_workers=num_workers)
         whole = written = _Written(Path(scratch) if isinstance(config, SourcesCorpusConfig) else folder, config)
         for document in _selected(progress(prepared, description="corpus documents"), config, dropped, samples):
             written.add(
@@ -94,7 +96,7 @@ def build_corpus(
                 words=sum(paragraph.words for paragraph in document.paragraphs),
             )
         written.close()
-        samples.counts = {reason: dropped[reason] for reason in sorted(dropped) if is_drop(reason, dropped)}
+        samples.counts = _drops(dropped) | counts_of_changes(dropped)
         learned = prepare.learned()
         if not any(written.shards.values()):
             raise DataError(_nothing_left(config, dropped))
@@ -199,8 +201,17 @@ def _preparation(
     return PrepareBySource(splitters, config.sentences.headings, paragraph_keys)
 
 
+def _once_more(
+    config: CorpusConfig, read: Callable[..., Iterator[list[SourceDocument]]]
+) -> Iterator[list[SourceDocument]]:
+    """Read the corpus without counting what the reader drops."""
+    for only in sorted(config.sources) if isinstance(config, SourcesCorpusConfig) else [None]:
+        yield from read(Counter(), only=only)
+
+
 def _prepared(
-    in_batches: Iterator[list[SourceDocument]],
+    read: Callable[..., Iterator[list[SourceDocument]]],
+    dropped: Counter[str],
     prepare: _Preparation,
     config: CorpusConfig,
     scratch: Path,
@@ -211,19 +222,24 @@ def _prepared(
     needles = scratch / "needles.npz" if config.decontaminate else None
     if needles is not None:
         write_needles(config.decontaminate, needles)
+    plan = learn_cleaning(config.cleaning, partial(_once_more, config, read), scratch, num_workers=num_workers)
     near = config.near_duplicates
     prepare_fully = PrepareWithQuality(
-        prepare,
+        prepare_cleaned(prepare, config.cleaning, plan),
         ngram=None if near.threshold is None else near.ngram,
         needles=None if needles is None else str(needles),
     )
-    for batch in ordered_map(prepare_fully, in_batches, num_workers=num_workers):
+    for batch in ordered_map(prepare_fully, read(dropped), num_workers=num_workers):
         yield from batch
 
 
 def is_drop(reason: str, dropped: Counter[str]) -> bool:
     """Return whether anything was dropped under a name; what was read in another encoding or repaired was not."""
-    return dropped[reason] > 0 and not reason.startswith(READ_AS) and reason != REPLACED
+    return dropped[reason] > 0 and not reason.startswith(READ_AS) and reason != REPLACED and not is_no_drop(reason)
+
+
+def _drops(dropped: Counter[str]) -> dict[str, int]:
+    return {reason: dropped[reason] for reason in sorted(dropped) if is_drop(reason, dropped)}
 
 
 def _content(config: CorpusConfig, written: _Written, dropped: Counter[str], learned: dict[str, Any]) -> dict[str, Any]:
@@ -235,6 +251,7 @@ def _content(config: CorpusConfig, written: _Written, dropped: Counter[str], lea
         "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
         "dropped": {reason: count for reason, count in dropped.items() if is_drop(reason, dropped)},
         **({"encodings": read_as} if read_as else {}),
+        **({"changed": changed} if (changed := counts_of_changes(dropped)) else {}),
         "shards": written.shards,
         "versions": versions_of("datasets", "pyarrow"),
         **({"sentences": learned} if learned else {}),
@@ -244,6 +261,7 @@ def _content(config: CorpusConfig, written: _Written, dropped: Counter[str], lea
 def _selected(
     documents: Iterable[PreparedDocument], config: CorpusConfig, dropped: Counter[str], samples: DropSamples
 ) -> Iterator[PreparedDocument]:
+    documents = counted_changes(documents, dropped, samples)
     selected = select_documents(without_contaminated(documents, dropped, samples), config, dropped, samples)
     threshold = config.near_duplicates.threshold
     return selected if threshold is None else without_near_duplicates(selected, threshold, dropped, samples)

@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from bertline.corpus.document import SourceDocument, Split
+from bertline.corpus.quality.changes import Change
 from bertline.corpus.quality.word_hashes import Signature
 from bertline.corpus.sentences.headings import Headings, place_headings
 from bertline.corpus.sentences.rules import RuleSplitter
@@ -49,6 +50,8 @@ class PreparedDocument:
     signature: Signature | None = None
     """What near duplicates are found by, if they are looked for."""
     dropped_headings: int = 0
+    changes: tuple[Change, ...] = ()
+    """What cleaning changed, dropped or found."""
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.quality.config import KEEP_NEAR_DUPLICATES, NearDuplicatesConfig
+from bertline.corpus.quality.config import KEEP_NEAR_DUPLICATES, NO_CLEANING, CleaningConfig, NearDuplicatesConfig
 from bertline.corpus.sentences.registry import SentencesConfig
 
 
@@ -38,6 +38,8 @@ class CorpusSettings(Checked):
     # Off where they are not named, so that presets of one's own for a reader stay valid.
     near_duplicates: NearDuplicatesConfig = KEEP_NEAR_DUPLICATES
     """Removal of documents that are nearly equal to an earlier one."""
+    cleaning: CleaningConfig = NO_CLEANING
+    """What is changed in the text before it is split into sentences."""
     decontaminate: tuple[str, ...] = ()
     """Files whose text must not be in the corpus, such as test sets; paragraphs that contain any of it are dropped."""
     max_stub_fraction: float | None = None

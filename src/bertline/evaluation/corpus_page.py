@@ -169,14 +169,16 @@ def _dropped(drops: Mapping[str, Any]) -> str:
     for reason, number in sorted(drops["counts"].items(), key=lambda entry: (-entry[1], entry[0])):
         thing, _, why = reason.partition("/")
         samples = drops["samples"].get(reason, [])
-        blocks.append(f"<h3>{escape(why.replace('_', ' ').capitalize())}: {count(number)} {escape(thing)}</h3>")
+        blocks.append(
+            f"<h3>{escape(why.replace('_', ' ').capitalize())}: {count(number)} {escape(thing.replace('_', ' '))}</h3>"
+        )
         blocks += [
             quote(f"<p>{escape(one['text']) or '<i>empty</i>'}</p>", ", ".join(filter(None, (one["id"], one["note"]))))
             for one in samples
         ]
         if not samples:
             blocks.append(paragraph("The reader dropped these; it hands over no text.", "soft"))
-    return section("dropped", "What was dropped", *(blocks or [paragraph("Nothing.")]))
+    return section("dropped", "What was dropped or changed", *(blocks or [paragraph("Nothing.")]))
 
 
 def _quoted(one: Sentence) -> str:

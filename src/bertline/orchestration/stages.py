@@ -42,7 +42,7 @@ class VersionsWhere:
 
     key: str
     """Key of the configuration; `{task}` stands for the task's name."""
-    values: tuple[str, ...] | None
+    values: tuple[str | bool, ...] | None
     """Values of the key with which the distributions matter; None: every value but null."""
     versions: tuple[str, ...]
 
@@ -129,6 +129,7 @@ STAGES = (
             VersionsWhere("corpus.kind", ("sources",), ("datasets", "chardet")),
             VersionsWhere("corpus.near_duplicates.threshold", None, ("rensa", "numpy")),
             VersionsWhere("corpus.encoding", ("auto",), ("chardet",)),
+            VersionsWhere("corpus.cleaning.fix_mojibake", (True,), ("ftfy",)),
         ),
     ),
     Stage(

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bertline.corpus.quality.changes import is_no_drop
+
 DROPS_NAME = "drops.json"
 """File of the run folder with the content of `DropSamples`."""
 NUM_SAMPLES = 5
@@ -73,15 +75,19 @@ def drops_in_words(counts: Mapping[str, int]) -> str:
         'dropped 1,201 documents (1,200 duplicate, 1 empty), 7 paragraphs (7 duplicate)'
         >>> drops_in_words({})
         'nothing was dropped'
+        >>> drops_in_words({"changed_paragraphs/hyphens": 3, "marked_paragraphs/tag": 1})
+        'nothing was dropped; 3 changed paragraphs (3 hyphens); 1 marked paragraph (1 tag)'
     """
     by_thing: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for key, count in counts.items():
         if count:
             thing, _, reason = key.partition("/")
             by_thing[thing][reason.replace("_", " ")] += count
-    parts = []
+    parts: list[str] = []
+    stay: list[str] = []
     for thing, reasons in by_thing.items():
         listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
         total = reasons.total()
-        parts.append(f"{total:,} {thing.removesuffix('s') if total == 1 else thing} ({listed})")
-    return f"dropped {', '.join(parts)}" if parts else "nothing was dropped"
+        name = (thing.removesuffix("s") if total == 1 else thing).replace("_", " ")
+        (stay if is_no_drop(f"{thing}/") else parts).append(f"{total:,} {name} ({listed})")
+    return "; ".join([f"dropped {', '.join(parts)}" if parts else "nothing was dropped", *stay])

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import TracebackType
 
 import numpy as np
@@ -25,6 +27,12 @@ from bertline.corpus.quality.word_hashes import Hashes, Signature, combined, ngr
 NUM_BANDS = 20
 ROWS = 5
 _SEED = 42
+# What many documents share, such as a template, fills bands of its own; documents that are nearly equal share other
+# bands too. Without the two limits a thousand documents just below the threshold are compared pair by pair.
+MAX_OF_BAND = 1000
+"""Documents of one band that are remembered: the first ones."""
+MAX_COMPARED = 32
+"""Candidates that a document is compared with: those with the most bands in common, the earliest of equal ones."""
 _ITEM_BYTES = 8
 
 
@@ -89,8 +97,14 @@ class NearDuplicateIndex:
         self._file.close()
 
     def partner_or_keep(self, signature: Signature) -> Partner | None:
-        """Return the most similar kept document at or above the threshold; without one, keep this document."""
-        candidates = {index for band in signature.bands for index in self._by_band.get(band, ())}
+        """Return the most similar kept document at or above the threshold; without one, keep this document.
+
+        At most `MAX_COMPARED` candidates are compared, however many documents resemble this one.
+        """
+        shared = Counter(chain.from_iterable(self._by_band.get(band, ()) for band in signature.bands))
+        candidates = list(shared)
+        if len(candidates) > MAX_COMPARED:
+            candidates = sorted(candidates, key=lambda index: (-shared[index], index))[:MAX_COMPARED]
         best: Partner | None = None
         for index in sorted(candidates):
             found = self._similarity(signature.ngrams, index)
@@ -111,7 +125,8 @@ class NearDuplicateIndex:
     def _keep(self, signature: Signature) -> None:
         index = len(self._ends) - 1
         for band in signature.bands:
-            self._by_band.setdefault(band, []).append(index)
+            if len(of_band := self._by_band.setdefault(band, [])) < MAX_OF_BAND:
+                of_band.append(index)
         self._file.write(signature.ngrams.tobytes())
         self._file.flush()
         self._ends.append(self._ends[-1] + len(signature.ngrams))

@@ -13,12 +13,15 @@ from bertline.corpus.quality.contamination import read_needles
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.quality.near_duplicates import NearDuplicateIndex, signatures
 
+Prepare = Callable[[list[SourceDocument]], list[PreparedDocument]]
+"""Prepares a batch; it is pickled for the worker processes."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrepareWithQuality:
     """Prepares a batch and adds what the rules need; a pure function that can be sent to workers."""
 
-    prepare: Callable[[list[SourceDocument]], list[PreparedDocument]]
+    prepare: Prepare
     ngram: int | None
     """Words of the n-grams by which near duplicates are found; None looks for none."""
     needles: str | None

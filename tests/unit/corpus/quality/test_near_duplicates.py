@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
 from bertline.corpus.quality.drops import DropSamples
-from bertline.corpus.quality.near_duplicates import NearDuplicateIndex, signatures, similarity
+from bertline.corpus.quality.near_duplicates import MAX_COMPARED, NearDuplicateIndex, signatures, similarity
 from bertline.corpus.quality.selection import PrepareWithQuality, without_near_duplicates
 from bertline.corpus.quality.word_hashes import ngram_hashes, word_hashes
 
@@ -108,3 +108,24 @@ def test_a_document_keeps_its_other_fields() -> None:
     (document,) = PrepareWithQuality(lambda _: plain, ngram=2, needles=None)([])
     assert isinstance(document, PreparedDocument)
     assert (document.id, document.paragraphs) == ("a", plain[0].paragraphs)
+
+
+def test_documents_of_a_template_are_compared_with_a_few_and_copies_among_them_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """400 documents just below the threshold are candidates of each other; 79,800 pairs would be compared."""
+    template = text_of(0, 400)
+    family = [[*template, *(f"own{number}x{place}" for place in range(90))] for number in range(400)]
+    assert 0.6 < jaccard(family[0], family[1]) < 0.7
+    copies = [changed(words, 0.02, index) for index, words in enumerate(family)]
+    compared = []
+    similarity_of = NearDuplicateIndex._similarity
+    monkeypatch.setattr(
+        NearDuplicateIndex, "_similarity", lambda self, *given: compared.append(1) or similarity_of(self, *given)
+    )
+
+    kept, dropped, _ = kept_and_dropped([" ".join(words) for words in [*family, *copies]])
+
+    assert set(kept) >= {f"d{number}" for number in range(400)}
+    assert dropped["documents/near_duplicate"] >= 0.99 * len(copies)
+    assert len(compared) <= MAX_COMPARED * 800

@@ -1,0 +1,48 @@
+"""What the cleaning of text changed, dropped or found, as workers report it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+CHANGED = "changed_paragraphs/"
+"""Counts of paragraphs whose text was changed, by how."""
+MARKED = "marked_paragraphs/"
+"""Counts of paragraphs with left-over markup that stays, by kind."""
+_AROUND = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One paragraph, line or document that is counted under a reason."""
+
+    reason: str
+    """As it is counted, such as `changed_paragraphs/hyphens` or `lines/repeated`."""
+    text: str
+    """What to show a person."""
+    note: str = ""
+
+    @property
+    def drops_document(self) -> bool:
+        """Whether the document is dropped for this."""
+        return self.reason.startswith("documents/")
+
+
+def excerpt(text: str, start: int, end: int) -> str:
+    """Return a place of some text with what is around it, on one line.
+
+    Example:
+        >>> excerpt("It was consid-\\nered late.", 7, 19)
+        'It was consid- ered late.'
+    """
+    return " ".join(text[max(0, start - _AROUND) : end + _AROUND].split())
+
+
+def is_no_drop(reason: str) -> bool:
+    """Return whether text that is counted under a reason stays in the corpus, changed or as it is."""
+    return reason.startswith((CHANGED, MARKED))
+
+
+def counts_of_changes(counts: Counter[str]) -> dict[str, int]:
+    """Return the counts of what stays, by reason."""
+    return {reason: count for reason, count in sorted(counts.items()) if count and is_no_drop(reason)}

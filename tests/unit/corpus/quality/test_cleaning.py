@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertline.corpus.build import build_corpus
+from bertline.corpus.quality.config import CleaningConfig
+from bertline.corpus.quality.drops import DropSamples, drops_in_words
+from bertline.corpus.quality.hyphens import UNSEEN, Forms, divided_words, join_hyphens
+from bertline.corpus.quality.left_over_markup import markup_in, without_markup
+from bertline.corpus.quality.repeated_lines import LineCounts, judged_lines, line_key, without_lines
+from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.storage import read_documents
+from bertline.demo.config import PythonDocsConfig
+
+NO_PACKAGES = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]
+NOTHING: dict[str, Any] = {
+    "fix_mojibake": False,
+    "join_hyphens": False,
+    "markup": "keep",
+    "repeated_lines": None,
+}
+
+
+def cleaning(**changes: Any) -> CleaningConfig:
+    return CleaningConfig(**{**NOTHING, **changes})
+
+
+@pytest.fixture
+def build(
+    tmp_path: Path, text_config: Callable[..., TextCorpusConfig]
+) -> Callable[..., tuple[list[str], DropSamples, Path]]:
+    def made(
+        texts: Iterable[str], *, num_workers: int = 1, out: str = "out", **choices: Any
+    ) -> tuple[list[str], DropSamples, Path]:
+        (tmp_path / "text").mkdir(exist_ok=True)
+        for number, text in enumerate(texts):
+            (tmp_path / "text" / f"{number:03}.txt").write_text(text, encoding="utf-8")
+        samples = DropSamples()
+        config = text_config(cleaning=cleaning(**choices), validation_fraction=0.0)
+        build_corpus(config, NO_PACKAGES, tmp_path / out, num_workers=num_workers, samples=samples)
+        read = [" ".join(document.sentences) for document in read_documents(tmp_path / out, "train")]
+        return read, samples, tmp_path / out
+
+    return made
+
+
+def test_a_divided_word_becomes_what_the_corpus_writes_elsewhere(build: Callable[..., Any]) -> None:
+    found, samples, out = build(
+        [
+            "He consid-\nered the well-\nknown case, a cost-\neffective one with a neolo-\ngism.",
+            "It was considered. A well-known case. The cost was effective. Then post-\nwar years, pre- and post-war.",
+            "The court consid- ered it, a well- known one; in- and outside of Anglo-\nSaxon law.",
+        ],
+        join_hyphens=True,
+    )
+
+    assert found == [
+        "He considered the well-known case, a cost-effective one with a neologism.",
+        "It was considered. A well-known case. The cost was effective. Then post-war years, pre- and post-war.",
+        "The court considered it, a well-known one; in- and outside of Anglo-Saxon law.",
+    ]
+    assert samples.counts == {"changed_paragraphs/hyphens": 3}
+    assert drops_in_words(samples.counts) == "nothing was dropped; 3 changed paragraphs (3 hyphens)"
+    assert json.loads((out / "manifest.json").read_text())["changed"] == {"changed_paragraphs/hyphens": 3}
+    assert "consid- ered the well- known" in samples.content()["samples"]["changed_paragraphs/hyphens"][0]["text"] or (
+        len(samples.content()["samples"]["changed_paragraphs/hyphens"]) == 3
+    )
+
+
+def test_without_the_choice_hyphens_stay(build: Callable[..., Any]) -> None:
+    found, samples, _ = build(["He consid-\nered it. It was considered."])
+    assert found == ["He consid- ered it. It was considered."]
+    assert samples.counts == {}
+
+
+@pytest.mark.parametrize(
+    ("forms", "joined"),
+    [
+        (Forms(2, 1, True), "recover"),
+        (Forms(1, 2, True), "re-cover"),
+        (Forms(1, 1, True), "re-cover"),
+        (UNSEEN, "recover"),
+        (Forms(0, 0, True), "re-cover"),
+    ],
+)
+def test_the_more_frequent_form_wins_and_a_tie_keeps_the_hyphen(forms: Forms, joined: str) -> None:
+    assert join_hyphens("to re-\ncover it", {"re cover": forms})[0] == f"to {joined} it"
+
+
+def test_a_soft_hyphen_always_joins() -> None:
+    assert join_hyphens("Konsi\u00ad\nderation", {})[0] == "Konsideration"
+
+
+def test_words_that_are_not_divided_are_left_alone() -> None:
+    for text in ("a dash - here", "the years 1990-\n1995", "ends with a hyphen-", "x-\n- y", "no- one knows of it"):
+        assert join_hyphens(text, {})[0] == text
+
+
+@given(st.text(st.sampled_from("ab-\n \u00adB."), max_size=40))
+def test_joining_loses_no_letter_and_keeps_their_order(text: str) -> None:
+    letters = [character for character in text if character.isalpha()]
+    assert [character for character in join_hyphens(text, {})[0] if character.isalpha()] == letters
+    assert all(left and right for left, right in divided_words(text))
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_the_corpus_does_not_depend_on_the_number_of_workers(build: Callable[..., Any], num_workers: int) -> None:
+    texts = [
+        f"Menu of site\n\nText {number} was consid-\nered {'long ' * number}.\n\nPage {number}" for number in range(9)
+    ]
+    texts.append("It was considered {{cite}} &amp; kept.")
+    choices: dict[str, Any] = {"join_hyphens": True, "repeated_lines": 5, "markup": "remove", "fix_mojibake": True}
+    _, samples, one = build(texts, **choices)
+    _, others, several = build(texts, num_workers=num_workers, out="several", **choices)
+    assert others.content() == samples.content()
+    assert {path.name: path.read_bytes() for path in one.iterdir()} == {
+        path.name: path.read_bytes() for path in several.iterdir()
+    }
+
+
+MARKED = "Euler {{birth|1707}} saw [[Basel|the city]] &amp; wrote formula_53 () for <b>all</b>.<br/>He left."
+
+
+def test_markup_is_said_and_stays(build: Callable[..., Any]) -> None:
+    found, samples, _ = build([MARKED, "A plain text."], markup="say")
+    assert found == [MARKED, "A plain text."]
+    kinds = ("empty_brackets", "entity", "formula", "link", "tag", "template")
+    assert samples.counts == {f"marked_paragraphs/{kind}": 1 for kind in kinds}
+    assert "wrote formula_53" in samples.content()["samples"]["marked_paragraphs/formula"][0]["text"]
+
+
+def test_markup_is_removed(build: Callable[..., Any]) -> None:
+    found, samples, _ = build([MARKED, "A plain text."], markup="remove")
+    assert found == ["Euler saw the city & wrote for all. He left.", "A plain text."]
+    assert set(samples.counts) == {
+        f"changed_paragraphs/{kind}" for kind in ("empty_brackets", "entity", "formula", "link", "tag", "template")
+    }
+
+
+def test_a_document_with_markup_is_dropped(build: Callable[..., Any]) -> None:
+    found, samples, out = build([MARKED, "A plain text."], markup="drop")
+    assert found == ["A plain text."]
+    assert samples.counts == {"documents/markup": 1}
+    assert json.loads((out / "manifest.json").read_text())["dropped"]["documents/markup"] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["if a < b and b > c:", "AT&T and R&D; more", "call f() and g(x)", "a [list] and {set}", "I <think so>", "sub(,)"],
+)
+def test_text_that_only_looks_like_markup_is_none(text: str) -> None:
+    assert markup_in(text) == {}
+    assert without_markup(text) == text
+
+
+def test_nested_templates_and_tables_go_whole() -> None:
+    assert without_markup("a {{x|{{y|{{z}}}}}} b {| class=q |} c").split() == ["a", "b", "c"]
+
+
+def test_text_of_a_wrong_encoding_is_repaired_and_other_text_is_not(build: Callable[..., Any]) -> None:
+    wrong = "Das ist eine schöne Straße in Köln.".encode().decode("latin-1")
+    right = "Ein schöner Tag – “naïve” café, Ångström."
+    found, samples, _ = build([f"{wrong}\n\n{right}"], fix_mojibake=True)
+    assert found == [f"Das ist eine schöne Straße in Köln. {right}"]
+    assert samples.counts == {"changed_paragraphs/mojibake": 1}
+
+
+def test_lines_of_many_documents_are_dropped_and_running_text_is_not(build: Callable[..., Any]) -> None:
+    page = (
+        "Home | About | Contact\n\nStory {1} tells how the old man\nof the sea went to meet\nMr. Holmes.\n\n"
+        "“Yes, sir.”\n\nWe use cookies to improve your visit.\n\nPage {0} of 12"
+    )
+    names = [chr(ord("a") + number) for number in range(8)]
+    found, samples, _ = build([page.format(*entry) for entry in enumerate(names)], repeated_lines=8)
+    assert found == [
+        f"Story {name} tells how the old man of the sea went to meet Mr. Holmes. “Yes, sir.”" for name in names
+    ]
+    assert samples.counts == {"lines/repeated": 24}
+    assert {one["text"] for one in samples.content()["samples"]["lines/repeated"]} <= {
+        "Home | About | Contact", "We use cookies to improve your visit.", *(f"Page {n} of 12" for n in range(8)),
+    }  # fmt: skip
+
+
+def test_fewer_documents_than_the_threshold_keep_their_lines(build: Callable[..., Any]) -> None:
+    _, samples, _ = build([f"Home page\n\nStory {word} of it." for word in ("one", "two", "three")], repeated_lines=4)
+    assert samples.counts == {}
+
+
+def test_a_line_counts_once_for_a_document() -> None:
+    assert line_key("Page 3") == line_key("PAGE  17") != line_key("Page x")
+    assert [line for _, line in judged_lines("Menu\nMenu")] == ["Menu", "Menu"]
+    assert without_lines("Menu\nText\nMenu", {line_key("menu")}) == ("Text", ["Menu", "Menu"])
+
+
+def test_line_counts_stay_in_bounded_memory_and_find_what_is_frequent() -> None:
+    counts = LineCounts(max_counted=100)
+    for number in range(5000):
+        counts.add([10**6 + number, number % 3])
+        assert len(counts._counts) <= 101
+    assert counts.at_least(1500) == [0, 1, 2]
+    assert counts.at_least(1667) in ([0, 1], [0, 1, 2])
+
+
+def test_a_threshold_of_one_document_is_refused() -> None:
+    with pytest.raises(ValueError, match="repeated_lines is a number of documents, at least 2"):
+        cleaning(repeated_lines=1)
