@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, NamedTuple, assert_never
 
+import torch
 from torch import Tensor, nn
 
 from bertline.modeling.attention import AttentionKind
@@ -100,12 +101,10 @@ def pooled_packed(
     """
     match pooling:
         case "mean":
-            ids = sequence_ids.flatten()
-            sums = hidden_states.new_zeros(len(first_positions) + 1, hidden_states.shape[-1])
-            counts = hidden_states.new_zeros(len(first_positions) + 1)
-            sums = sums.index_add(0, ids, hidden_states)
-            counts = counts.index_add(0, ids, counts.new_ones(()).expand(len(ids)))
-            return sums[1:] / counts[1:, None].clamp(min=1)
+            # A product, because adding by index has no fixed order on a GPU.
+            numbers = torch.arange(1, len(first_positions) + 1, device=sequence_ids.device)
+            members = (sequence_ids.flatten() == numbers[:, None]).to(hidden_states.dtype)
+            return members @ hidden_states / members.sum(1, keepdim=True).clamp(min=1)
         case "cls":
             return hidden_states[first_positions]
         case _:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tiny
 from bertline.evaluation.build import build_evaluation
 from bertline.evaluation.config import EvaluateConfig, OverlapConfig
 from bertline.evaluation.facts import PipelineFolders
@@ -97,6 +98,28 @@ def test_the_report_of_masked_tokens_alone_says_nothing_of_next_sentences(
     assert len(rows_of(tmp_path / "out" / "curves" / "mlm_loss.csv")) == 66
     # dvc.yaml plots every file of the folder: none is empty.
     assert [path.name for path in (tmp_path / "out/curves/accuracy").iterdir()] == ["mlm_accuracy.csv"]
+
+
+def test_the_report_of_contrastive_learning_says_how_many_pairs_are_found(
+    pipeline: PipelineFolders, tmp_path: Path
+) -> None:
+    path = pipeline.pretrain / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["metrics"]["val/nsp_accuracy"]
+    manifest["metrics"] |= {"val/contrastive_loss": 1.25, "val/contrastive_accuracy": 0.61}
+    objective = dataclasses.asdict(tiny.contrastive(group_size=32))
+    path.write_text(json.dumps({**manifest, "training": {"objective": objective}}))
+    rows = (pipeline.pretrain / "metrics.jsonl").read_text().replace("nsp_accuracy", "contrastive_accuracy")
+    rows = rows.replace('"train/mlm_loss"', '"train/contrastive_loss": 1.3, "train/mlm_loss"')
+    (pipeline.pretrain / "metrics.jsonl").write_text(rows)
+    figures = build_evaluation(CONFIG, pipeline, tmp_path / "out")
+    words = page_of(tmp_path / "out").words
+    assert "finds the other segment of the same document in 61.0 % of cases (chance: 3.1 %)" in words
+    assert "1.25" in words and "chance 3.47" in words
+    assert list(figures)[:2] == ["val/contrastive_loss", "val/contrastive_accuracy"]
+    assert {"contrastive_loss.svg", "mlm_loss.svg"} <= {path.name for path in (tmp_path / "out/plots").iterdir()}
+    curves = sorted(path.name for path in (tmp_path / "out/curves/accuracy").iterdir())
+    assert curves == ["contrastive_accuracy.csv", "mlm_accuracy.csv"]
 
 
 def test_text_of_the_corpus_and_of_tasks_cannot_become_html(pipeline: PipelineFolders, tmp_path: Path) -> None:

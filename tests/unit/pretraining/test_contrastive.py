@@ -121,6 +121,18 @@ def test_packed_sequences_are_pooled_like_padded_ones(pooling):
     assert found.isfinite().all()
 
 
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_one_graph_gives_the_same_sums(make_contrastive, layout):
+    job = make_contrastive()
+    examples = {24: MaskedExamples(job.examples_folder, "train", 24, pairs_together=4)}
+    step = StepDataset(Plan.of(job.pretrain), examples, {24: LAYOUTS[layout]}, ranks=Ranks(), seed=0)[0]
+    batch, losses = expanded(step["micro_batches"][0]), losses_of(job)
+    expected = losses(batch)
+    found = torch.compile(losses, fullgraph=True, backend="aot_eager")(batch)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
 @pytest.mark.parametrize("packing", ["on", "off"])
 def test_it_resumes_to_the_same_bits(pretraining, make_contrastive, monkeypatch, packing):
     changes = {
