@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from terminal import on_terminal
@@ -159,6 +161,16 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
         sentences = [f"Sentence {i} of document {number} tells of {word}s." for i, word in enumerate(WORDS)]
         for ending in ("txt", "md"):
             (texts / f"{number}.{ending}").write_text(" ".join(sentences))
+    (tmp_path / "wiki").mkdir()
+    articles = [
+        f'<doc id="{i}" url="" title="T{i}">\nT{i}\n\nArticle {i}. {" ".join(WORDS)}.\n</doc>' for i in range(40)
+    ]
+    (tmp_path / "wiki/wiki_00").write_text("\n".join(articles))
+    table = {
+        "text": [f"Text {i} of many languages. {' '.join(WORDS)}." for i in range(40)],
+        "language": ["de", "lt"] * 20,
+    }
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
     rows = [f"The {WORDS[i % 10]} and the {WORDS[i % 7]} number {i},{i % 2}" for i in range(160)]
     (pipeline / "reviews.csv").write_text("review,stars\n" + "\n".join(rows) + "\n")
     cola = tmp_path / "GLUE" / "CoLA"
@@ -193,6 +205,8 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
     for readers, smoke in {
         "/path/to/store": f"{tmp_path}/store",
         "git commit": "git -c user.name=ada -c user.email=ada@example.org commit",
+        "/path/to/wiki": f"{tmp_path}/wiki",
+        "/path/to/parquet": f"{tmp_path}/rows.parquet",
         "/path/to/texts": f"{tmp_path}/texts corpus.validation_fraction=0.2 tokenizer.vocab_size=120",
         # The preset's own sizes are for a GPU; that it is valid is tested with the other presets.
         "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.drops import DropSamples
@@ -241,3 +243,21 @@ def test_the_mean_number_of_copies_is_the_rate() -> None:
 def test_a_source_needs_no_settings_of_a_corpus() -> None:
     fields = {name for cls in TextSource.__mro__ for name in vars(cls).get("__annotations__", ())}
     assert not fields & {"validation_fraction", "deduplicate", "sentences", "shard_documents"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "expected"),
+    [
+        ("wikipedia_books", {"wikipedia": ("wikiextractor", "en", None), "books": ("text", "en", None)}),
+        ("multilingual", {"text": ("parquet", None, 0.7)}),
+    ],
+)
+def test_a_preset_is_a_valid_corpus(preset: str, expected: dict[str, tuple[str, str | None, float | None]]) -> None:
+    with initialize_config_dir(str(Path(__file__).parents[3] / "conf"), version_base="1.3"):
+        composed = OmegaConf.to_container(compose("config", overrides=[f"corpus={preset}"]))
+    assert isinstance(composed, dict)
+
+    config = validate(SourcesCorpusConfig, composed["corpus"], where="corpus")
+
+    found = {name: (one.kind, one.language, config.language_exponent) for name, one in config.sources.items()}
+    assert found == expected
