@@ -179,3 +179,23 @@ def test_a_dataset_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.Mo
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
     with pytest.raises(DataError, match=r"some/set@main cannot be read.*Without network.*corpus=parquet"):
         list(hub_config("some/set").read(Counter()))
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.jsonl", "jsonl"), ("a.csv", "csv")])
+def test_the_encoding_of_a_table_is_detected(folder: Path, table_config: Make, name: str, kind: str) -> None:
+    texts = [f"Der Fluß Nr. {number} fließt über die Brücke, und das Gebäude gehört Jürgen." for number in range(30)]
+    lines = [f'{{"text": "{text}"}}' for text in texts] if kind == "jsonl" else ["text", *(f'"{t}"' for t in texts)]
+    (folder / name).write_bytes("\n".join(lines).encode("cp1252"))
+    dropped: Counter[str] = Counter()
+
+    found = list(table_config(kind, encoding="auto").read(dropped))
+
+    assert [item.paragraphs for item in found] == [(text,) for text in texts]
+    assert sum(dropped.values()) == 1 and next(iter(dropped)).startswith("encodings/")
+    with pytest.raises(DataError, match="is not utf-8 text"):
+        list(table_config(kind).read(Counter()))
+
+
+def test_parquet_has_no_encoding_to_be_set(table_config: Make) -> None:
+    with pytest.raises(ValueError, match="Parquet holds its own"):
+        table_config("parquet", encoding="auto")

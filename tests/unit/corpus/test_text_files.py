@@ -192,3 +192,17 @@ def test_a_document_over_the_limit_is_named_or_counted(
     found = list(text_config(document="blank_line", on_undecodable="skip").read(dropped))
     assert [item.paragraphs for item in found] == [("short",)]
     assert dropped == {"documents/too_long": 1}
+
+
+def test_two_articles_of_a_file_with_one_id_are_an_error_or_a_counted_skip(
+    folder: Path, wiki_config: Callable[..., WikiExtractorCorpusConfig]
+) -> None:
+    articles = [f'<doc id="7" url="" title="T{n}">\nT{n}\n\nText {n}.\n</doc>' for n in range(2)]
+    (folder / "wiki_00").write_text("\n".join(articles))
+    dropped: Counter[str] = Counter()
+
+    with pytest.raises(DataError, match=r"wiki_00: the article that ends in line 10 has the id '7' of an earlier one"):
+        list(wiki_config().read(Counter()))
+
+    assert [one.paragraphs for one in wiki_config(on_undecodable="skip").read(dropped)] == [("Text 0.",)]
+    assert dropped["documents/duplicate_id"] == 1

@@ -23,7 +23,6 @@ from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.errors import DataError
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
-_ENCODING = "utf-8"
 _MAX_CELL_CHARACTERS = 200_000_000
 _PARQUET_BATCH_ROWS = 1_000
 _SHOWN_COLUMNS = 20
@@ -91,6 +90,13 @@ class TableReader(_RowsReader):
     kind: Literal["jsonl", "csv", "parquet"]
     path: str
     """A file, a folder (searched recursively) or a glob."""
+    encoding: str = "utf-8"
+    """Character encoding of JSONL and CSV files; `auto` detects that of each file."""
+
+    def check(self) -> None:
+        """Raise ValueError for an encoding of Parquet files, which have their own."""
+        if self.kind == "parquet" and self.encoding != "utf-8":
+            raise ValueError(f"encoding is {self.encoding!r}, but Parquet holds its own; leave it out")
 
     def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
         """Read files of one format, one document per row; rows without text are counted and left out.
@@ -122,7 +128,7 @@ class TableSource(TableReader, SourceSettings):
 
 
 def _read_jsonl(file: InputFile, config: TableReader, dropped: Counter[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for line in read_lines(file, _ENCODING, config.on_undecodable, dropped):
+    for line in read_lines(file, config.encoding, config.on_undecodable, dropped):
         if line.undecodable:
             dropped["documents/undecodable"] += 1
             continue
@@ -149,7 +155,7 @@ def _read_csv(file: InputFile, config: TableReader, dropped: Counter[str]) -> It
 
     def texts() -> Iterator[str]:
         nonlocal undecodable
-        for line in read_lines(file, _ENCODING, config.on_undecodable, dropped):
+        for line in read_lines(file, config.encoding, config.on_undecodable, dropped):
             undecodable = undecodable or line.undecodable
             yield line.text + "\n"
 

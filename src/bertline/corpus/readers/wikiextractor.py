@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
+from bertline.corpus.faults import FileFaults
 from bertline.corpus.input_files import InputFile, find_files
 from bertline.corpus.lines import Line, counted, read_lines
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
@@ -39,11 +40,13 @@ class WikiExtractorReader(CorpusReader):
         that does not start with an article is skipped and counted under `files/not_wikiextractor`.
 
         Raises:
-            DataError: There is text between two articles; the message names file and line.
+            DataError: There is text between two articles, or (`on_undecodable: fail`) two of a file have one id; the
+                message names file and line.
         """
         for file in find_files(self.path, (), dropped):
             lines = read_lines(file, self.encoding, self.on_undecodable, dropped)
-            yield from _articles(file, counted(lines, file, dropped), dropped)
+            faults = FileFaults(file, self.on_undecodable, dropped)
+            yield from _articles(file, counted(lines, file, dropped), faults, dropped)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,10 +59,13 @@ class WikiExtractorSource(WikiExtractorReader, SourceSettings):
     """Output of WikiExtractor, as one of several sources."""
 
 
-def _articles(file: InputFile, lines: Iterator[Line], dropped: Counter[str]) -> Iterator[SourceDocument]:
+def _articles(
+    file: InputFile, lines: Iterator[Line], faults: FileFaults, dropped: Counter[str]
+) -> Iterator[SourceDocument]:
     head: re.Match[str] | None = None
     body: list[Line] = []
     begun = False
+    ids: set[str] = set()
     for line in lines:
         text = line.text.strip()
         if opening := _DOC_OPEN.match(text):
@@ -76,7 +82,12 @@ def _articles(file: InputFile, lines: Iterator[Line], dropped: Counter[str]) -> 
                     "Run WikiExtractor again for this file, or take the line out."
                 )
         elif text == _DOC_CLOSE:
-            yield from _article(file, head, body, dropped)
+            if head["id"] in ids:
+                problem = f"the article that ends in line {line.number} has the id {head['id']!r} of an earlier one"
+                faults.count("documents/duplicate_id", problem, "Take one of them out")
+            else:
+                ids.add(head["id"])
+                yield from _article(file, head, body, dropped)
             head = None
         else:
             body.append(line)
