@@ -39,6 +39,8 @@ _KINDS = (
     Markup("tag", re.compile(rf"</?(?:{_names(_BLOCK)})(?:\s[^<>]*)?/?>", re.IGNORECASE), lambda found: " "),
     # From the inside out: the pattern is used again until nothing changes.
     Markup("template", re.compile(r"\{\{[^{}]*\}\}|\{\|[^{}]*\|\}"), lambda found: " "),
+    # A link to a file or a category has no text of its own, and options where other links have theirs.
+    Markup("link", re.compile(r"\[\[(?:File|Image|Category|Datei|Kategorie):[^\[\]]*\]\]"), lambda found: " "),
     Markup("link", re.compile(r"\[\[([^\[\]|]*\|)?([^\[\]|]*)(?:\|[^\[\]]*)?\]\]"), lambda found: found[2]),
     Markup(
         "entity",

@@ -160,6 +160,10 @@ def test_text_that_only_looks_like_markup_is_none(text: str) -> None:
     assert without_markup(text) == text
 
 
+def test_links_to_files_and_categories_go_whole() -> None:
+    assert without_markup("a [[File:x.jpg|250px|thumb|A view]] b [[Category:People]]").split() == ["a", "b"]
+
+
 def test_nested_templates_and_tables_go_whole() -> None:
     assert without_markup("a {{x|{{y|{{z}}}}}} b {| class=q |} c").split() == ["a", "b", "c"]
 
