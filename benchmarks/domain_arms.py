@@ -45,6 +45,7 @@ ARMS: Mapping[str, Arm] = {
     "mlm": Arm(choices=_MLM),
     "task_mlm": Arm(choices=_MLM, text=TASK_TEXT),
     "contrastive": Arm(choices=_CONTRASTIVE),
+    "neighbours_contrastive": Arm(choices=(*_CONTRASTIVE, "objective.neighbours=4")),
     "mlm_contrastive": Arm(choices=_CONTRASTIVE, after="mlm"),
     "task_mlm_contrastive": Arm(choices=_CONTRASTIVE, after="task_mlm"),
     "extended_contrastive": Arm(choices=(*_CONTRASTIVE[:2], "tokenizer=extended")),
@@ -138,6 +139,7 @@ class Pipeline:
             start, earlier = self.encoder_of(arm.after)
         choices = self.domain.corpus if arm.text == CORPUS and self.domain.corpus else self._text_choices(arm.text)
         before = ["experiment=domain", "model=from_checkpoint", f"pretrain.start_from={start}", "tasks=[]"]
+        (self.clone / "conf/local/default.yaml").unlink(missing_ok=True)  # those of another arm
         self._run("pipelines/configure.py", *before, *choices, *arm.choices, *self._changes, "--save")
         self._dvc("examples")
         began = time.monotonic()

@@ -38,7 +38,13 @@ def mlm() -> Objective:
 
 def contrastive(**changes: Any) -> Contrastive:
     """Two segments of a document against three other pairs, and masked tokens."""
-    fields: dict[str, Any] = {"group_size": 4, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.1}
+    fields: dict[str, Any] = {
+        "group_size": 4,
+        "neighbours": 1,
+        "temperature": 0.05,
+        "pooling": "mean",
+        "mlm_weight": 0.1,
+    }
     return Contrastive(kind="contrastive", **{**fields, **changes})
 
 

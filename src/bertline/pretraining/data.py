@@ -58,9 +58,10 @@ class MaskedExamples:
         split: Split of the corpus.
         length: One of the artifact's sequence lengths.
         pairs_together: See `Objective.pairs_together`.
+        neighbours: See `Objective.neighbours_together`.
 
     Raises:
-        ArtifactError: The artifact lacks this length, or has no examples of it.
+        ArtifactError: The artifact lacks this length, or has no examples of it, or fewer than `neighbours`.
     """
 
     def __init__(
@@ -70,13 +71,16 @@ class MaskedExamples:
         length: int,
         *,
         pairs_together: int | None = None,
+        neighbours: int = 1,
     ) -> None:
         self.store = ExampleStore.open(folder, split, length)
         self.seed: int = self.store.manifest["seed"]
-        self.pairs_together = pairs_together
+        self.pairs_together, self.neighbours = pairs_together, neighbours
         self._policy = masking_policy(self.store.manifest)
-        if not len(self.store):
-            raise ArtifactError(f"{folder} has no {split} examples of length {length}. Give the corpus more text.")
+        if len(self.store) < neighbours:
+            found = f"{len(self.store)} {split} examples of length {length}, fewer than {neighbours}"
+            lacking = f"no {split} examples of length {length}" if not len(self.store) else found
+            raise ArtifactError(f"{folder} has {lacking}. Give the corpus more text.")
 
     def __len__(self) -> int:
         return len(self.store)
@@ -154,13 +158,18 @@ class StepDataset(Dataset[StepBatch]):
         )
 
     def _masked(self, examples: MaskedExamples, positions: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the examples at these positions of the order over all epochs, each masked for its own epoch."""
-        size = len(examples)
+        """Return the examples at these positions of the order over all epochs, each masked for its own epoch.
+
+        Neighbours are shuffled as one; those of the corpus' end that are too few are left out.
+        """
+        together = examples.neighbours
+        size = len(examples) - len(examples) % together
         epochs = positions // size
         parts = []
         for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
             within = positions[epochs == epoch] - epoch * size
-            parts.append(examples.batch(shuffled(within, size, seed=self.seed, epoch=epoch), epoch=epoch))
+            blocks = shuffled(within // together, size // together, seed=self.seed, epoch=epoch)
+            parts.append(examples.batch(blocks * together + within % together, epoch=epoch))
         return parts[0] if len(parts) == 1 else {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 

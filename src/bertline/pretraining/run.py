@@ -198,8 +198,10 @@ def _steps(
 ) -> StepDataset:
     """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays."""
     together = job.objective.pairs_together
+    near = job.objective.neighbours_together
     examples = {
-        length: MaskedExamples(job.examples_folder, "train", length, pairs_together=together) for length in plan.lengths
+        length: MaskedExamples(job.examples_folder, "train", length, pairs_together=together, neighbours=near)
+        for length in plan.lengths
     }
     stores = {length: of_length.store for length, of_length in examples.items()}
     layouts = row_layouts(job.runtime, stores, attention, are_apart=together is not None)

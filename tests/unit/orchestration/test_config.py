@@ -181,7 +181,7 @@ def test_contrastive_learning_needs_pairs_of_one_document_in_whole_groups(compos
         pipeline_config(composed(*given, "objective.group_size=37"))
 
 
-@pytest.mark.parametrize("key", ["group_size=1", "temperature=0.0", "mlm_weight=-0.1", "pooling=max"])
+@pytest.mark.parametrize("key", ["group_size=1", "neighbours=3", "temperature=0.0", "mlm_weight=-0.1", "pooling=max"])
 def test_a_contrastive_objective_that_cannot_be_is_refused(composed: Composed, key: str) -> None:
     with pytest.raises(ConfigError, match=key.partition("=")[0]):
         pipeline_config(composed("objective=contrastive", "examples=segment_pairs", f"objective.{key}"))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tiny
-from bertline.foundation.errors import ConfigError
+from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.modeling.bert import BertForMaskedLM, BertModel
 from bertline.modeling.heads import pooled, pooled_packed
 from bertline.modeling.huggingface import architecture_of, load_encoder, load_masked_lm, save_model
@@ -27,7 +27,9 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
 
-SECTION = {"kind": "contrastive", "group_size": 4, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.5}
+SECTION = {
+    "kind": "contrastive", "group_size": 4, "neighbours": 1, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.5
+}  # fmt: skip
 PHASES = [{"steps": 30, "max_length": 24, "global_batch_size": 8}]
 NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 LAYOUTS = {
@@ -188,6 +190,28 @@ def test_a_sentence_encoder_keeps_its_pooler_for_classifiers(make_contrastive, t
     assert architecture_of(job.result_folder) == "BertForMaskedLM"
     load_masked_lm(job.result_folder)
     assert "lacks" not in capsys.readouterr().err
+
+
+def test_neighbours_come_together_and_every_one_once_in_an_epoch(make_contrastive):
+    phases = [{"steps": 15, "max_length": 24, "global_batch_size": 8}]
+    job = make_contrastive(pretrain__phases=phases)
+    examples = MaskedExamples(job.examples_folder, "train", 24, pairs_together=4, neighbours=4)
+    asked = []
+    examples.batch = lambda indices, epoch: (
+        asked.extend(indices.tolist()) or MaskedExamples.batch(examples, indices, epoch=epoch)
+    )
+    steps = StepDataset(Plan.of(job.pretrain), {24: examples}, {24: LAYOUTS["packed"]}, ranks=Ranks(), seed=0)
+    for step in range(len(steps)):
+        steps[step]
+    groups = [asked[start : start + 4] for start in range(0, len(asked), 4)]
+    assert all(group == list(range(group[0], group[0] + 4)) and group[0] % 4 == 0 for group in groups)
+    assert sorted(asked) == list(range(120))
+    assert asked != sorted(asked)
+
+
+def test_fewer_examples_than_neighbours_are_refused(pairs):
+    with pytest.raises(ArtifactError, match="120 train examples of length 24, fewer than 200"):
+        MaskedExamples(pairs / "examples", "train", 24, pairs_together=200, neighbours=200)
 
 
 def test_validation_has_whole_groups_and_counts_pairs(make_contrastive):

@@ -165,6 +165,11 @@ class Objective(ABC):
         """
         return None
 
+    @property
+    def neighbours_together(self) -> int:
+        """Number of examples, one after another in the corpus, that steps take together; 1: each is drawn alone."""
+        return 1
+
     def problems(self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_ranks: int) -> Iterator[str]:
         """Yield a message for each reason why the objective cannot learn from these examples in these steps.
 

@@ -123,6 +123,9 @@ class Contrastive(MaskedLMObjective):
     kind: Literal["contrastive"]
     group_size: int
     """Number of pairs that are compared with each other: each segment has `group_size - 1` negatives."""
+    neighbours: int
+    """Number of pairs of a group that follow one another in the corpus, mostly in one document: hard negatives of each
+    other. 1: all are drawn at random. Groups of validation are random always."""
     temperature: float
     """Divisor of the cosine similarities before the softmax; SimCSE has 0.05."""
     pooling: Literal["mean", "cls"]
@@ -133,6 +136,10 @@ class Contrastive(MaskedLMObjective):
     def __post_init__(self) -> None:
         if self.group_size < 2:
             raise ValueError(f"group_size must be at least 2, found {self.group_size}")
+        if self.neighbours < 1 or self.group_size % self.neighbours:
+            raise ValueError(
+                f"group_size must be a multiple of neighbours, found {self.group_size} and {self.neighbours}"
+            )
         if not self.temperature > 0:
             raise ValueError(f"temperature must be positive, found {self.temperature}")
         if self.mlm_weight < 0:
@@ -147,6 +154,11 @@ class Contrastive(MaskedLMObjective):
     def pairs_together(self) -> int | None:
         """See `Objective.pairs_together`."""
         return self.group_size
+
+    @property
+    def neighbours_together(self) -> int:
+        """See `Objective.neighbours_together`."""
+        return self.neighbours
 
     def problems(self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_ranks: int) -> Iterator[str]:
         """See `Objective.problems`: all pairs are of one document, and a step has whole groups on each rank."""
