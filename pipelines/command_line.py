@@ -46,19 +46,23 @@ def readable(arguments: Sequence[str]) -> list[str]:
     ]
 
 
-def _of_tasks(argument: str) -> list[str]:
-    """Return the overrides of the groups `task@tasks.NAME` for `tasks=[NAME, ...]`."""
-    read = _parsed(argument)
-    wanted = [str(name) for name in read.value()] if read is not None else []  # type: ignore[union-attr]
+def registered_tasks() -> dict[str, str]:
+    """Return the file of conf/task of each task in the defaults of conf/config.yaml."""
     defaults: Any = OmegaConf.to_container(OmegaConf.load(CONF / "config.yaml"))
-    groups = {
-        key: option
+    return {
+        key.removeprefix(_TASK_GROUP): option
         for item in defaults["defaults"]
         if isinstance(item, dict)
         for key, option in item.items()
         if key.startswith(_TASK_GROUP)
     }
-    registered = {key.removeprefix(_TASK_GROUP): option for key, option in groups.items()}
+
+
+def _of_tasks(argument: str) -> list[str]:
+    """Return the overrides of the groups `task@tasks.NAME` for `tasks=[NAME, ...]`."""
+    read = _parsed(argument)
+    wanted = [str(name) for name in read.value()] if read is not None else []  # type: ignore[union-attr]
+    registered = registered_tasks()
     for name in wanted:
         if name not in registered:
             known = ", ".join(registered) or "none"

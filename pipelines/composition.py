@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import hydra
 import yaml
-from command_line import readable, with_saved
+from command_line import readable, registered_tasks, with_saved
 from hydra import compose
 from hydra.errors import HydraException
 from mistyped import mistyped
@@ -46,7 +46,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     try:
         missing = sorted(OmegaConf.missing_keys(composed))
         if not missing:
-            return with_suited_lengths(OmegaConf.to_container(composed, resolve=True))  # type: ignore[arg-type]
+            return with_suited_lengths(_without_left_out_tasks(OmegaConf.to_container(composed, resolve=True)))
     except OmegaConfBaseException as error:
         problem = f"{error.full_key}: {str(error).splitlines()[0]}"
         raise ConfigError(
@@ -56,6 +56,16 @@ def plain(composed: DictConfig) -> dict[str, Any]:
         f"{', '.join(missing)} has no value. Give one, {missing[0]}=VALUE, or keep one for good: "
         f"python pipelines/configure.py {missing[0]}=VALUE --save"
     )
+
+
+def _without_left_out_tasks(content: Any) -> dict[str, Any]:
+    """Return the content without what an experiment sets of registered tasks that `tasks=[...]` leaves out."""
+    tasks = content.get("tasks") or {}
+    left_out = {name for name, task in tasks.items() if isinstance(task, dict) and "kind" not in task}
+    if left_out:
+        left_out &= registered_tasks().keys()
+        content = {**content, "tasks": {name: task for name, task in tasks.items() if name not in left_out}}
+    return content
 
 
 def loaded(path: Path) -> Any:

@@ -123,7 +123,7 @@ def test_the_readme_is_short_and_its_picture_small() -> None:
 
 
 # Written only under conditions that the smoke preset may not meet: an alarm, a tagger with a CRF.
-CONDITIONAL = {"artifacts/pretrain/health.jsonl", "artifacts/export/*/crf.safetensors"}
+CONDITIONAL = {"artifacts/pretrain/health.jsonl", "artifacts/export/*/crf.safetensors", "artifacts/sources/*"}
 
 
 @pytest.mark.slow

@@ -210,6 +210,7 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         "/path/to/texts": f"{tmp_path}/texts corpus.validation_fraction=0.2 tokenizer.vocab_size=120",
         # The preset's own sizes are for a GPU; that it is valid is tested with the other presets.
         "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
+        "tokenizer=extended": "tokenizer=extended tokenizer.min_frequency=1 tokenizer.num_new=20",
         "experiment=domain": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "/path/to/checkpoint": f"{tmp_path}/checkpoint",
         "examples=segment_pairs": "examples=segment_pairs objective.group_size=8",

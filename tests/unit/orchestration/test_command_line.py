@@ -87,6 +87,7 @@ def test_the_encoder_alone_is_a_lasting_choice_that_can_be_taken_back(tmp_path: 
     configured("--unset", "tasks")
     assert (tmp_path / "conf/tasks.yaml").read_text() == listed
     assert sorted(tasks()[0]) == sorted(tasks()[1]) and len(tasks()[0]) > 1
+    configured("experiment=smoke", "tasks=[]")  # an experiment that sets values of the tasks that are left out
 
 
 def test_saved_sources_are_listed_for_dvc_linked_and_can_be_taken_back(tmp_path: Path) -> None:
