@@ -158,7 +158,10 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
     texts = tmp_path / "texts"
     texts.mkdir()
     for number in range(40):
-        sentences = [f"Sentence {i} of document {number} tells of {word}s." for i, word in enumerate(WORDS)]
+        sentences = [
+            f"Sentence {i} of document {number} tells of {WORDS[(i + number) % len(WORDS)]}s."
+            for i in range(len(WORDS))
+        ]
         for ending in ("txt", "md"):
             (texts / f"{number}.{ending}").write_text(" ".join(sentences))
     (tmp_path / "wiki").mkdir()

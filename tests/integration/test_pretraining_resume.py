@@ -212,7 +212,8 @@ def test_a_checkpoint_that_becomes_visible_late_is_waited_for(inputs, tmp_path):
     ranks = processes.start_ranks(inputs, [job.run_folder, other.parent], {})
     processes.wait_for(lambda: "resumes after step" in processes.output_of(job.run_folder).read_text(), ranks[0])
     other.parent.mkdir()
-    shutil.copytree(job.checkpoints_folder, other)
+    shutil.copytree(job.checkpoints_folder, tmp_path / "arriving")
+    (tmp_path / "arriving").rename(other)  # files are renamed when they are whole
     processes.finish(*ranks)
 
 

@@ -41,6 +41,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.foundation.errors",
         "bertline.foundation.progress",
         "bertline.foundation.validation",
+        "bertline.orchestration.auto_lengths",  # what it says is in the configuration
         "bertline.orchestration.config",
         "bertline.orchestration.corpus_page",
         "bertline.orchestration.stage_run",

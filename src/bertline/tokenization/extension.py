@@ -35,7 +35,7 @@ def words_to_add(
 
     Example:
         >>> old = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "##c"), lowercase=True)
-        >>> words_to_add(old, {"abc": 5, "abcb": 4, "ab": 9, "a": 99}, num_new=2, min_frequency=2)
+        >>> words_to_add(old, {"abc": 9, "abcb": 4, "ab": 9, "a": 99}, num_new=2, min_frequency=2)
         ('abc', 'ab')
     """
     cutter = _Cutter(vocabulary.tokens)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bertline.corpus.readers.table import HubCorpusConfig
@@ -21,9 +22,8 @@ from planning_inputs import CONF
 
 
 def corpus(cls: Any, kind: str, /, **changes: Any) -> Any:
-    content: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"corpus/{kind}.yaml"))
-    (sentences,) = [each["sentences"] for each in content.pop("defaults") if each != "_self_"]
-    content["sentences"] = OmegaConf.to_container(OmegaConf.load(CONF / f"corpus/sentences/{sentences}.yaml"))
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        content: Any = OmegaConf.to_container(compose(f"corpus/{kind}"))["corpus"]
     return validate(cls, {**content, **changes})
 
 
