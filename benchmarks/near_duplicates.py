@@ -74,7 +74,7 @@ def templated(documents: Sequence[Sequence[str]], number: int, seed: int = 0) ->
     Args:
         documents: A corpus, whose first long document is the template and whose others give the rest of the words.
         number: How many to make.
-        seed: Of the random words.
+        seed: Seed of the generator that draws the words.
     """
     generator = random.Random(seed)
     words = [word for one in documents[:500] for part in one for word in part.split()]
