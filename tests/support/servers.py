@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -228,7 +230,7 @@ class S3(Server):
 
 
 class MLflowServer(Server):
-    """`mlflow server` behind its host check: it answers only those that call it by one of `hosts`."""
+    """The `mlflow server` of docs/howto/mlflow.md: it answers only those that call it by one of `hosts`."""
 
     name = "mlflow server"
 
@@ -238,9 +240,15 @@ class MLflowServer(Server):
         self._store, self._artifacts, self._environment = store, artifacts, dict(environment or {})
 
     def command(self) -> list[str]:
-        stores = ["--backend-store-uri", self._store, "--artifacts-destination", self._artifacts]
-        place = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1", "--allowed-hosts", self.hosts]
-        return [sys.executable, "-m", "mlflow", "server", *stores, *place]
+        here = {
+            "0.0.0.0": "127.0.0.1",
+            "mlflow.example.org": self.hosts,
+            "postgresql://mlflow@db.example.org/mlflow": self._store,
+            "s3://models/mlflow": self._artifacts,
+        }
+        program, *documented = documented_mlflow_server()
+        arguments = [here.get(one, one) for one in documented]
+        return [sys.executable, "-m", program, *arguments, "--port", str(self.port), "--workers", "1"]
 
     def options(self) -> dict[str, Any]:
         quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -252,6 +260,13 @@ class MLflowServer(Server):
         except OSError:
             return False
         return True
+
+
+def documented_mlflow_server() -> list[str]:
+    """The one command in a `sh` block of docs/howto/mlflow.md."""
+    page = Path(__file__).resolve().parents[2] / "docs/howto/mlflow.md"
+    (block,) = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return shlex.split(block.replace("\\\n", " "))
 
 
 class Proxy:
