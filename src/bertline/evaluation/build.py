@@ -5,20 +5,19 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, provenance_line, read_facts
-from bertline.evaluation.html import contents, escape, figure, folded, section, table
+from bertline.evaluation.html import figure, folded, section, table
 from bertline.evaluation.overlap import Overlaps, measure_overlap
 from bertline.evaluation.overview_section import pipeline_picture, summary
+from bertline.evaluation.page import framed
 from bertline.evaluation.pretraining_section import data_charts, data_section, pretraining_charts, pretraining_section
-from bertline.evaluation.svg import chart_css, standalone
+from bertline.evaluation.svg import standalone
 from bertline.evaluation.task_charts import VectorSpace, task_charts, vector_space
 from bertline.evaluation.task_section import task_section
 from bertline.foundation.files import folder_written_atomically, write_atomically
@@ -213,16 +212,16 @@ def _page(
         "" if facts.taken_from else data_section(facts, pipeline, charts, config.num_documents),
         _configuration(facts.params),
     ]
-    folder = files("bertline.evaluation")
-    return Template(folder.joinpath("report.html").read_text(encoding="utf-8")).substitute(
-        title=escape(facts.title),
-        style=folder.joinpath("report.css").read_text(encoding="utf-8") + chart_css(),
+    return framed(
+        sections,
+        title=facts.title,
+        kicker="Report of a pipeline run",
         provenance=provenance_line(
             facts.provenance, facts.params, None if facts.taken_from else facts.training["train_time_s"]
         ),
-        contents=contents(sections),
         summary=summary(facts, overlaps),
-        sections="\n".join(sections),
+        footer="Made by bertline from the artifacts of the pipeline. Every number here stands in a file under "
+        "artifacts/.",
     )
 
 

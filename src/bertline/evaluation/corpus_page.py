@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from bertline.corpus.quality.drops import drops_in_words
@@ -19,7 +17,6 @@ from bertline.evaluation.corpus_survey import (
     survey_corpus,
 )
 from bertline.evaluation.html import (
-    contents,
     escape,
     figure,
     number_of,
@@ -31,7 +28,7 @@ from bertline.evaluation.html import (
     table,
     tiles,
 )
-from bertline.evaluation.svg import chart_css
+from bertline.evaluation.page import framed
 from bertline.foundation.files import write_atomically
 from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import read_manifest
@@ -39,6 +36,8 @@ from bertline.foundation.manifests import read_manifest
 _LONG = 700
 """Characters of a sentence that are shown."""
 _FEW_WORDS = 2
+_STYLE = ("blockquote footer { color: var(--soft); overflow-wrap: anywhere; }",)
+"""Where a text is from, below it, is no judgement as in the report."""
 
 
 def write_corpus_page(path: Path, corpus: Path, drops: Mapping[str, Any]) -> Survey:
@@ -65,13 +64,14 @@ def write_corpus_page(path: Path, corpus: Path, drops: Mapping[str, Any]) -> Sur
         _longest(survey),
         _dropped(drops),
     ]
-    folder = files("bertline.evaluation")
-    page = Template(folder.joinpath("corpus_page.html").read_text(encoding="utf-8")).substitute(
+    page = framed(
+        sections,
         title="What the corpus looks like",
-        style=folder.joinpath("report.css").read_text(encoding="utf-8") + chart_css(),
-        contents=contents(sections),
+        kicker="Corpus",
         summary=_summary(manifest, survey, drops),
-        sections="\n".join(sections),
+        footer="Made by bertline from the artifact of the stage corpus. It contains the text itself: share it as you "
+        "would share that.",
+        style=_STYLE,
     )
     write_atomically(path, page)
     return survey

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 from bertline.evaluation.charts import Series, line_chart
 from bertline.evaluation.html import (
     Strong,
-    contents,
     figure,
     number_of,
     paragraph,
@@ -20,7 +17,7 @@ from bertline.evaluation.html import (
     tiles,
     verdict,
 )
-from bertline.evaluation.svg import chart_css
+from bertline.evaluation.page import framed
 from bertline.evaluation.vocabulary_survey import Fit, VocabularySurvey
 from bertline.foundation.files import write_atomically
 from bertline.foundation.formats import count, percent
@@ -35,13 +32,13 @@ _ROWS = 10
 def write_vocabulary_page(path: Path, survey: VocabularySurvey) -> None:
     """Write the page as one file without other files; the same survey gives the same bytes."""
     sections = [_others(survey), _coverage(survey), _parts(survey), _cut(survey), _entries(survey)]
-    folder = files("bertline.evaluation")
-    page = Template(folder.joinpath("vocabulary_page.html").read_text(encoding="utf-8")).substitute(
+    page = framed(
+        sections,
         title="How the vocabulary fits the text",
-        style=folder.joinpath("report.css").read_text(encoding="utf-8") + chart_css(),
-        contents=contents(sections),
+        kicker="Vocabulary",
         summary=_summary(survey),
-        sections="\n".join(sections),
+        footer="Made by bertline from the artifact of the stage tokenizer. It contains words of the text: share it as "
+        "you would share that.",
     )
     write_atomically(path, page)
 
