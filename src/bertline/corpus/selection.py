@@ -29,6 +29,7 @@ def select_documents(
     for document in documents:
         if document.dropped_headings:
             dropped["paragraphs/heading"] += document.dropped_headings
+            samples.count("paragraphs/heading", document.id, document.dropped_headings)
         if not document.paragraphs:
             dropped["documents/empty"] += 1
             samples.add("documents/empty", document.id, "")

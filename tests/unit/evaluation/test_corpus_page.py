@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,13 @@ from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.config import NearDuplicatesConfig
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.corpus.sentences.rules import RulesConfig
 from bertline.demo.config import PythonDocsConfig
 from bertline.evaluation.corpus_page import write_corpus_page
 from bertline.evaluation.corpus_survey import survey_corpus
+from bertline.foundation.validation import validate
+from no_packages import NO_PACKAGES
 
 
 def _cases(number: int) -> list[str]:
@@ -91,3 +95,103 @@ def test_the_page_is_the_same_however_many_processes_made_the_corpus_and_whereve
         write_corpus_page(tmp_path / place / "page.html", corpus, samples.content())
         pages.append((tmp_path / place / "page.html").read_bytes())
     assert pages[0] == pages[1]
+
+
+def build_of_several(tmp_path: Path, *, num_workers: int = 1, sources: int = 3) -> tuple[Path, DropSamples]:
+    """A large source with many short documents, and small ones with one each, two of them in one language."""
+    settings = {"kind": "text", "document": "line", "document_start": None, "encoding": "utf-8", "on_markup": "fail",
+                "on_undecodable": "fail", "weight": 1.0}  # fmt: skip
+    given = {}
+    for number, name in enumerate(["wiki", *(f"novels{index}" for index in range(1, sources))]):
+        (tmp_path / name).mkdir(parents=True)
+        size, low = (400, 60) if name == "wiki" else (40, 1)
+        lines = [f"Page {index} of {name} is here. See also. It has several more words." for index in range(size)]
+        short = [f"{name} {index}." for index in range(low)]
+        (tmp_path / name / "a.txt").write_text("\n".join(lines + short), encoding="utf-8")
+        given[name] = {**settings, "path": str(tmp_path / name), "language": "en" if number else "de"}
+    config = validate(
+        SourcesCorpusConfig,
+        {"kind": "sources", "language_exponent": None, "sampling_seed": 0, "validation_fraction": 0.2, "split_seed": 0,
+         "deduplicate": "document", "min_document_characters": 20, "shard_documents": 30, "sources": given,
+         "sentences": {"kind": "rules", "headings": "stay"}},
+        where="corpus",
+    )  # fmt: skip
+    samples = DropSamples()
+    build_corpus(config, NO_PACKAGES, tmp_path / "corpus", num_workers=num_workers, samples=samples)
+    return tmp_path / "corpus", samples
+
+
+def test_each_source_has_samples_of_what_was_kept_and_of_each_drop(tmp_path: Path) -> None:
+    corpus, samples = build_of_several(tmp_path)
+    survey = write_corpus_page(tmp_path / "page.html", corpus, samples.content())
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    short = samples.content()["samples"]["documents/too_short"]
+    assert Counter(one["source"] for one in short) == {"novels1": 1, "novels2": 1, "wiki": 3}
+    assert samples.content()["by_source"]["wiki"] == {"documents/too_short": 60}
+    assert "<h4>wiki: 60</h4>" in page and "<h4>novels1: 1</h4>" in page
+    assert {label: len(part.random) for label, part in survey.parts.items()} == {
+        "novels1[en]": 6, "novels2[en]": 6, "wiki[de]": 6,
+    }  # fmt: skip
+    assert all(one.document.startswith(f"{label}/") for label, part in survey.parts.items() for one in part.random)
+    assert "<h4>novels2[en]: 6 of 120</h4>" in page
+
+
+def test_lengths_frequent_sentences_and_languages_are_shown_by_source(tmp_path: Path) -> None:
+    corpus, samples = build_of_several(tmp_path)
+    survey = write_corpus_page(tmp_path / "page.html", corpus, samples.content())
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    assert survey.frequent_in["See also."] == {"novels1[en]": 40, "novels2[en]": 40, "wiki[de]": 400}
+    assert "wiki[de] 400, novels1[en] 40, novels2[en] 40" in page
+    assert survey.words_per_sentence.total() == survey.sentences == sum(one.sentences for one in survey.parts.values())
+    assert survey.parts["wiki[de]"].share_of_words(up_to=2) == pytest.approx(1 / 3)
+    assert re.search(r'data-head="from">novels1, novels2<', page)
+    assert 'data-head="scripts">Latin 100.0' in page
+
+
+def test_samples_of_many_sources_are_folded(tmp_path: Path) -> None:
+    corpus, samples = build_of_several(tmp_path, sources=8)
+    write_corpus_page(tmp_path / "page.html", corpus, samples.content())
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    assert "<summary>wiki: 60</summary>" in page and "<summary>novels7: 1</summary>" in page
+    assert "novels5[en] 40 and 2 more" in page
+
+
+def test_the_page_of_several_sources_does_not_depend_on_the_number_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertline.corpus.build._BATCH_DOCUMENTS", 7)
+    pages = []
+    for num_workers in (1, 4):
+        corpus, samples = build_of_several(tmp_path / str(num_workers), num_workers=num_workers)
+        write_corpus_page(tmp_path / "page.html", corpus, samples.content())
+        pages.append((tmp_path / "page.html").read_bytes())
+    assert pages[0] == pages[1]
+
+
+def test_headings_and_contaminated_documents_are_counted_under_their_source(tmp_path: Path) -> None:
+    for name in ("wiki", "novels"):
+        (tmp_path / name).mkdir()
+        pages = [f"Early life\n\nA long line of text number {index} of {name} is here." for index in range(30)]
+        (tmp_path / name / "a.txt").write_text("\n\n\n".join(pages), encoding="utf-8")
+        (tmp_path / name / "b.txt").write_text("The one sentence that a task asks for stands here alone.")
+    (tmp_path / "task.txt").write_text("The one sentence that a task asks for stands here alone.")
+    source = {"kind": "text", "document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail",
+              "on_undecodable": "fail", "weight": 1.0, "language": None}  # fmt: skip
+    config = validate(
+        SourcesCorpusConfig,
+        {"kind": "sources", "language_exponent": None, "sampling_seed": 0, "validation_fraction": 0, "split_seed": 0,
+         "deduplicate": "none", "min_document_characters": 1, "shard_documents": 30,
+         "decontaminate": [str(tmp_path / "task.txt")], "sentences": {"kind": "rules", "headings": "dropped"},
+         "sources": {name: {**source, "path": str(tmp_path / name)} for name in ("wiki", "novels")}},
+        where="corpus",
+    )  # fmt: skip
+    samples = DropSamples()
+
+    build_corpus(config, NO_PACKAGES, tmp_path / "corpus", num_workers=1, samples=samples)
+
+    assert samples.counts["paragraphs/heading"] == 60 and samples.counts["documents/contaminated"] == 2
+    for counts in samples.content()["by_source"].values():
+        assert counts["paragraphs/heading"] == 30 and counts["documents/contaminated"] == 1

@@ -12,16 +12,20 @@ from bertline.corpus.quality.changes import is_no_drop
 
 DROPS_NAME = "drops.json"
 """File of the run folder with the content of `DropSamples`."""
-NUM_SAMPLES = 5
+NUM_SAMPLES, NUM_SAMPLES_BY_SOURCE = 5, 3
+"""Samples of each reason, and of each reason and source in a corpus of several."""
 _MAX_CHARACTERS = 400
 _LINE_CHARACTERS = 160
 
 
 class DropSamples:
-    """A few of what was dropped for each reason, the same for the same input, in bounded memory."""
+    """A few of what was dropped for each reason, the same for the same input, in bounded memory.
+
+    With several sources they are of each source, so that a large one does not hide what happens to a small one.
+    """
 
     def __init__(self) -> None:
-        self._kept: defaultdict[str, list[tuple[int, str, str, str]]] = defaultdict(list)
+        self._kept: defaultdict[tuple[str, str], list[tuple[int, str, str, str]]] = defaultdict(list)
         self.counts: dict[str, int] = {}
         self.source_of: Callable[[str], str] | None = None
         """Returns the source of a document's id, in a corpus of several."""
@@ -29,7 +33,7 @@ class DropSamples:
         """Numbers by source and reason, if `source_of` is set."""
 
     def add(self, reason: str, where: str, text: str, note: str = "") -> None:
-        """Consider one dropped document or paragraph: those with the highest hashes are kept.
+        """Count and consider one dropped document or paragraph: those with the highest hashes are kept.
 
         Args:
             reason: As it is counted, such as `documents/duplicate`.
@@ -37,23 +41,38 @@ class DropSamples:
             text: Its text, or the beginning of it.
             note: What else to say, such as the document that it repeats.
         """
-        if self.source_of is not None:
-            self.by_source[self.source_of(where)][reason] += 1
+        self.count(reason, where)
         text = text[:_MAX_CHARACTERS]
         rank = int.from_bytes(hashlib.blake2b(f"{where}\n{text}".encode(), digest_size=8).digest(), "big")
-        kept = self._kept[reason]
-        if len(kept) < NUM_SAMPLES:
+        kept = self._kept[reason, self._source(where)]
+        if len(kept) < (NUM_SAMPLES if self.source_of is None else NUM_SAMPLES_BY_SOURCE):
             heapq.heappush(kept, (rank, where, text, note))
         else:
             heapq.heappushpop(kept, (rank, where, text, note))
 
+    def count(self, reason: str, where: str, number: int = 1) -> None:
+        """Count under its source what has no text to show."""
+        if self.source_of is not None:
+            self.by_source[self._source(where)][reason] += number
+
+    def _source(self, where: str) -> str:
+        return "" if self.source_of is None else self.source_of(where)
+
     def content(self) -> dict[str, Any]:
-        """Return counts and samples by reason as plain data."""
-        samples = {
-            reason: [{"id": where, "text": text, "note": note} for _, where, text, note in sorted(kept, reverse=True)]
-            for reason, kept in sorted(self._kept.items())
-        }
-        return {"counts": self.counts, "samples": samples}
+        """Return counts and samples by reason as plain data; with several sources also `by_source`, the counts.
+
+        Each sample has `id`, `text` and `note`, and its `source` where there are several.
+        """
+        samples: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
+        for (reason, source), kept in sorted(self._kept.items()):
+            of = {} if self.source_of is None else {"source": source}
+            samples[reason] += [
+                {"id": where, "text": text, "note": note, **of} for _, where, text, note in sorted(kept, reverse=True)
+            ]
+        found: dict[str, Any] = {"counts": self.counts, "samples": dict(samples)}
+        if self.source_of is not None:
+            found["by_source"] = {name: dict(sorted(by.items())) for name, by in sorted(self.by_source.items()) if by}
+        return found
 
     def lines(self) -> list[str]:
         """Return counts and samples as lines of text, by reason."""
