@@ -33,8 +33,16 @@ from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.mappings import differences
 from bertline.foundation.progress import say
 from bertline.orchestration.auto_lengths import with_suited_lengths
-from bertline.orchestration.choices import choices_at_stake, described, header, lasting_choices, without_choices
+from bertline.orchestration.choices import (
+    choices_at_stake,
+    described,
+    header,
+    lasting_choices,
+    saved_choices,
+    without_choices,
+)
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register
+from bertline.orchestration.enough_text import check_enough_text
 from bertline.orchestration.fingerprints import code_fingerprint
 from bertline.orchestration.secrets import refuse_secrets_of_dvc
 from bertline.orchestration.stages import CODE, STAGES
@@ -112,6 +120,7 @@ def write_params(mapping: dict[str, Any]) -> None:
     _check_tasks(config)
     _check_sources(config)
     check_start(config)
+    check_enough_text(config)
     link_user_data(config)
     for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -132,7 +141,10 @@ def write_params(mapping: dict[str, Any]) -> None:
 
 def save(groups: dict[str, str | None], values: dict[str, Any]) -> None:
     """Write lasting choices and the params.yaml that results; if it is not valid, nothing changes."""
-    replace_saved(lasting_choices(saved(), groups, values), just_saved={*values})
+    before, after = saved(), lasting_choices(saved(), groups, values)
+    replace_saved(after, just_saved={*values})
+    if dropped := [key for key in saved_choices(before) if key not in saved_choices(after)]:
+        say(f"no longer saved, since it belonged to what {', '.join(groups)} was before: {', '.join(dropped)}")
     say(f"saved in {LOCAL.relative_to(CONF.parent)}: " + ", ".join(f"{k}={v}" for k, v in {**groups, **values}.items()))
 
 
@@ -198,6 +210,7 @@ def show(overrides: list[str]) -> None:
     config = checked(new)
     check_paths(config)
     check_start(config)
+    check_enough_text(config)
     changes = differences(composed([]), new)
     say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
     say(

@@ -191,7 +191,7 @@ def _encode(
 
 
 def _refuse_too_few(split: Split, config: ExamplesConfig, documents: int, *, without_tokens: int) -> None:
-    needed = 2 if config.random_next_prob else 1
+    needed = config.min_documents
     if documents < needed:
         fix = "Give more documents" + (" or raise corpus.validation_fraction" if split == "validation" else "")
         why = ", because a random second segment comes from another document" if needed > 1 else ""

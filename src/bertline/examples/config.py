@@ -118,6 +118,11 @@ class ExamplesConfig:
                 raise ValueError(f"{name} must be in [0, 1], found {getattr(self, name)}")
 
     @property
+    def min_documents(self) -> int:
+        """Documents that a split needs: two where the second segment may be a random one of another document."""
+        return 2 if self.random_next_prob else 1
+
+    @property
     def num_segments(self) -> int:
         """Number of segments of a sequence: 2 for pairs, else 1."""
         return 1 if self.random_next_prob is None else 2

@@ -48,6 +48,9 @@ def lasting_choices(
 ) -> dict[str, Any]:
     """Merge new choices into the content of conf/local/default.yaml; the newer choice of a key wins.
 
+    Another option of a group drops what was saved inside it for the one before: values, and groups such as the sources
+    of `corpus=sources`.
+
     Args:
         saved: The present content, possibly empty.
         groups: Config group to option (`{"model": "small"}`); None leaves the group out. A group that the defaults do
@@ -61,6 +64,8 @@ def lasting_choices(
     kept = {
         key: option for item in saved.get("defaults", []) if isinstance(item, Mapping) for key, option in item.items()
     }
+    for inside in [f"@{_section_of(group)}." for group in groups]:
+        kept = {key: option for key, option in kept.items() if inside not in key}
     for group, option in groups.items():
         added = f"/{group.removeprefix('+')}"
         kept[added if group.startswith("+") or added in kept else f"override {added}"] = option
@@ -70,7 +75,7 @@ def lasting_choices(
     result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))
     for group in groups:
         # Another option of a group starts from its own values: those saved for the previous one may not fit it.
-        *parts, last = group.rpartition("@")[2].replace("/", ".").split(".")
+        *parts, last = _section_of(group).split(".")
         section = result
         for part in parts:
             section = section.get(part, {})
@@ -84,6 +89,11 @@ def lasting_choices(
             section = section[part]
         section[last] = value
     return result
+
+
+def _section_of(group: str) -> str:
+    """Return the section that a group fills, such as `corpus.sources.wiki` for `+source@corpus.sources.wiki`."""
+    return group.removeprefix("+").rpartition("@")[2].replace("/", ".")
 
 
 def saved_choices(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -151,6 +151,12 @@ def holds_nothing(place: Path) -> bool:
     return place.is_dir() and all(inner.name == _PLACEHOLDER for inner in place.iterdir())
 
 
+def at_hand(path: str) -> bool:
+    """Return whether a path of the user's data exists, or a glob's folder, and holds more than its placeholder."""
+    base = _base_of(path)
+    return base.exists() and not holds_nothing(base)
+
+
 def _base_of(path: str) -> Path:
     """Return the longest leading part of a path without wildcards: the folder that a glob searches."""
     whole = Path(path).expanduser()

@@ -91,3 +91,14 @@ def test_a_group_that_is_added_stands_before_those_that_override_and_can_be_take
         "source@corpus.sources.wiki": "wikiextractor", "corpus": "sources", "corpus.sources.wiki.path": "/w",
     }  # fmt: skip
     assert without_choices(saved, ["corpus.sources.wiki"])["defaults"] == [{"override /corpus": "sources"}, "_self_"]
+
+
+def test_another_corpus_drops_the_sources_saved_for_the_last_one_but_not_its_own() -> None:
+    groups = {"corpus": "sources", "+source@corpus.sources.wiki": "text", "task@tasks.one": "cola"}
+    saved = lasting_choices({}, groups, {"corpus.sources.wiki.path": "/w", "tasks.one.seed": 1})
+
+    merged = lasting_choices(saved, {"corpus": "multilingual", "source@corpus.sources.text": "jsonl"}, {})
+
+    assert saved_choices(merged) == {
+        "task@tasks.one": "cola", "corpus": "multilingual", "source@corpus.sources.text": "jsonl", "tasks.one.seed": 1
+    }  # fmt: skip

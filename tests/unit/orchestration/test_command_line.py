@@ -95,12 +95,14 @@ def test_saved_sources_are_listed_for_dvc_linked_and_can_be_taken_back(tmp_path:
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
     for name in ("one", "two"):
         (tmp_path / "texts" / name).mkdir(parents=True)
-        (tmp_path / "texts" / name / "a.txt").write_text("A text. It ends.")
+        for number in range(4):
+            (tmp_path / "texts" / name / f"{number}.txt").write_text(f"Text {number} of {name} has a sentence. " * 5)
     listed = (tmp_path / "conf/sources.yaml").read_text()
 
-    def configured(*arguments: str) -> None:
+    def configured(*arguments: str) -> str:
         done = run_recipe(tmp_path, str(tmp_path / "pipelines/configure.py"), *arguments)
         assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
 
     def sources() -> tuple[list[str], list[str]]:
         params = yaml.safe_load((tmp_path / "params.yaml").read_text())
@@ -111,11 +113,14 @@ def test_saved_sources_are_listed_for_dvc_linked_and_can_be_taken_back(tmp_path:
     groups = [f"+source@corpus.sources.{name}=text" for name in ("two", "one")]
     configured("corpus=sources", *groups, *named, "corpus.sources.two.weight=2", "--save")
     assert sources() == (["one", "two"], ["one", "two"])
-    assert (tmp_path / "data/sources/two/a.txt").is_file()
+    assert (tmp_path / "data/sources/two/0.txt").is_file()
     configured("--unset", "corpus.sources.one")
     assert sources() == (["two"], ["two"])
-    configured("--unset", "corpus")
+    said = configured("corpus=text", f"corpus.path={tmp_path}/texts/two", "--save")
+    assert "what corpus was before: source@corpus.sources.two, corpus.sources.two.path, corpus.sources.two.we" in said
     assert sources() == ([], []) and (tmp_path / "conf/sources.yaml").read_text() == listed
+    configured("--unset", "corpus")
+    assert yaml.safe_load((tmp_path / "params.yaml").read_text())["corpus"]["kind"] == "python_docs"
 
 
 def test_a_saved_choice_that_no_longer_fits_is_named_with_its_file_and_the_command_that_unsets_it(
