@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import tempfile
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from backports import zstd
 from hypothesis import HealthCheck, given, settings
@@ -41,6 +44,8 @@ SEEDS = {
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstd.compress
 }  # fmt: skip
+PARQUET_COMPRESSIONS = ["none", "zstd", "snappy", "gzip", "brotli"]
+PARQUET_LIMIT_BYTES = 1 << 28
 PIECES = [
     b"\x00", b"\xff", b"\n", b"\r", b'"', b",", b"<", b">", b"&x;", b"<!ENTITY a 'b'>", b"<doc id=", b"</doc>",
     b"{", b"[" * 50, b"\xef\xbb\xbf", b"\xff\xfe", b"PK\x03\x04", b"BZh9", b"\x28\xb5\x2f\xfd", b"\x1f\x8b",
@@ -117,6 +122,59 @@ def test_a_damaged_file_gives_documents_or_an_error_that_names_it(
             return
     for document in found:
         "".join(document.paragraphs).encode()
+
+
+def parquet(compression: str, *, dictionary: bool) -> bytes:
+    """Five rows, of which three have text, in row groups of two."""
+    buffer = io.BytesIO()
+    table = pa.table({"text": [*TEXT.splitlines(), None], "n": range(5)})
+    pq.write_table(table, buffer, row_group_size=2, compression=compression, use_dictionary=dictionary)
+    return buffer.getvalue()
+
+
+@settings(max_examples=300, deadline=5_000)
+@given(
+    mutate=mutations() | st.binary(max_size=100).map(lambda content: lambda _: content),
+    compression=st.sampled_from(PARQUET_COMPRESSIONS), dictionary=st.booleans(),
+    policy=st.sampled_from(["fail", "skip", "replace"]),
+)  # fmt: skip
+def test_a_damaged_parquet_file_gives_documents_or_is_named_or_counted_in_little_memory(
+    mutate: Callable[[bytes], bytes], compression: str, dictionary: bool, policy: str
+) -> None:
+    whole = parquet(compression, dictionary=dictionary)
+    content = mutate(whole)
+    dropped: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.parquet")
+        path.write_bytes(content)
+        try:
+            found = list(reader("parquet", folder, on_undecodable=policy).read(dropped))
+        except DataError as error:
+            assert str(path) in str(error)
+            assert policy == "fail" or "column" in str(error)  # a damaged name or type of a column
+            return
+        finally:
+            assert pa.default_memory_pool().max_memory() < PARQUET_LIMIT_BYTES
+    for document in found:
+        "".join(document.paragraphs).encode()
+    assert sum(dropped.values()) or len(found) == 5 or content != whole
+    assert not (dropped["files/torn"] and dropped["files/empty"])
+
+
+@pytest.mark.parametrize("compression", PARQUET_COMPRESSIONS)
+def test_rows_before_a_damaged_row_group_are_kept_and_the_file_is_counted(tmp_path: Path, compression: str) -> None:
+    content = bytearray(parquet(compression, dictionary=False))
+    second = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(1).column(0).data_page_offset
+    content[second : second + 20] = b"\xff" * 20
+    (tmp_path / "a.parquet").write_bytes(content)
+    dropped: Counter[str] = Counter()
+
+    found = list(reader("parquet", str(tmp_path), on_undecodable="skip").read(dropped))
+
+    assert [document.paragraphs for document in found] == [(TEXT.splitlines()[0],)]
+    assert dropped == {"documents/no_text": 1, "files/torn": 1}
+    with pytest.raises(DataError, match=r"a\.parquet: not a readable Parquet file from row 3 on"):
+        list(reader("parquet", str(tmp_path), on_undecodable="fail").read(Counter()))
 
 
 @pytest.mark.parametrize("kind", SEEDS)

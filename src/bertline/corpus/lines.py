@@ -90,13 +90,7 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
                     text = _past_line_end(handle, text)
                 yield Line(number, text.rstrip("\r\n"), undecodable)
             after = os.fstat(handle.fileno())
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            faults.count(
-                "files/changed",
-                f"the file changed while it was read: {before.st_size:,} bytes at first, {after.st_size:,} after line "
-                f"{number}",
-                "Read it when nothing writes to it",
-            )
+        faults.is_changed(before, after, f"line {number}")
     except UnicodeError as error:
         problem = f"not {encoding} text after line {number} ({error})"
         faults.count("files/undecodable", problem, "Set corpus.encoding to the file's encoding")

@@ -1,8 +1,8 @@
 """Rows of JSONL, CSV and Parquet files, and of Hugging Face datasets.
 
 JSONL and CSV are read one record at a time, so that an error names its line and a single bad record can be left out.
-Parquet files and datasets are streamed by the `datasets` library, without a copy in a cache; of Parquet files, only the
-needed columns are read.
+Of Parquet files, only the needed columns are read, in batches. Datasets of the hub are streamed by the `datasets`
+library, without a copy in a cache.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Literal
 
+import pyarrow.parquet as pq
+
 from bertline.corpus.compression import without_compression
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
@@ -25,6 +27,7 @@ from bertline.foundation.errors import DataError
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
 _MAX_CELL_CHARACTERS = 200_000_000
 _PARQUET_BATCH_ROWS = 1_000
+_PARQUET_BUFFER_BYTES = 1 << 20
 _SHOWN_COLUMNS = 20
 """Maximum number of column names in a message."""
 
@@ -106,12 +109,13 @@ class TableReader(_RowsReader):
         """
         read = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}[self.kind]
         for file in find_files(self.path, _SUFFIXES[self.kind], dropped):
+            torn = dropped["files/torn"]
             rows = read(file, self, dropped)
             first = next(rows, None)
-            if first is None:
-                dropped["files/empty"] += 1
-            else:
+            if first is not None:
                 yield from self._documents(chain((first,), rows), f"{file.name}:", f"{file.path}:", dropped)
+            elif dropped["files/torn"] == torn:
+                dropped["files/empty"] += 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,25 +188,22 @@ def _read_csv(file: InputFile, config: TableReader, dropped: Counter[str]) -> It
 def _read_parquet(
     file: InputFile, config: TableReader, dropped: Counter[str]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    datasets = _datasets_library()
+    number = 0
     try:
-        # Explicit batch size: by default, datasets reads a whole row group at once.
-        rows = datasets.load_dataset(
-            "parquet",
-            data_files=str(file.path.resolve()),
-            split="train",
-            streaming=True,
-            batch_size=_PARQUET_BATCH_ROWS,
-        )
-        names = rows.column_names
-        wanted = list(config.columns.values())
-        if names is not None and all(column in names for column in wanted):
-            rows = rows.select_columns(wanted)
-        yield from enumerate(rows, start=1)
-    except Exception as error:  # Arrow, fsspec and datasets have different exceptions
+        # Not mapped into memory, where a file that shrinks would end the process; a page at a time, not a row group.
+        with pq.ParquetFile(file.path, memory_map=False, buffer_size=_PARQUET_BUFFER_BYTES) as table:
+            wanted = list(config.columns.values())
+            columns = wanted if set(wanted) <= set(table.schema_arrow.names) else None
+            for group in range(table.num_row_groups):  # one by one, so that a damaged one leaves those before it
+                for batch in table.iter_batches(_PARQUET_BATCH_ROWS, [group], columns, use_threads=False):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield number, row
+    except Exception as error:  # damaged data raises exceptions of Arrow, of the file and of what decodes values
         if config.on_undecodable == "fail":
             raise DataError(
-                f"{file.path}: not a readable Parquet file ({type(error).__name__}: {error}). Copy or write it again."
+                f"{file.path}: not a readable Parquet file from row {number + 1} on ({type(error).__name__}: {error}). "
+                "Copy or write it again, or set corpus.on_undecodable=skip to keep the rows before and count the file."
             ) from error
         dropped["files/torn"] += 1
 

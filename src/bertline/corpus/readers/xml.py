@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,27 +76,42 @@ class XmlReader(CorpusReader):
             document=self.document, paragraphs=self.paragraphs, ignored=self.ignored, spaces=self.spaces
         )
         ids: set[str] = set()
+        line = 1
+        fault: tuple[str, str, str] | None = None
         try:
             with open_decompressed(file.path) as handle:
-                for document in xml_documents(handle, paths, outside):
-                    if document.id is not None and document.id in ids:
-                        problem = f"the document of line {document.line} has the id {document.id!r} of an earlier one"
-                        faults.count("documents/duplicate_id", problem, "Take one of them out")
-                        continue
-                    if document.id is not None:
-                        ids.add(document.id)
-                    yield document
-        except expat.ExpatError as error:
-            faults.count("files/not_xml", f"not well-formed XML ({error})", "Mend it")
-        except RefusedXmlError as error:
-            faults.count("files/refused", str(error), "Take such parts out; declare no entities")
-        except (LookupError, UnicodeError) as error:
-            faults.count("files/undecodable", f"an encoding that is not read ({error})", "Convert it to UTF-8")
-        except (*TORN, OSError) as error:
-            if not is_torn(error):
-                assert isinstance(error, OSError)
-                raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
-            faults.count("files/torn", f"the {compression_of(file.path)} data is torn ({error})", "Copy the file again")
+                before = os.fstat(handle.fileno())
+                try:
+                    for document in xml_documents(handle, paths, outside):
+                        line = document.line
+                        if document.id is not None and document.id in ids:
+                            problem = f"the document of line {line} has the id {document.id!r} of an earlier one"
+                            faults.count("documents/duplicate_id", problem, "Take one of them out")
+                            continue
+                        if document.id is not None:
+                            ids.add(document.id)
+                        yield document
+                except (expat.ExpatError, RefusedXmlError, LookupError, UnicodeError, *TORN, OSError) as error:
+                    fault = _fault(error, file)
+                changed = faults.is_changed(before, os.fstat(handle.fileno()), f"the document of line {line}")
+        except OSError as error:
+            raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
+        if fault is not None and not changed:  # else that is why it is torn, or not well-formed
+            faults.count(*fault)
+
+
+def _fault(error: Exception, file: InputFile) -> tuple[str, str, str]:
+    """Return reason, problem and fix; an error of the disk is raised again."""
+    match error:
+        case expat.ExpatError():
+            return "files/not_xml", f"not well-formed XML ({error})", "Mend it"
+        case RefusedXmlError():
+            return "files/refused", str(error), "Take such parts out; declare no entities"
+        case LookupError() | UnicodeError():
+            return "files/undecodable", f"an encoding that is not read ({error})", "Convert it to UTF-8"
+    if not is_torn(error):
+        raise error
+    return "files/torn", f"the {compression_of(file.path)} data is torn ({error})", "Copy the file again"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
