@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from bertline.corpus.document import Document, SourceDocument, Split
 from bertline.corpus.encodings import READ_AS, REPLACED
+from bertline.corpus.labels import label_of, source_of
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
 from bertline.corpus.quality.changes import counts_of_changes, is_no_drop
 from bertline.corpus.quality.cleaning import counted_changes, learn_cleaning, prepare_cleaned
@@ -25,11 +26,9 @@ from bertline.corpus.sentences.headings import Headings
 from bertline.corpus.sentences.splitter import Splitter
 from bertline.corpus.sources import (
     PrepareBySource,
-    label_of,
     sampled,
     sampling_rates,
     source_documents,
-    source_of,
     source_table,
 )
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard

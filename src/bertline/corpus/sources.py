@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertline.corpus.document import Document, SourceDocument, Split
+from bertline.corpus.labels import label_of, language_of, source_of
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
 from bertline.corpus.registry import SourceConfig, SourcesCorpusConfig
 from bertline.corpus.sentences.headings import Headings
@@ -47,36 +48,6 @@ def source_documents(name: str, source: SourceConfig, dropped: Counter[str]) -> 
             )
     except BertlineError as error:
         raise type(error)(f"source {name} (corpus.sources.{name}): {error}") from error
-
-
-def label_of(document_id: str) -> str:
-    """Return source and language of a document.
-
-    Example:
-        >>> label_of("wiki[de]/a.txt:3"), label_of("novels/Emma.txt")
-        ('wiki[de]', 'novels')
-    """
-    return document_id.partition("/")[0]
-
-
-def source_of(document_id: str) -> str:
-    """Return the name of the source of a document.
-
-    Example:
-        >>> source_of("wiki[de]/a.txt:3")
-        'wiki'
-    """
-    return label_of(document_id).partition("[")[0]
-
-
-def language_of(label: str) -> str | None:
-    """Return the language of a label.
-
-    Example:
-        >>> language_of("wiki[de]"), language_of("novels")
-        ('de', None)
-    """
-    return label.partition("[")[2].removesuffix("]") or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,15 @@ def read_shard(path: Path) -> Iterator[Document]:
         raise ArtifactError(f"{path} cannot be read ({error}). Run the corpus stage again.") from error
 
 
+def has_sources(folder: Path) -> bool:
+    """Return whether the corpus is one of several sources, with ids that begin with labels (`corpus/labels.py`).
+
+    Raises:
+        ArtifactError: The folder is not a corpus.
+    """
+    return bool(read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION).get("source") == "sources")
+
+
 class ShardWriter:
     """Writes the documents of one split into shards of `shard_documents`; `close` gives shards their final names."""
 

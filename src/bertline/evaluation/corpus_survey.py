@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.corpus.document import Document, Split
-from bertline.corpus.sources import label_of
+from bertline.corpus.labels import label_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.manifests import read_manifest
 
@@ -63,7 +63,7 @@ class Survey(Part):
     """Sentences that occur more than once, with how often, the most frequent first."""
     longest: list[Sentence] = field(default_factory=list)
     parts: dict[str, Part] = field(default_factory=dict)
-    """By source and language (`corpus.sources.label_of`), in a corpus of several."""
+    """By source and language (`corpus.labels.label_of`), in a corpus of several."""
     frequent_in: dict[str, dict[str, int]] = field(default_factory=dict)
     """How often each of `frequent_short` occurs, by source and language, in a corpus of several."""
 

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import Split
-from bertline.corpus.storage import num_documents, read_documents
+from bertline.corpus.storage import has_sources, num_documents, read_documents
 from bertline.examples.bounds import FIGURES, figures_of, refuse_outside
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import blocks_of_documents, generate_block
+from bertline.examples.languages import LanguagesOfDocuments
 from bertline.examples.masking import MaskingPolicy, mask_example, masked_batch, masking_policy
 from bertline.examples.store import (
     FORMAT_VERSION,
@@ -185,7 +186,8 @@ def _encode(
     split: Split, config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, folder: Path, num_workers: int
 ) -> dict[str, int]:
     documents = progress(read_documents(corpus_folder, split), description=f"encoding {split} documents")
-    counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers)
+    languages = LanguagesOfDocuments() if has_sources(corpus_folder) and config.random_next_prob else None
+    counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers, languages=languages)
     _refuse_too_few(split, config, counts["documents"], without_tokens=counts["documents/no_tokens"])
     return dict(counts)
 

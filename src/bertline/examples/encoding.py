@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import Document
+from bertline.examples.languages import LanguageIndex, LanguagesOfDocuments
 from bertline.examples.store import Array, token_id_dtype
 from bertline.foundation.parallel import batches, ordered_map
 from bertline.tokenization.stretches import StretchEncoder
@@ -34,6 +35,8 @@ class EncodedCorpus:
     """[sentences + 1] int64."""
     document_starts: Array
     """[documents + 1] int64."""
+    languages: LanguageIndex | None = None
+    """Documents by language, if there are several."""
 
     @property
     def num_documents(self) -> int:
@@ -48,6 +51,7 @@ class EncodedCorpus:
             _mapped(folder / "tokens", dtype),
             _mapped(folder / "sentence_starts", "int64"),
             _mapped(folder / "document_starts", "int64"),
+            LanguageIndex.open(folder),
         )
 
     @classmethod
@@ -72,9 +76,22 @@ class EncodedCorpus:
 
 
 def encode_corpus(
-    documents: Iterable[Document], tokenizer_folder: Path, folder: Path, *, num_workers: int
+    documents: Iterable[Document],
+    tokenizer_folder: Path,
+    folder: Path,
+    *,
+    num_workers: int,
+    languages: LanguagesOfDocuments | None = None,
 ) -> Counter[str]:
     """Encode documents in order into `folder`, with a few batches in memory at a time.
+
+    Args:
+        documents: Documents.
+        tokenizer_folder: Tokenizer.
+        folder: Folder to write.
+        num_workers: Number of processes.
+        languages: Takes the languages of the documents and writes them next to the tokens (9 bytes a document in
+            memory); None if ids do not begin with labels.
 
     Returns:
         Counts: `documents`, `sentences` and `tokens` written; `documents/no_tokens` and `sentences/no_tokens` left out
@@ -85,7 +102,7 @@ def encode_corpus(
     (folder / "dtype").write_text(dtype.name)
     counts: Counter[str] = Counter()
     num_tokens = num_sentences = 0
-    sentences = (document.sentences for document in documents)
+    sentences = (document.sentences for document in _noted(documents, languages))
     in_batches = batches(sentences, size=lambda texts: sum(map(len, texts)), most=_BATCH_CHARACTERS)
     work = partial(_encode_batch, tokenizer_folder=tokenizer_folder)
     with (
@@ -95,30 +112,44 @@ def encode_corpus(
     ):
         sentence_starts.write(np.zeros(1, dtype=np.int64).tobytes())
         document_starts.write(np.zeros(1, dtype=np.int64).tobytes())
-        for part, left_out in ordered_map(work, in_batches, num_workers=num_workers):
+        for part, left_out, kept in ordered_map(work, in_batches, num_workers=num_workers):
             tokens.write(part.tokens.tobytes())
             sentence_starts.write((part.sentence_starts[1:] + num_tokens).tobytes())
             document_starts.write((part.document_starts[1:] + num_sentences).tobytes())
             num_tokens += len(part.tokens)
             num_sentences += len(part.sentence_starts) - 1
             counts.update(left_out)
+            if languages is not None:
+                languages.keep(kept)
             counts["documents"] += part.num_documents
     counts.update({"sentences": num_sentences, "tokens": num_tokens})
+    if languages is not None:
+        languages.write(folder)
     return counts
 
 
-def _encode_batch(documents: list[tuple[str, ...]], tokenizer_folder: Path) -> tuple[EncodedCorpus, dict[str, int]]:
+def _noted(documents: Iterable[Document], languages: LanguagesOfDocuments | None) -> Iterator[Document]:
+    for document in documents:
+        if languages is not None:
+            languages.add(document.id)
+        yield document
+
+
+def _encode_batch(
+    documents: list[tuple[str, ...]], tokenizer_folder: Path
+) -> tuple[EncodedCorpus, dict[str, int], npt.NDArray[np.bool_]]:
+    """Return the encoded documents, counts of what has no tokens, and which documents have some."""
     tokens, lengths = _encoder(tokenizer_folder)([sentence for document in documents for sentence in document])
     owners = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
     has_tokens = lengths > 0
     in_document = np.bincount(owners[has_tokens], minlength=len(documents))
-    in_document = in_document[in_document > 0]
-    encoded = EncodedCorpus(tokens, _starts(lengths[has_tokens]), _starts(in_document))
+    kept = in_document > 0
+    encoded = EncodedCorpus(tokens, _starts(lengths[has_tokens]), _starts(in_document[kept]))
     left_out = {
         "sentences/no_tokens": len(lengths) - (len(encoded.sentence_starts) - 1),
         "documents/no_tokens": len(documents) - encoded.num_documents,
     }
-    return encoded, left_out
+    return encoded, left_out, kept
 
 
 @lru_cache(maxsize=1)

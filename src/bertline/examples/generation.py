@@ -10,7 +10,8 @@ of another document, and the sentences that A did not use start the next chunk. 
   at a random token.
 - Short sequences are drawn per sequence, not per document, because documents may be books.
 - The other document is drawn from all documents except the current one. The reference code tries a limited number of
-  times and may end up with the same document.
+  times and may end up with the same document. In a corpus of several languages it has the language of this one, where
+  there is another, since the label could be told by the language alone.
 
 Full sentences are for objectives without pairs: the sentences of a document are taken in order, as many as fit; a
 sequence never contains text of two documents, and only a sentence longer than a whole sequence is split.
@@ -210,14 +211,21 @@ def document_pairs(
 
 def _random_segment(corpus: EncodedCorpus, document: int, rng: random.Random, num_tokens: int) -> Span:
     """Return sentences of another document, from a random one up to `num_tokens` tokens or the document's end."""
-    other = _below(rng, corpus.num_documents - 1)
-    other += other >= document
+    other = _other_document(corpus, document, rng)
     # Views of memory give Python's integers, one by one several times as fast as arrays.
     document_starts, starts = corpus.document_starts.data, corpus.sentence_starts.data
     first, last = document_starts[other], document_starts[other + 1]
     sentence = first + _below(rng, last - first)
     start = starts[sentence]
     return Span(start, starts[bisect_left(starts, start + num_tokens, sentence + 1, last)])
+
+
+def _other_document(corpus: EncodedCorpus, document: int, rng: random.Random) -> int:
+    """Return a random document other than the given one, of the same language if there is one."""
+    if corpus.languages is not None and (choices := corpus.languages.num_others(document)):
+        return corpus.languages.other(document, _below(rng, choices))
+    other = _below(rng, corpus.num_documents - 1)
+    return other + (other >= document)
 
 
 def _truncated(a: Span, b: Span, excess: int, rng: random.Random) -> tuple[Span, Span]:

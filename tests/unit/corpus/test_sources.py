@@ -10,12 +10,13 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bertline.corpus.build import build_corpus
+from bertline.corpus.labels import label_of
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.readers.table import TableSource
 from bertline.corpus.readers.text import TextSource
 from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.corpus.sentences.learned import LearnedConfig
-from bertline.corpus.sources import label_of, num_copies, sampling_rates
+from bertline.corpus.sources import num_copies, sampling_rates
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.manifests import read_manifest

@@ -1,0 +1,137 @@
+"""In a corpus of several languages, the random second segment of a pair has the language of the first."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from bertline.corpus.document import Document
+from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.examples.build import build_examples
+from bertline.examples.config import ExamplesConfig
+from bertline.examples.languages import LanguageIndex
+from bertline.examples.store import Example, ExampleStore
+from bertline.foundation.files import sha256_of_path
+from bertline.foundation.manifests import write_manifest
+from bertline.tokenization.tokenizer import Tokenizer
+
+WORDS_OF = {
+    "xx": [f"{first}{vowel}{last}" for first in "bd" for vowel in "aeiou" for last in "lrst"],
+    "yy": [f"{first}{vowel}{last}" for first in "fg" for vowel in "aeiou" for last in "lrst"],
+    "zz": [f"{first}{vowel}{last}" for first in "kl" for vowel in "aeiou" for last in "lrst"],
+}
+
+
+def documents(labels: list[str]) -> list[Document]:
+    """Documents of words that only their language has; every fifth has no tokens at all."""
+    rng = random.Random(0)
+    made = []
+    for number, label in enumerate(labels):
+        words = WORDS_OF[label.partition("[")[2][:2]]
+        sentences = tuple(" ".join(rng.choices(words, k=rng.randint(2, 8))) for _ in range(rng.randint(2, 6)))
+        made.append(Document(f"{label}/{number}", "", ("\x00",) if number % 5 == 4 else sentences))
+    return made
+
+
+def corpus(folder: Path, labels: list[str], *, source: str = "sources") -> Path:
+    folder.mkdir()
+    shards = {}
+    for split in ("train", "validation"):
+        writer = ShardWriter(folder, split, shard_documents=25)
+        for document in documents(labels):
+            writer.write(document)
+        shards[split] = writer.close()
+    content = {"shards": shards, "source": source}
+    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+    return folder
+
+
+def languages_of(example: Example, tokenizer: Tokenizer) -> list[set[str]]:
+    """Return the languages of the words of both segments."""
+    tokens = tokenizer.tokens(example.input_ids.tolist())
+    return [
+        {name for name, words in WORDS_OF.items() for token, of in zip(tokens, example.token_type_ids, strict=True)
+         if of == segment and token in words}
+        for segment in (0, 1)
+    ]  # fmt: skip
+
+
+def pairs(folder: Path) -> list[Example]:
+    store = ExampleStore.open(folder, "train", 16)
+    return [store[number] for number in range(len(store))]
+
+
+@pytest.fixture
+def tokenizer(tokenizer_folder: Path) -> Tokenizer:
+    return Tokenizer.load(tokenizer_folder)
+
+
+def test_both_segments_have_one_language_and_all_its_documents_are_drawn_from(
+    tmp_path: Path, tokenizer_folder: Path, tokenizer: Tokenizer, config: ExamplesConfig
+) -> None:
+    # Two sources of one language, and languages in turns, as in a table with a column of languages.
+    labels = [label for label, _ in zip(cycle(["a[xx]", "a[yy]", "b[xx]"]), range(60), strict=False)]
+
+    build_examples(config, tokenizer_folder, corpus(tmp_path / "c", labels), tmp_path / "out", num_workers=1)
+
+    found = pairs(tmp_path / "out")
+    assert 0.3 < sum(pair.next_sentence_label for pair in found) / len(found) < 0.7
+    for pair in found:
+        first, second = languages_of(pair, tokenizer)
+        assert first == second and len(first) == 1
+
+
+def test_a_language_with_one_document_draws_from_the_others(
+    tmp_path: Path, tokenizer_folder: Path, tokenizer: Tokenizer, config: ExamplesConfig
+) -> None:
+    always = dataclasses.replace(config, random_next_prob=1.0)
+
+    build_examples(
+        always, tokenizer_folder, corpus(tmp_path / "c", ["a[zz]"] + ["a[xx]", "a[yy]"] * 9), tmp_path / "out",
+        num_workers=1,
+    )  # fmt: skip
+
+    alone = [pair for pair in (languages_of(one, tokenizer) for one in pairs(tmp_path / "out")) if "zz" in pair[0]]
+    assert alone
+    assert all("zz" not in second for _, second in alone)
+
+
+@pytest.mark.parametrize(
+    ("labels", "source"), [(["a[xx]", "a[xx]"], "sources"), (["a[xx]", "a[yy]"], "text")]
+)  # one language; ids without labels, which only look like that
+def test_elsewhere_examples_stay_as_they_are(
+    tmp_path: Path, tokenizer_folder: Path, config: ExamplesConfig, labels: list[str], source: str
+) -> None:
+    build_examples(
+        config, tokenizer_folder, corpus(tmp_path / "c", labels * 20, source=source), tmp_path / "out", num_workers=1
+    )
+    build_examples(
+        config, tokenizer_folder, corpus(tmp_path / "plain", labels * 20, source="text"), tmp_path / "as_before",
+        num_workers=1,
+    )  # fmt: skip
+    assert sha256_of_path(tmp_path / "out") == sha256_of_path(tmp_path / "as_before")
+
+
+def test_the_number_of_workers_changes_no_byte(
+    tmp_path: Path, tokenizer_folder: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertline.examples.encoding._BATCH_CHARACTERS", 500)
+    monkeypatch.setattr("bertline.examples.generation._BLOCK_TOKENS", 300)
+    folder = corpus(tmp_path / "c", ["a[xx]", "b[yy]", "c[xx]"] * 20)
+    for workers in (1, 4):
+        build_examples(config, tokenizer_folder, folder, tmp_path / str(workers), num_workers=workers)
+    assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "4")
+
+
+def test_the_index_gives_every_other_document_of_the_language_once(tmp_path: Path) -> None:
+    numbers = [2, 0, 2, 1, 2, 0]
+    LanguageIndex.of(numbers).write(tmp_path)
+    index = LanguageIndex.open(tmp_path)
+    assert index is not None
+    for document, language in enumerate(numbers):
+        others = [index.other(document, number) for number in range(index.num_others(document))]
+        assert others == [one for one, of in enumerate(numbers) if of == language and one != document]
