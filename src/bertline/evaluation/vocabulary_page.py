@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bertline.evaluation.charts import Series, line_chart
@@ -139,22 +139,37 @@ def _small(share: float) -> str:
 
 
 def _parts(survey: VocabularySurvey) -> str:
-    head = ["words", "tokens a word", "words cut", "unknown"]
+    several = len(survey.by_source) > 1
+    scripts = {name: [one] for name, one in survey.by_script.items()}
+    blocks = [
+        _fits("source", {"all": [survey.own, *survey.given], **survey.by_source} if several else survey.by_source)
+    ]
+    if several:
+        said = "All vocabularies on the same text of each source; one without text in this split has no row."
+        blocks.insert(0, paragraph(said, "soft"))
+    if survey.by_language:
+        blocks.append(_fits("language", survey.by_language))
+    languages = "languages in one script are not told apart." if not several else "whatever the language."
+    blocks.append(paragraph(f"By the script of a word's first letter; {languages}", "soft"))
+    blocks.append(_fits("script", scripts) if scripts else paragraph("No letters."))
+    return section("sources", "By source, language and script" if several else "By source and script", *blocks)
 
-    def rows(fits: Sequence[Fit], first: str) -> str:
-        shares = [[percent(one.continued_rate), _small(one.unknown_rate)] for one in fits]
-        amounts = [[one.name, count(one.words), f"{one.tokens_per_word:.3f}"] for one in fits]
-        cells = [[*amount, *share] for amount, share in zip(amounts, shares, strict=True)]
-        return table([first, *head], cells)
 
-    scripts = rows(list(survey.by_script.values()), "script") if survey.by_script else paragraph("No letters.")
-    return section(
-        "sources",
-        "By source and script",
-        rows(list(survey.by_source.values()), "source"),
-        paragraph("By the script of a word's first letter; languages in one script are not told apart.", "soft"),
-        scripts,
-    )
+def _fits(first: str, parts: Mapping[str, Sequence[Fit]]) -> str:
+    """Return a table of how vocabularies cut parts of the text; they are named where there are several."""
+    rows = [
+        [
+            name,
+            one.name if len(fits) > 1 else "",
+            count(one.words),
+            f"{one.tokens_per_word:.3f}",
+            percent(one.continued_rate),
+            _small(one.unknown_rate),
+        ]
+        for name, fits in parts.items()
+        for one in fits
+    ]
+    return table([first, "vocabulary", "words", "tokens a word", "words cut", "unknown"], rows)
 
 
 def _cut(survey: VocabularySurvey) -> str:

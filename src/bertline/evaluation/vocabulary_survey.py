@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import Split
+from bertline.corpus.sources import label_of, language_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.corpus_survey import script_of
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import read_manifest
-from bertline.tokenization.build import corpus_words
+from bertline.tokenization.build import corpus_words, corpus_words_by
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
 from bertline.tokenization.wordpiece import train_wordpiece
@@ -89,7 +90,11 @@ class VocabularySurvey:
     split: Split
     """Split that the figures are of: validation, or train where nothing is held out."""
     own: Fit
-    by_source: dict[str, Fit]
+    by_source: dict[str, list[Fit]]
+    """Source and language (`corpus.sources.label_of`) to the surveyed vocabulary and the named ones on its text; of a
+    corpus of one source, its kind to the surveyed one."""
+    by_language: dict[str, list[Fit]]
+    """The same by language, where several sources have one; otherwise empty."""
     by_script: dict[str, Fit]
     """Words by the script of their first letter, those of some share."""
     trained: dict[str, Fit]
@@ -129,31 +134,82 @@ def survey_vocabulary(
     manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
     split: Split = "validation" if manifest["counts"]["validation"].get("characters") else "train"
     others = {short_name(name): Tokenizer(vocabulary_named(name)) for name in compare}
-    texts: dict[Vocabulary, Counter[str]] = {}
-
-    def words_for(vocabulary: Vocabulary, of_split: Split) -> Counter[str]:
-        """Count each text once for each normalisation."""
-        plain = dataclasses.replace(vocabulary, tokens=(of_split,))
-        if plain not in texts:
-            texts[plain] = corpus_words(corpus, of_split, vocabulary, characters=_CHARACTERS, num_workers=num_workers)[
-                1
-            ]
-        return texts[plain]
-
-    train, held_out = words_for(tokenizer.vocabulary, "train"), words_for(tokenizer.vocabulary, split)
+    text = _Text(corpus, list(manifest.get("sources", {"parts": {}})["parts"]), split, num_workers)
+    train, held_out = text.words(tokenizer.vocabulary, "train"), text.words(tokenizer.vocabulary, split)
     trained = _trained(tokenizer, train, others, was_trained=was_trained)
+    own = fit("this vocabulary", tokenizer, held_out)
+    by_source, by_language = text.fits({own.name: tokenizer, **others})
     return VocabularySurvey(
         split=split,
-        own=fit("this vocabulary", tokenizer, held_out),
-        # One source as yet: the corpus does not say of a document where it is from.
-        by_source={manifest["source"]: fit(manifest["source"], tokenizer, held_out)},
+        own=own,
+        by_source=by_source or {manifest["source"]: [own]},
+        by_language=by_language,
         by_script=_by_script(tokenizer, held_out),
         trained={name: fit(title, one, held_out) for name, (title, one) in trained.items()},
-        given=[fit(name, one, words_for(one.vocabulary, split)) for name, one in others.items()],
+        given=[fit(name, one, text.words(one.vocabulary, split)) for name, one in others.items()],
         shared={name: _shared(one, tokenizer) for name, one in (*trained.values(), *others.items())},
         cut=most_cut(tokenizer, held_out),
         **_entries(tokenizer, fit("", tokenizer, train).counts),
     )
+
+
+class _Text:
+    """Words of a corpus, each text counted once for each normalisation; those of `split` also by source."""
+
+    def __init__(self, corpus: Path, labels: list[str], split: Split, num_workers: int) -> None:
+        self._corpus = corpus
+        self._labels = labels if len(labels) > 1 else []
+        self._split = split
+        self._num_workers = num_workers
+        self._counted: dict[Vocabulary, Counter[str]] = {}
+        self._by_label: dict[Vocabulary, dict[str, Counter[str]]] = {}
+
+    def words(self, vocabulary: Vocabulary, split: Split) -> Counter[str]:
+        """Return the words of a split as a vocabulary normalises them."""
+        plain = dataclasses.replace(vocabulary, tokens=(split,))
+        if plain not in self._counted:
+            self._counted[plain] = (
+                _together(self._parts(vocabulary).values())
+                if self._labels and split == self._split
+                else corpus_words(
+                    self._corpus, split, vocabulary, characters=_CHARACTERS, num_workers=self._num_workers
+                )[1]
+            )
+        return self._counted[plain]
+
+    def fits(self, tokenizers: Mapping[str, Tokenizer]) -> tuple[dict[str, list[Fit]], dict[str, list[Fit]]]:
+        """Measure vocabularies on each source and language with text, and on each language that several sources have.
+
+        Both are empty for a corpus of one source.
+        """
+        found: list[dict[str, list[Fit]]] = [{}, {}]
+        languages = {language for label in self._labels if (language := language_of(label)) is not None}
+        for name, one in tokenizers.items() if self._labels else ():
+            parts = self._parts(one.vocabulary)
+            by_language = {
+                language: _together(words for label, words in parts.items() if language_of(label) == language)
+                for language in sorted(languages)
+                if sum(language_of(label) == language for label in parts) > 1
+            }
+            for fits, texts in zip(found, (parts, by_language), strict=True):
+                for label, words in texts.items():
+                    fits.setdefault(label, []).append(fit(name, one, words))
+        return found[0], found[1]
+
+    def _parts(self, vocabulary: Vocabulary) -> dict[str, Counter[str]]:
+        plain = dataclasses.replace(vocabulary, tokens=())
+        if plain not in self._by_label:
+            self._by_label[plain] = corpus_words_by(
+                label_of, self._corpus, self._split, vocabulary, characters=_CHARACTERS
+            )
+        return self._by_label[plain]
+
+
+def _together(counts: Iterable[Counter[str]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return total
 
 
 def vocabulary_named(name: str) -> Vocabulary:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
 import numpy as np
 
-from bertline.corpus.document import Split
+from bertline.corpus.document import Document, Split
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
 from bertline.corpus.storage import KIND as CORPUS_KIND
 from bertline.corpus.storage import read_documents
@@ -212,8 +212,27 @@ def corpus_words(
     return fraction, count_words(_sentences(corpus_folder, split, fraction), normalization, num_workers=num_workers)
 
 
+def corpus_words_by(
+    label_of: Callable[[str], str], corpus_folder: Path, split: Split, normalization: Vocabulary, *, characters: int
+) -> dict[str, Counter[str]]:
+    """Count the words of the documents that `corpus_words` counts, by a label of their ids.
+
+    The text is in memory, so it should be a sample.
+    """
+    fraction = min(1.0, characters / max(1, _counts(corpus_folder, split)["characters"]))
+    sentences: defaultdict[str, list[str]] = defaultdict(list)
+    for document in _documents(corpus_folder, split, fraction):
+        sentences[label_of(document.id)] += document.sentences
+    return {label: count_words(sentences.pop(label), normalization, num_workers=1) for label in sorted(sentences)}
+
+
 def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[str]:
-    """Yield the sentences of a fraction of the documents, sampled by a hash of each document's id."""
+    for document in _documents(corpus_folder, split, fraction):
+        yield from document.sentences
+
+
+def _documents(corpus_folder: Path, split: Split, fraction: float) -> Iterator[Document]:
+    """Yield a fraction of the documents, sampled by a hash of each one's id."""
     documents = progress(
         read_documents(corpus_folder, split),
         description=f"counting words, {split} documents",
@@ -221,7 +240,7 @@ def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[s
     )
     for document in documents:
         if fraction >= 1 or unit_interval("tokenizer sample", document.id) < fraction:
-            yield from document.sentences
+            yield document
 
 
 def _counts(corpus_folder: Path, split: Split) -> dict[str, int]:

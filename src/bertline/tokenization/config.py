@@ -55,6 +55,16 @@ class ExistingTokenizerConfig:
     compare: tuple[str, ...]
     """Vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names. They do not
     change the vocabulary."""
+    user_words: tuple[str, ...] | str
+    """Always empty: an existing vocabulary has no place for words of one's own."""
+
+    def __post_init__(self) -> None:
+        if self.user_words:
+            raise ValueError(
+                f"user_words is {self.user_words!r}, but an existing vocabulary cannot grow. Add words to it with "
+                "tokenizer=extended pretrain.start_from=/path/to/checkpoint, or train one with tokenizer=wordpiece; "
+                "otherwise set tokenizer.user_words=[]"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -133,3 +133,67 @@ def test_a_text_too_small_to_train_on_and_one_without_validation_still_have_a_pa
 def test_a_vocabulary_that_cannot_be_read_is_named_with_its_key(corpus: Path, saved, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"tokenizer\.compare names .*/nothing, which cannot be compared with"):
         survey_vocabulary(saved("own", OWN), corpus, compare=[str(tmp_path / "nothing")])
+
+
+@pytest.fixture
+def of_several(tmp_path: Path) -> Path:
+    """A corpus of three sources, two of them German, and one that has no validation text."""
+    folder = tmp_path / "several"
+    folder.mkdir()
+    texts = {"laws[de]": "abc abd", "novels[de]": "the the the abc", "papers[en]": "enzyme of ☃ the", "tiny[fr]": "le"}
+    counts: dict[str, dict[str, int]] = {}
+    shards = {}
+    for split, number in (("train", 9), ("validation", 2)):
+        writer = ShardWriter(folder, split, shard_documents=100)
+        read = [(label, text) for label, text in texts.items() if (split, label) != ("validation", "tiny[fr]")]
+        for label, text in read:
+            for index in range(number):
+                writer.write(Document(f"{label}/{split}{index}", "", (text,)))
+        shards[split] = writer.close()
+        counts[split] = {"documents": number * len(read), "characters": number * sum(len(text) for _, text in read)}
+    content = {
+        "source": "sources",
+        "counts": counts,
+        "shards": shards,
+        "sources": {"parts": {label: {} for label in texts}},
+    }
+    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+    return folder
+
+
+def test_all_vocabularies_are_measured_on_each_source_and_on_languages_that_several_have(
+    of_several: Path, saved, tmp_path: Path
+) -> None:
+    named = saved("other", dataclasses.replace(OWN, tokens=(*ALPHABET, "abc", "☃")))
+    survey = survey_vocabulary(saved("own", OWN), of_several, compare=[str(named)])
+
+    figures = {
+        label: [(one.name, one.words, one.tokens, one.unknown) for one in fits]
+        for label, fits in (survey.by_source | survey.by_language).items()
+    }
+    assert figures == {
+        "laws[de]": [("this vocabulary", 4, 12, 0), ("models/other", 4, 8, 0)],
+        "novels[de]": [("this vocabulary", 8, 12, 0), ("models/other", 8, 20, 0)],
+        "papers[en]": [("this vocabulary", 8, 8, 2), ("models/other", 8, 24, 0)],
+        "de": [("this vocabulary", 12, 24, 0), ("models/other", 12, 28, 0)],
+    }
+    assert survey.own.words == 20 and survey.own.tokens == 32
+    assert [one.tokens for one in survey.given] == [52]
+
+    write_vocabulary_page(tmp_path / "page.html", survey)
+    rows = re.findall(
+        r'<td data-head="source">(.*?)</td><td data-head="vocabulary">(.*?)</td><td data-head="words">(.*?)</td>',
+        (tmp_path / "page.html").read_text(encoding="utf-8"),
+    )
+    assert rows[:4] == [
+        ("all", "this vocabulary", "20"),
+        ("all", "models/other", "20"),
+        ("laws[de]", "this vocabulary", "4"),
+        ("laws[de]", "models/other", "4"),
+    ]
+
+
+def test_a_corpus_of_one_source_has_one_row(survey: VocabularySurvey, tmp_path: Path) -> None:
+    assert survey.by_source == {"text": [survey.own]} and survey.by_language == {}
+    write_vocabulary_page(tmp_path / "page.html", survey)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count('data-head="source"') == 1

@@ -151,7 +151,9 @@ def test_a_given_vocabulary_is_counted_and_one_of_the_hub_is_not_fetched(tmp_pat
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens))
     for path, expected in ((str(tmp_path), 7), ("google-bert/bert-base-uncased", 30_522)):
-        config = ExistingTokenizerConfig(kind="existing", path=path, revision=None, lowercase=True, compare=())
+        config = ExistingTokenizerConfig(
+            kind="existing", path=path, revision=None, lowercase=True, user_words=(), compare=()
+        )
         assert vocab_size(config, artifacts=tmp_path / "none", made_so={}) == expected
         more = {"num_new": 50, "min_frequency": 9, "sample_characters": 9, "user_words": (), "compare": ()}
         extended = ExtendedTokenizerConfig(kind="extended", path=path, revision=None, lowercase=True, **more)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bertline.foundation.errors import DataError
+from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import sha256_of_path
+from bertline.foundation.validation import validate
 from bertline.tokenization.build import build_tokenizer, quality_report
 from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
 from bertline.tokenization.storage import save_tokenizer
@@ -36,7 +37,9 @@ VALIDATION = [["A sorted tensor returns ☃ the Café."], ["Nothing else."]]
 
 
 def existing(path: Path, lowercase: bool | None = None) -> ExistingTokenizerConfig:
-    return ExistingTokenizerConfig(kind="existing", path=str(path), revision=None, lowercase=lowercase, compare=())
+    return ExistingTokenizerConfig(
+        kind="existing", path=str(path), revision=None, lowercase=lowercase, user_words=(), compare=()
+    )
 
 
 def test_a_trained_vocabulary_has_the_size_asked_for_and_lower_cases(write_corpus, tmp_path: Path) -> None:
@@ -146,3 +149,11 @@ def test_rates_weight_each_word_by_its_count() -> None:
 def test_no_words_give_zeros_not_a_division_by_zero() -> None:
     tokenizer = Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True))
     assert quality_report(tokenizer, {})["unknown_rate"] == 0
+
+
+@pytest.mark.parametrize("words", [["kubernetes"], "words.txt"])
+def test_an_existing_vocabulary_refuses_words_of_ones_own_and_names_what_takes_them(words: object) -> None:
+    given = {"kind": "existing", "path": "vocab.txt", "revision": None, "lowercase": None, "compare": []}
+    with pytest.raises(ConfigError, match=r"user_words is .* existing vocabulary cannot grow.*tokenizer=extended"):
+        validate(ExistingTokenizerConfig, {**given, "user_words": words}, where="tokenizer")
+    assert validate(ExistingTokenizerConfig, {**given, "user_words": []}, where="tokenizer").user_words == ()
