@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def path_of(module: str) -> Path | None:
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.exists()), None)
 
 
+@functools.cache
 def next_modules(path: Path) -> set[str]:
     """The modules that a file imports, and those that worker paths in it name."""
     found: set[str] = set()

@@ -12,10 +12,16 @@ from pathlib import Path
 
 import pytest
 
+import warm_python
 from terminal import coloured_on_terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ROOT / "pipelines/doctor.py"
+
+
+def warm():
+    """For tests of what is printed: that the doctor imports all it needs is known from those of what it finds."""
+    return str(warm_python.programs() / "python")
 
 
 @pytest.fixture
@@ -136,7 +142,7 @@ def test_a_rank_that_cannot_reach_the_first_says_so(places):
 
 
 def test_on_a_terminal_the_table_has_its_width_and_colours(places):
-    status, text = coloured_on_terminal(80, [sys.executable, str(DOCTOR), *places], environment=environment())
+    status, text = coloured_on_terminal(80, [warm(), str(DOCTOR), *places], environment=environment())
     assert status == 0
     assert "   \033[32mok\033[0m Python" in text
     plain = text.replace("\033[0m", "").replace("\033[32m", "").replace("\033[33m", "").replace("\033[2m", "")
@@ -146,20 +152,20 @@ def test_on_a_terminal_the_table_has_its_width_and_colours(places):
 
 @pytest.mark.parametrize("unwanted", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "TERM"])
 def test_on_a_terminal_that_wants_no_colours_there_are_none(places, unwanted):
-    command = [sys.executable, str(DOCTOR), *places]
+    command = [warm(), str(DOCTOR), *places]
     status, text = coloured_on_terminal(80, command, environment=environment(), **unwanted)
     assert (status, "\033" in text) == (0, False)
     assert "   ok Python" in text
 
 
 def test_without_a_terminal_the_table_has_100_columns_and_no_colours(places):
-    done = run(sys.executable, DOCTOR, *places, COLUMNS="40")
+    done = run(warm(), DOCTOR, *places, COLUMNS="40")
     assert (done.returncode, "\033" in done.stdout) == (0, False)
     assert 80 < max(len(line) for line in done.stdout.splitlines()) <= 100
 
 
 def test_a_mistyped_key_is_explained(places):
-    done = run(sys.executable, DOCTOR, "runtime.num_device=2")
+    done = run(warm(), DOCTOR, "runtime.num_device=2")
     assert done.returncode == 1
     assert "runtime.num_devices" in done.stderr
 
