@@ -30,7 +30,8 @@ def folder(tmp_path, monkeypatch):
     return Folder(title="runs", path=path, needed_bytes=1000, setting="runtime.runs_folder")
 
 
-def test_a_good_folder_is_green_and_stays_empty(folder):
+def test_a_good_folder_is_green_and_stays_empty(folder, monkeypatch):
+    monkeypatch.setattr(folders, "_SLOW_PAGES_PER_S", 0.0)  # other work may keep the disk of these tests busy
     lines = found(folder)
     assert {name: one.status for name, one in lines.items()} == dict.fromkeys(
         ("space", "lock", "rename", "speed"), "green"

@@ -56,6 +56,30 @@ def test_every_option_of_a_group_is_valid(composed: Composed, choice: str) -> No
     pipeline_config(composed(*choice.split()))
 
 
+@pytest.mark.parametrize(
+    ("machine", "device", "num_devices", "num_nodes", "launcher"),
+    [
+        ("default", "auto", 1, 1, "local"),
+        ("gpu", "cuda", 1, 1, "local"),
+        ("gpus", "cuda", 8, 1, "local"),
+        ("nodes", "cuda", 8, 2, "local"),
+        ("slurm", "cuda", 8, 2, "slurm"),
+    ],
+)
+def test_each_preset_of_a_machine_has_its_devices_and_launcher(
+    composed: Composed, machine: str, device: str, num_devices: int, num_nodes: int, launcher: str
+) -> None:
+    runtime = pipeline_config(composed(f"runtime={machine}")).runtime
+    found = (runtime.device, runtime.num_devices, runtime.num_nodes, runtime.launcher.kind)
+    assert found == (device, num_devices, num_nodes, launcher)
+
+
+def test_a_key_of_one_launcher_is_refused_by_another(composed: Composed) -> None:
+    assert pipeline_config(composed("runtime/launcher=slurm", "runtime.launcher.account=physics"))
+    with pytest.raises(ConfigError, match=r"runtime\.launcher.*account"):
+        pipeline_config(composed("+runtime.launcher.account=physics"))
+
+
 @pytest.mark.parametrize("task", shipped_tasks.NAMES)
 def test_every_shipped_task_is_valid(composed: Composed, task: str) -> None:
     # What only the user knows (`???`) is any word here.
