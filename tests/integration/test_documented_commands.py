@@ -174,6 +174,11 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
         "language": ["de", "lt"] * 20,
     }
     pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    (tmp_path / "tatoeba").mkdir()
+    for language in ("deu", "fra"):
+        for side in (language, "eng"):
+            lines = "".join(f"{side} sentence {i} of {language}.\n" for i in range(40))
+            (tmp_path / "tatoeba" / f"tatoeba.{language}-eng.{side}").write_text(lines)
     rows = [f"The {WORDS[i % 10]} and the {WORDS[i % 7]} number {i},{i % 2}" for i in range(160)]
     (pipeline / "reviews.csv").write_text("review,stars\n" + "\n".join(rows) + "\n")
     cola = tmp_path / "GLUE" / "CoLA"
@@ -210,6 +215,7 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         "git commit": "git -c user.name=ada -c user.email=ada@example.org commit",
         "/path/to/wiki": f"{tmp_path}/wiki",
         "/path/to/parquet": f"{tmp_path}/rows.parquet",
+        "/path/to/tatoeba": f"{tmp_path}/tatoeba",
         "/path/to/texts": f"{tmp_path}/texts corpus.validation_fraction=0.2 tokenizer.vocab_size=120",
         # The preset's own sizes are for a GPU; that it is valid is tested with the other presets.
         "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
