@@ -249,6 +249,7 @@ def _row(outcome: GlueOutcome) -> dict[str, Any]:
         "test_rows": sum(result["rows"][split] for split in dict.fromkeys(split for split, _ in glue_set.scores)),
         "num_seeds": len(result["arms"]["encoder"]["seeds"]),
         "num_diverged": result["arms"]["encoder"]["num_diverged"],
+        "baselines": {name: {key: one[key] for key in ("dev", "scores")} for name, one in result["baselines"].items()},
         "minutes": sum(seconds) / 60,
     }
 

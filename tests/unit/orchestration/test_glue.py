@@ -112,6 +112,7 @@ def test_a_set_with_two_metrics_or_two_tests_counts_once_in_the_average(tmp_path
     assert average["average"] == pytest.approx((0.5 + 0.85 + 0.75) / 3)
     assert average["without_wnli"] == pytest.approx((0.85 + 0.75) / 2)
     assert (rows[2]["test_rows"], rows[0]["minutes"]) == (400, 2.0)
+    assert rows[0]["baselines"]["word_ngrams"] == {"dev": 0.6, "scores": {"test": {"accuracy": 0.5}}}
     table = glue_markdown(rows, ["SST-2"], encoder="an encoder")
     assert "| MRPC | f1 / accuracy | 0.900 ± 0.010 / 0.800 ± 0.010 | 0.500 / 0.500 | 0.500 / 0.500 |" in table
     assert "| MNLI | accuracy / accuracy (mismatched) |" in table
