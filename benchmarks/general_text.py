@@ -263,10 +263,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", required=True, help="folder of the GLUE download, or of some of its sets")
     parser.add_argument("--sets", nargs="+", help="only these")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="other choices of the configuration")
-    parser.add_argument(
-        "--keep", nargs="?", const=str(HERE / "results"), metavar="FOLDER", help="write the record there"
-    )
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="other choices of configuration")
+    parser.add_argument("--recipe", nargs="+", default=[], metavar="KEY=VALUE", help="changes to the fixed recipe")
+    parser.add_argument("--name", default="wiki_mini_glue", help="of the record's files")
+    results = str(HERE / "results")
+    parser.add_argument("--keep", nargs="?", const=results, metavar="FOLDER", help="write the record there")
     return parser.parse_args()
 
 
