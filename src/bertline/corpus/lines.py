@@ -8,7 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bertline.corpus.compression import TORN, archive_kind, compression_of, is_torn, text_stream
 from bertline.corpus.encodings import AUTO, READ_AS, REPLACED, detect_encoding
@@ -26,8 +26,7 @@ _MAX_LINE_CHARACTERS = 200_000_000
 _SKIPPED_CHARACTERS = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):  # made several times as fast as a frozen dataclass
     """A decoded line without its line end."""
 
     number: int

@@ -13,6 +13,7 @@ from bertline.corpus.quality.word_hashes import Signature
 from bertline.corpus.sentences.headings import Headings, place_headings
 from bertline.corpus.sentences.rules import RuleSplitter
 from bertline.corpus.sentences.splitter import Splitter
+from bertline.foundation.stretches import with_single_spaces
 
 # Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
 # surrogates (not text, and not encodable) and the replacement character.
@@ -100,7 +101,7 @@ def clean(text: str) -> str:
         >>> clean("Cafe\u0301\x00  au\n lait ")
         'Café au lait'
     """
-    text = " ".join(text.split())
+    text = with_single_spaces(text)
     if not text.isprintable():
         text = " ".join(_UNWANTED.sub("", text).split())
     return text if text.isascii() else unicodedata.normalize("NFC", text)

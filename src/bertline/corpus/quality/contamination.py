@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bertline.corpus.compression import TORN
-from bertline.corpus.quality.word_hashes import Hashes, ngram_hashes, word_hashes
+from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, word_hashes
 from bertline.foundation.errors import DataError
 
 NGRAM = 13
@@ -120,7 +120,7 @@ class Needles:
         Args:
             paragraphs: Sentences of each paragraph; a passage may cross sentences, not paragraphs.
         """
-        parts = [word_hashes(paragraph) for paragraph in paragraphs]
+        parts = hashes_of_documents(paragraphs)
         words = np.concatenate([*parts, np.empty(0, np.uint64)])
         ends = np.cumsum([len(part) for part in parts])
         hits = []

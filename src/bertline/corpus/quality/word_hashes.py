@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,15 @@ Hashes = npt.NDArray[np.uint64]
 # Scripts without spaces between words (Thai to Tibetan, Burmese, Khmer, kana, Han): each character counts as a word.
 _SPACELESS = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _MAX_REMEMBERED = 1_000_000
-_NOTHING = 0
-"""Hash of a word without letters and digits, which is left out."""
+# What `str.split` takes for white space becomes a space, and capitals become small letters.
+_WHITE = bytes(code for code in range(128) if chr(code).isspace())
+_TO_WORDS = bytes.maketrans(
+    _WHITE + string.ascii_uppercase.encode(), b" " * len(_WHITE) + string.ascii_lowercase.encode()
+)
+_WITHOUT_MEANING = bytes(code for code in range(128) if not chr(code).isalnum() and not chr(code).isspace())
+_MAX_BYTES = 512
+"""Longer words, which are none, are hashed one by one: the others take a step for each 8 bytes."""
+_FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 # Odd multipliers of 64 bits (the fractional part of the golden ratio; MurmurHash3's finalizer).
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
@@ -39,19 +47,18 @@ def _is_of_word(character: str) -> bool:
     return character.isalnum() or unicodedata.category(character).startswith("M")
 
 
-class _Remembered(dict[str, int]):
-    """Hash of every word seen, computed once: text repeats its words."""
+class _Cores(dict[str, str]):
+    """The letters and digits of every word seen, found once: text repeats its words."""
 
-    def __missing__(self, word: str) -> int:
+    def __missing__(self, word: str) -> str:
         core = (word if word.isalnum() else "".join(filter(_is_of_word, word))).casefold()
-        found = int.from_bytes(hashlib.blake2b(core.encode(), digest_size=8).digest(), "little") if core else _NOTHING
         if len(self) >= _MAX_REMEMBERED:
             self.clear()
-        self[word] = found
-        return found
+        self[word] = core
+        return core
 
 
-_remembered = _Remembered()
+_cores = _Cores()
 
 
 def word_hashes(texts: Iterable[str]) -> Hashes:
@@ -64,13 +71,55 @@ def word_hashes(texts: Iterable[str]) -> Hashes:
         >>> word_hashes(["The cat, sat."]).tolist() == word_hashes(["the", "- Cat sat"]).tolist()
         True
     """
-    words: list[str] = []
+    return hashes_of_documents([texts])[0]
+
+
+def hashes_of_documents(documents: Iterable[Iterable[str]]) -> list[Hashes]:
+    """Return the hashes of the words of each document, as `word_hashes` does, of all documents at once.
+
+    Example:
+        >>> [len(words) for words in hashes_of_documents([["One two."], [], ["Three"]])]
+        [2, 0, 1]
+    """
+    contents = [_cores_of(texts) for texts in documents]
+    # Eight bytes are read from each place of a word, which may be beyond the end of the last one.
+    content = b" ".join([*contents, bytes(8)])
+    characters = np.frombuffer(content, np.uint8)
+    stops = np.flatnonzero(characters == ord(" "))
+    starts = np.concatenate([np.zeros(1, stops.dtype), stops[:-1] + 1])[: len(stops)]
+    filled = stops > starts
+    starts, sizes = starts[filled], (stops - starts)[filled]
+    # A document ends where the next one begins: behind a space.
+    ends = np.searchsorted(starts, np.cumsum([len(one) + 1 for one in contents]))
+    return np.split(_hashes(content, starts, sizes), ends[:-1]) if contents else []
+
+
+def _cores_of(texts: Iterable[str]) -> bytes:
+    """Return the words of some text in UTF-8, reduced to what they are compared by, with spaces between them."""
+    parts = []
     for text in texts:
-        if not text.isascii() and _SPACELESS.search(text):
-            text = _SPACELESS.sub(r" \g<0> ", text)
-        words += text.split()
-    found = np.fromiter(map(_remembered.__getitem__, words), np.uint64, len(words))
-    return found[found != _NOTHING]
+        if not text.isascii():
+            if _SPACELESS.search(text):
+                text = _SPACELESS.sub(r" \g<0> ", text)
+            text = " ".join(map(_cores.__getitem__, text.split()))
+        parts.append(text)
+    return " ".join(parts).encode().translate(_TO_WORDS, _WITHOUT_MEANING)
+
+
+def _hashes(content: bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Hashes:
+    """Hash the words that begin at some places of `content`, 8 bytes of all words at a time."""
+    found = np.zeros(len(starts), np.uint64)
+    eight = np.ndarray(len(content) - 7, "<u8", content, strides=(1,))  # from each place
+    words, start, left = np.arange(len(starts)), starts, np.where(sizes > _MAX_BYTES, 0, sizes)
+    while len(words):
+        part = eight[start] & _FIRST_BYTES[np.minimum(left, 8)]
+        found[words] = mixed(found[words] * _STEP + part)
+        more = left > 8
+        words, start, left = words[more], start[more] + 8, left[more] - 8
+    for word in np.flatnonzero(sizes > _MAX_BYTES).tolist():
+        digest = hashlib.blake2b(content[starts[word] : starts[word] + sizes[word]], digest_size=8).digest()
+        found[word] = int.from_bytes(digest, "little")
+    return found
 
 
 def ngram_hashes(words: Hashes, ngram: int) -> Hashes:

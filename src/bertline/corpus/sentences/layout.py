@@ -33,6 +33,8 @@ def layout_ends(text: str) -> list[int]:
         ['We were there :) It rained', 'It rained']
     """
     for first, signs in _SIGNS:
-        if first in text and any(sign in text for sign in signs):
-            return [match.end() for match in _LAYOUT.finditer(text)]
+        if first in text:
+            for sign in signs:
+                if sign in text:
+                    return [match.end() for match in _LAYOUT.finditer(text)]
     return []

@@ -15,6 +15,7 @@ from bertline.corpus.sentences.splitter import Batches, SentenceSettings
 from bertline.corpus.sentences.statistics import MAX_SHORT, Counts, Knowledge, count, learn
 from bertline.foundation.parallel import batches, ordered_map
 from bertline.foundation.seeds import unit_interval
+from bertline.foundation.stretches import with_single_spaces
 
 _ACRONYM = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]{1,3}")
 _ELISION = re.compile(r"(?:(?:[ldnmstjc]|qu|dell|all|nell|sull|un)['’]+)+", re.IGNORECASE)
@@ -64,7 +65,7 @@ def count_batches(several: list[list[SourceDocument]]) -> Counts:
 
 
 def _paragraphs(batch: list[SourceDocument]) -> Iterator[str]:
-    return (" ".join(paragraph.split()) for document in batch for paragraph in document.paragraphs)
+    return (with_single_spaces(paragraph) for document in batch for paragraph in document.paragraphs)
 
 
 def _sample(read: Iterable[list[SourceDocument]]) -> Iterator[list[SourceDocument]]:

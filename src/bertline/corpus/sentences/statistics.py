@@ -85,33 +85,37 @@ def count(*parts: Iterable[str]) -> Counts:
     numbers, tokens = distinct_stretches(text)
     words = _count_tokens(tokens, np.bincount(numbers).tolist(), counts)
     stop = 0
+    starts: defaultdict[str, int] = defaultdict(int)
     for part in texts:
         start, stop = stop, stop + sum(text.count(" ") + 1 for text in part)
         in_part = _WordsOfPart(words, numbers[start:stop])
-        pairs: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        kinds: dict[str, int] = {}
         for text in part:
             for match in STOP.finditer(text):
                 begin = match.start()
                 marks, closing, _, following = match.groups()
-                pairs[text[text.rfind(" ", 0, begin) + 1 : begin], marks + closing, following] += 1
-        for (left, marks, following), number in pairs.items():
-            if _begins_sentence(left.lstrip(_EDGES), marks, _kind(following, in_part), number, counts):
-                counts.starts[following] += number
+                kind = kinds.get(following)
+                if kind is None:
+                    kind = kinds[following] = _kind(following, in_part)
+                left = text[text.rfind(" ", 0, begin) + 1 : begin]
+                if _begins_sentence(left.lstrip(_EDGES), marks + closing, kind, counts):
+                    starts[following] += 1
+    counts.starts.update(starts)
     return counts
 
 
-def _begins_sentence(word: str, marks: str, kind: int, number: int, counts: Counts) -> bool:
+def _begins_sentence(word: str, marks: str, kind: int, counts: Counts) -> bool:
     """Count what follows a word with a mark; return whether it is a capital that surely begins a sentence."""
     if not word or (marks[0] == "." and marks != "."):
         return False
     if marks == ".":
         if word.islower() and len(word) >= _SURE_LENGTH and "." not in word:
-            counts.sure[kind] += number
+            counts.sure[kind] += 1
         elif len(word) <= 2 and word.isdecimal():
-            counts.row(NUMBER)[kind] += number
+            counts.row(NUMBER)[kind] += 1
             return False
         elif len(word) <= MAX_ABBREVIATION and _WORD.fullmatch(word):
-            counts.row(word.lower())[kind] += number
+            counts.row(word.lower())[kind] += 1
             return False
     return FOLLOWERS[kind] in ("name", "common")
 
