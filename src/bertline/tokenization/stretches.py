@@ -129,7 +129,9 @@ class StretchEncoder:
         ends = np.cumsum(in_stretch)
         # Token t of all is token t - s + k of the known ones, where its stretch begins at s here and at k there.
         shifts = (np.cumsum(sizes) - sizes)[numbers] - (ends - in_stretch)
-        ids = known[np.arange(ends[-1]) + np.repeat(shifts, in_stretch)]
+        places = np.repeat(shifts, in_stretch)
+        places += np.arange(len(places))
+        ids = known[places]
         last = np.cumsum(np.fromiter((text.count(" ") + 1 for text in texts), dtype=np.int64, count=len(texts))) - 1
         return ids, np.diff(ends[last], prepend=0)
 

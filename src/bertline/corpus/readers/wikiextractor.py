@@ -68,7 +68,7 @@ def _articles(
     ids: set[str] = set()
     for line in lines:
         text = line.text.strip()
-        if opening := _DOC_OPEN.match(text):
+        if text[:1] == "<" and (opening := _DOC_OPEN.match(text)):
             if head is not None:
                 dropped["documents/unclosed"] += 1
             head, body, begun = opening, [], True

@@ -149,7 +149,7 @@ def _count_tokens(tokens: list[str], times: list[int], counts: Counts) -> _Words
     capitals: defaultdict[str, int] = defaultdict(int)
     words: defaultdict[str, int] = defaultdict(int)
     for token, times_here in zip(tokens, times, strict=True):
-        word = token.strip(_EDGES)
+        word = token if token.isalpha() else token.strip(_EDGES)  # most are words already
         number = 0
         if word:
             first, stopped = word[0], word[-1] == "."
