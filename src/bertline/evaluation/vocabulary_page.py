@@ -68,6 +68,11 @@ def conclusion(survey: VocabularySurvey) -> str:
     if "own" in survey.trained:
         said.insert(0, _answer(survey.own, survey.trained["own"]))
     nothing = "Nothing was named to compare with: tokenizer.compare=[/path/to/checkpoint] puts it next to this one."
+    if survey.given and not said:
+        names = ", ".join(one.name for one in survey.given)
+        return (
+            f"The text has too few words for a vocabulary as large as that of {names}: it cannot have one of its own."
+        )
     return " ".join(said) or nothing
 
 
@@ -125,7 +130,7 @@ def _coverage(survey: VocabularySurvey) -> str:
 
 
 def _trained_here(survey: VocabularySurvey) -> list[Fit]:
-    return [*survey.trained.values(), *([] if "own" in survey.trained else [survey.own])]
+    return [*survey.trained.values(), *([survey.own] if survey.was_trained else [])]
 
 
 def _small(share: float) -> str:
@@ -140,7 +145,7 @@ def _small(share: float) -> str:
 
 def _parts(survey: VocabularySurvey) -> str:
     several = len(survey.by_source) > 1
-    scripts = {name: [one] for name, one in survey.by_script.items()}
+    scripts = {one.name: [one] for one in survey.by_script.values()}
     blocks = [
         _fits("source", {"all": [survey.own, *survey.given], **survey.by_source} if several else survey.by_source)
     ]

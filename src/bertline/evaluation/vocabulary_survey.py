@@ -90,6 +90,8 @@ class VocabularySurvey:
     split: Split
     """Split that the figures are of: validation, or train where nothing is held out."""
     own: Fit
+    was_trained: bool
+    """Whether the surveyed vocabulary was trained on this corpus."""
     by_source: dict[str, list[Fit]]
     """Source and language (`corpus.sources.label_of`) to the surveyed vocabulary and the named ones on its text; of a
     corpus of one source, its kind to the surveyed one."""
@@ -142,6 +144,7 @@ def survey_vocabulary(
     return VocabularySurvey(
         split=split,
         own=own,
+        was_trained=was_trained,
         by_source=by_source or {manifest["source"]: [own]},
         by_language=by_language,
         by_script=_by_script(tokenizer, held_out),

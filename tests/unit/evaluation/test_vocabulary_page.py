@@ -105,6 +105,8 @@ def test_the_answer_compares_vocabularies_of_one_size(survey: VocabularySurvey) 
     assert "4.0 % more tokens than with models/cased: it needs none" in answer(104)
     nothing = conclusion(dataclasses.replace(survey, given=[], trained={}))
     assert "tokenizer.compare=[/path/to/checkpoint]" in nothing
+    too_few = conclusion(dataclasses.replace(survey, trained={}))
+    assert too_few.startswith("The text has too few words for a vocabulary as large as that of models/cased")
 
 
 def test_the_page_is_one_file_shows_text_as_text_and_has_the_same_bytes_each_time(
@@ -197,3 +199,15 @@ def test_a_corpus_of_one_source_has_one_row(survey: VocabularySurvey, tmp_path: 
     assert survey.by_source == {"text": [survey.own]} and survey.by_language == {}
     write_vocabulary_page(tmp_path / "page.html", survey)
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count('data-head="source"') == 1
+
+
+def test_scripts_have_their_names_and_a_given_vocabulary_is_not_taken_for_a_trained_one(
+    survey: VocabularySurvey, tmp_path: Path
+) -> None:
+    small = dataclasses.replace(survey, trained={"half": dataclasses.replace(survey.own, size=20)}, given=[])
+    shown = []
+    for was_trained in (True, False):
+        write_vocabulary_page(tmp_path / "page.html", dataclasses.replace(small, was_trained=was_trained))
+        shown.append((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert 'data-head="script">Latin<' in shown[0]
+    assert ["What size buys" in page for page in shown] == [True, False]

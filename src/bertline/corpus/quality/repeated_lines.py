@@ -14,6 +14,8 @@ MAX_COUNTED = 1_000_000
 """Distinct lines that are counted at a time, in about 100 MB."""
 _FEWEST_OF_SENTENCE = 5
 """Words from which a whole sentence may be boilerplate: "Yes, sir." is in every novel."""
+_FEWEST_OF_NOTICE = 7
+"""Words from which a whole sentence may be boilerplate though the line before did not end: a notice below a title."""
 _DIGITS = re.compile(r"\d+")
 _SENTENCE_ENDS = (".", "!", "?", "\u3002", "\u2026", ",", ";", ":", '"', "'", "\u201d", "\u2019")
 
@@ -33,7 +35,8 @@ def judged_lines(paragraph: str) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a paragraph that may be boilerplate, with their numbers.
 
     Lines of running text are not judged, since any short one may recur: those that begin in lower case, and those that
-    end a sentence which the line before began. A sentence of fewer than five words is not judged either.
+    end a sentence which the line before began, unless they have seven words: such a notice stands below a title. A
+    sentence of fewer than five words is not judged either.
 
     Example:
         >>> list(judged_lines("Page 3 of 12\nIt was said by\nMr. Holmes.\nof course"))
@@ -43,9 +46,9 @@ def judged_lines(paragraph: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(paragraph.split("\n")):
         text = line.strip()
         if text and not text[0].islower():
-            ends = text.endswith(_SENTENCE_ENDS)
-            goes_on = ends and before and not before.endswith(_SENTENCE_ENDS)
-            if not goes_on and not (ends and len(text.split()) < _FEWEST_OF_SENTENCE):
+            goes_on = before and not before.endswith(_SENTENCE_ENDS)
+            fewest = _FEWEST_OF_NOTICE if goes_on else _FEWEST_OF_SENTENCE
+            if not text.endswith(_SENTENCE_ENDS) or len(text.split()) >= fewest:
                 yield number, text
         before = text
 

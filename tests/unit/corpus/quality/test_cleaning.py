@@ -215,3 +215,11 @@ def test_line_counts_stay_in_bounded_memory_and_find_what_is_frequent() -> None:
 def test_a_threshold_of_one_document_is_refused() -> None:
     with pytest.raises(ValueError, match="repeated_lines is a number of documents, at least 2"):
         cleaning(repeated_lines=1)
+
+
+def test_a_notice_below_a_title_is_judged_and_the_end_of_a_wrapped_sentence_is_not() -> None:
+    notice = "This eBook is for the use of anyone anywhere."
+    assert [line for _, line in judged_lines(f"The eBook of Emma\n{notice}")] == ["The eBook of Emma", notice]
+    assert [line for _, line in judged_lines("It was he who said to old\nMr. Holmes of Baker Street.")] == [
+        "It was he who said to old"
+    ]
