@@ -15,17 +15,18 @@ DOCTOR = ROOT / "pipelines/doctor.py"
 
 @pytest.fixture
 def examine(cluster, tmp_path):
-    """`examine("srun", "--nodes=2", overrides=[...])`: exit status, and the lines by check."""
+    """`examine("srun", "--nodes=2", overrides=[...])`: exit status, and the lines by check, as printed (to a file)."""
     runs = tmp_path / "runs"
     places = [f"runtime.runs_folder={runs}", f"tracking.uri=sqlite:///{runs}/a.db"]
     places += [f"tracking.studies_url=sqlite:///{runs}/b.db", "runtime.device=cpu"]
 
-    def run(*launcher, overrides=()):
+    def run(*launcher, overrides=(), printed=None):
         environment = {**cluster.environment(), "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
         command = [*launcher, sys.executable, str(DOCTOR), *places, *overrides, "--json"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
-        assert done.stdout.startswith("{"), done.stderr
-        return done.returncode, {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
+        said = done.stdout if printed is None else printed.read_text()
+        assert said.startswith("{"), done.stderr
+        return done.returncode, {one["check"]: one for one in json.loads(said)["findings"]}
 
     return run
 
@@ -39,6 +40,19 @@ def test_tasks_of_two_nodes_sum_and_see_each_others_files(examine):
     assert lines["Slurm"]["status"] == "green"
     assert "no accounting" in lines["Slurm"]["found"]
     assert status == 0
+
+
+def test_the_line_in_a_batch_script_is_a_job(examine, tmp_path):
+    # What sbatch itself prints is not the doctor's.
+    script, printed = tmp_path / "doctor.sh", tmp_path / "table.json"
+    script.write_text(f'#!/bin/bash\nsrun --cpus-per-task=2 "$@" > {printed}\n')
+    step = ("sbatch", "--wait", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2", "--output=/dev/null", script)
+    one_red = ["runtime.num_nodes=2", "tracking.uri=http://127.0.0.1:9"]
+    status, lines = examine(*step, overrides=one_red, printed=printed)
+    assert lines["ranks"]["found"] == "2 on 2 host(s): node1 (1), node2 (1)"
+    assert "correct over 2 ranks with gloo" in lines["all-reduce"]["found"]
+    assert [check for check, line in lines.items() if line["status"] == "red"] == ["MLflow"]
+    assert status == 1  # sbatch and srun pass it on
 
 
 def test_one_task_for_each_node_starts_a_rank_for_each_device(examine):

@@ -109,6 +109,7 @@ def test_another_shell_attaches_and_completes_the_stage(new_workspace: NewWorksp
     second = workspace.start(output="second.log")  # by hand, while DVC attaches too
     assert "attached to job 1" in workspace.finish(*DVC)
     assert second.wait(30) == 0
+    assert workspace.said(f"pretraining: step {STEPS} of {STEPS}, ", output="second.log")
     assert workspace.accepted == ["1"]
     assert workspace.weights == undisturbed
     assert (workspace.folder / "artifacts/pretrain/model.safetensors").exists()
@@ -127,14 +128,23 @@ def test_a_signal_to_the_client_leaves_the_job_running(new_workspace: NewWorkspa
     assert workspace.cluster.state(1) == "RUNNING"
 
 
-def test_two_clients_at_once_follow_one_job(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*SHORT)
-    clients = [workspace.start(output=f"{number}.log") for number in range(2)]
-    assert [client.wait(slurm_workspace.WITHIN_S) for client in clients] == [0, 0]
+def test_clients_at_once_follow_one_job(new_workspace: NewWorkspace) -> None:
+    workspace = new_workspace(*SHORT, "runtime.launcher.flags=[--hold]")
+    commands = {"0.log": (), "1.log": (), "2.log": DVC, "3.log": DVC}
+    clients = {output: workspace.start(*command, output=output) for output, command in commands.items()}
+    # Of two `dvc repro` in one clone, DVC itself lets one run.
+    refused = workspace.until(lambda: next((one for one in ("2.log", "3.log") if clients[one].poll()), None))
+    assert re.search(r"is busy|acquire lock", (workspace.folder / refused).read_text())
+    others = [output for output in commands if output != refused]
+    for output in others:
+        workspace.until(lambda output=output: workspace.said("job 1 waits in the queue", output=output))
+    workspace.cluster.ask("scontrol", "release", "1")
+    assert [clients[output].wait(slurm_workspace.WITHIN_S) for output in others] == [0, 0, 0]
     assert workspace.accepted == ["1"]
-    said = "".join((workspace.folder / f"{number}.log").read_text() for number in range(2))
+    said = "".join((workspace.folder / output).read_text() for output in others)
     assert said.count("submitted job 1") == 1
-    assert said.count("attached to job 1") == 1
+    assert said.count("attached to job 1") == 2
+    assert "Stage 'pretrain' didn't change" in workspace.finish(*DVC)
 
 
 def test_a_pre_empted_job_resumes_at_the_very_step(new_workspace: NewWorkspace, undisturbed: str) -> None:
@@ -326,6 +336,7 @@ def test_a_cancelled_job_stays_cancelled_and_is_submitted_again_on_request(
     workspace.until_step(50)
     workspace.cluster.ask("scancel", "1")
     assert client.wait(60) == 1
+    assert workspace.said("job 1 has left the queue (CANCELLED")
     assert workspace.cluster.wait_for(1, "CANCELLED") == "CANCELLED"
-    workspace.finish()
+    assert "submitted job 2 in place of job 1, which ended before its work was done (CANCELLED" in workspace.finish()
     assert workspace.weights == undisturbed

@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 
@@ -32,7 +33,8 @@ def array(template: Path, folder: Path, cluster, *overrides: str) -> Workspace:
 # Without a disturbance: see test_documented.py.
 @pytest.mark.parametrize("disturbed", ["leader killed", "member asked to stop"])
 def test_the_tasks_of_an_array_share_a_sweep(template, tmp_path, cluster, monkeypatch, disturbed):
-    with PostgreSQL() as server:
+    password = f"planted{token_hex(16)}"
+    with PostgreSQL(password) as server:
         monkeypatch.setenv("BERTLINE_STUDIES_URL", server.database("studies"))
         workspace = array(template, tmp_path / "workspace", cluster, "runtime.launcher.sweep_tasks=2")
         client = workspace.start(*SWEEP)
@@ -49,6 +51,8 @@ def test_the_tasks_of_an_array_share_a_sweep(template, tmp_path, cluster, monkey
         assert len([event for event in events if event["kind"] == "trial" and event["state"] == "COMPLETE"]) >= 4
         assert (workspace.folder / "artifacts/sweep/docs_match/result.json").exists()
         assert len(set(workspace.accepted)) == 2  # the pretraining and the sweep
+        files = [path for path in workspace.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        assert [path for path in files if password.encode() in path.read_bytes()] == []
 
 
 def disturb(workspace: Workspace, folder: Path, how: str) -> None:

@@ -9,6 +9,8 @@ SECRET = "".join(("pl4nted", "SecretValue"))  # in parts: the search is also thr
 # Every planted value contains SECRET, so that one search finds them all.
 ENVIRONMENT = {
     "MLFLOW_TRACKING_TOKEN": f"token-{SECRET}",
+    "MLFLOW_TRACKING_USERNAME": "ada",
+    "MLFLOW_TRACKING_PASSWORD": f"password-{SECRET}",
     "HF_TOKEN": f"hf_{SECRET}0123456789",
     "HUGGING_FACE_HUB_TOKEN": f"hf_{SECRET}0123456789",
     "AWS_ACCESS_KEY_ID": f"AKIA{SECRET}",

@@ -78,9 +78,11 @@ class SlurmLauncherConfig:
             raise ValueError(f"time must be a limit as sbatch takes it, such as '4:00:00', found {self.time!r}")
         most = _LONGEST_NOTICE_S if self.time is None else min(_LONGEST_NOTICE_S, seconds_of(self.time) // 2)
         if self.stop_before_s > most:
+            limit = f"at most {most}" if self.time is None else f"at most half of time ({self.time!r}: {most} seconds)"
+            fix = f"Lower it to {most}" + ("" if self.time is None else ", or raise time")
             raise ValueError(
-                f"stop_before_s must be at most {most}, half of time, found {self.stop_before_s}: Slurm asks up to a "
-                "minute early, and a start must have time to train"
+                f"stop_before_s must be {limit}, found {self.stop_before_s}: Slurm asks up to a minute early, and a "
+                f"start must have time to train. {fix}"
             )
         for flag in self.flags:
             name = re.split(r"[=\s]", flag)[0]

@@ -131,8 +131,9 @@ def _submitted(
         if status.inputs_changed or (status.state == "failed" and not note.reported):
             _write(folder, dataclasses.replace(note, reported=True))
             raise BertlineError(_failed(folder, note, status.message))
+        before = ""
         if note.job_id is not None and status.state != "failed" and (end := commands.end_of(note.job_id)):
-            say(f"job {note.job_id} ended before its work was done ({end}); the work is submitted again and resumes")
+            before = f" in place of job {note.job_id}, which ended before its work was done ({end})"
         script = folder / SCRIPT_NAME
         write_atomically(script, job_script(folder, function, runtime, launcher, name=note.name, ranks=ranks))
         # What a worker wrote before says nothing about this job; `inputs_changed` was looked at above.
@@ -144,7 +145,7 @@ def _submitted(
         job_id = commands.submit(script, flags, note.name, held=held)
         note = dataclasses.replace(note, job_id=job_id)
         _write(folder, note)
-        say(f"submitted job {note.job_id}; Ctrl-C leaves it running (log: {folder / 'log'})")
+        say(f"submitted job {note.job_id}{before}; Ctrl-C leaves it running (log: {folder / 'log'})")
         return note
 
 
@@ -201,6 +202,8 @@ class _Job:
             raise BertlineError(f"{status.message}\n({job}log: {self._folder / 'log'})")
         if status.state not in ("finished", "stopped"):
             raise BertlineError(self._without_an_end())
+        if status.state == "stopped" and self.note.job_id is not None and (end := commands.end_of(self.note.job_id)):
+            say(f"job {self.note.job_id} has left the queue ({end})")  # perhaps somebody else cancelled it
 
     def _has_ended(self) -> bool:
         state = read_status(self._folder).state
