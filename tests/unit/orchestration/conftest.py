@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -24,12 +26,14 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str
     conf = tmp_path_factory.mktemp("conf") / "conf"
     shutil.copytree(CONF, conf, ignore=shutil.ignore_patterns("local"))
 
-    def compose_mapping(*overrides: str) -> dict[str, Any]:
+    @functools.cache
+    def compose_once(*overrides: str) -> dict[str, Any]:
         with initialize_config_dir(str(conf), version_base="1.3"):
             mapping = OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
         return {section: mapping[section] for section in SECTIONS}  # type: ignore[index,call-overload]
 
-    return compose_mapping
+    # A test may change what it gets.
+    return lambda *overrides: copy.deepcopy(compose_once(*overrides))
 
 
 @pytest.fixture
