@@ -38,8 +38,11 @@ NOT_RUN = (
     "mlflow models serve",
     "curl ",
 )
-# Run by other tests: test_plan.py compares the output, tests/slurm/test_documented.py has a cluster, test_dvc_remote.py
-# a second clone.
+# Run by other tests as the pages have them: test_pipeline.py an experiment, test_dvc_remote.py what shares results.
+RUN_ELSEWHERE = ("dvc exp run ", "dvc remote add ", "dvc push ", "python pipelines/share.py")
+LEFT_OUT = (*NOT_RUN, *RUN_ELSEWHERE)
+# Of other blocks: test_plan.py compares the output, tests/slurm/test_documented.py has a cluster, test_dvc_remote.py a
+# second clone.
 ELSEWHERE = {"console", "text", "sh"}
 # The line of a block before the content of a file.
 FILE = re.compile(r"# ((?:conf|src)/\S+)$", flags=re.MULTILINE)
@@ -70,7 +73,7 @@ def sections() -> Iterator[tuple[str, list[Block]]]:
 
 def runs(block: Block) -> bool:
     """Whether anything of a block is run here."""
-    return block.language != "bash" or not all(line.startswith(NOT_RUN) for line in block.text.splitlines())
+    return block.language != "bash" or not all(line.startswith(LEFT_OUT) for line in block.text.splitlines())
 
 
 def without_comments(page: Path) -> str:
@@ -80,7 +83,12 @@ def without_comments(page: Path) -> str:
 
 SECTIONS = dict(sections())
 # Whole pipelines, from text to export. They have one of the tasks: with all of them it is the pipeline that is copied.
-WHOLE = ("README.md: Your own text", "README.md: Continue a checkpoint")
+WHOLE = (
+    "README.md: Your own text",
+    "README.md: Continue a checkpoint",
+    "docs/howto/continue.md: A public checkpoint, on your own text",
+    "docs/howto/continue.md: Adapt a sentence encoder, and see whether it pays",
+)
 ONE_TASK = "docs_library"
 # What these print is looked at too, at the width that the page promises.
 TERMINAL = SECTIONS.pop("docs/howto/settings.md: Figures in the terminal")
@@ -102,6 +110,7 @@ def test_all_blocks_are_marked_so_that_they_are_run() -> None:
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, tmp_path: Path) -> None:
     prepare(pipeline, tmp_path)
+    assert set(WHOLE) <= SECTIONS.keys()
     if section in WHOLE:
         leave_out_all_tasks_but_one(pipeline)
     for language, block in SECTIONS[section]:
@@ -114,7 +123,7 @@ def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, t
             assert done.returncode == 0, done.stderr
         else:
             for command in block.replace("\\\n", " ").splitlines():
-                if command.startswith(NOT_RUN) or not command.strip():
+                if command.startswith(LEFT_OUT) or not command.strip():
                     continue
                 done = run(pipeline, "bash", "-c", for_smoke(command, pipeline, tmp_path))
                 assert done.returncode == 0, f"$ {command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"

@@ -100,7 +100,6 @@ def test_a_second_clone_reproduces_from_a_folder_without_computing(
     pushed(run, pipeline, str(tmp_path / "remote"))
     clone = second()
     assert_reproduced(run, clone, pipeline)
-    assert_restored(run, clone, pipeline)
     # What changed is computed: the check above can fail.
     config = clone / "conf/local/default.yaml"
     config.write_text(config.read_text() + "tokenizer: {sample_characters: 100000}\n")

@@ -19,6 +19,7 @@ import yaml
 Run = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.slow
 PYTHON = sys.executable
+SETTINGS = Path(__file__).resolve().parents[2] / "docs/howto/settings.md"
 
 
 def stale(pipeline: Path, run: Run, **extra: str) -> set[str]:
@@ -126,25 +127,27 @@ def test_task_lists_that_differ_stop_configure(pipeline: Path, run: Run) -> None
 
 
 def test_what_an_experiment_sets_stays_until_a_person_decides(pipeline: Path, run: Run) -> None:
-    ran = run(pipeline, "dvc", "exp", "run", "-S", "evaluate.title=Other words")
+    (documented,) = re.findall(r"^dvc exp run .*", SETTINGS.read_text(), flags=re.MULTILINE)
+    assert 'evaluate.title="another title"' in documented
+    ran = run(pipeline, "bash", "-c", documented)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "Other words" in (pipeline / "artifacts/evaluate/report.html").read_text()
+    assert "another title" in (pipeline / "artifacts/evaluate/report.html").read_text()
 
     plain = run(pipeline, "dvc", "repro")
     assert stages_run(plain) == ["versions"]
-    assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "Other words"
+    assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "another title"
 
     replace(pipeline / "conf/optimizer/adamw.yaml", "# AdamW", "# Once more: AdamW")
     stopped = run(pipeline, "dvc", "repro")
     assert stopped.returncode != 0
     assert "evaluate.title" in stopped.stderr
     assert "--keep" in stopped.stderr and "--drop" in stopped.stderr
-    assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "Other words"
+    assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "another title"
 
     kept = run(pipeline, PYTHON, "pipelines/configure.py", "--keep")
     assert kept.returncode == 0, kept.stderr
     assert stale(pipeline, run) == set()
-    assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "Other words"
+    assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "another title"
 
 
 def test_a_choice_is_shown_without_save_and_lasts_with_it(pipeline: Path, run: Run) -> None:

@@ -19,12 +19,16 @@ def answers(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_server_too_and_is_named_in_one_line(tmp_path: Path, number: signal.Signals) -> None:
+# Each process of a server takes seconds to start: without the option there are four and one that starts them.
+@pytest.mark.parametrize(("number", "num_processes"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
+def test_a_signal_ends_the_server_too_and_is_named_in_one_line(
+    tmp_path: Path, number: signal.Signals, num_processes: int
+) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, str(ROOT / "pipelines/ui.py"), "--port", str(port)]
+    command += ["--workers", str(num_processes)]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:  # a shell's `kill` reaches this process only, not the server
