@@ -53,6 +53,8 @@ ROOT = Path(__file__).resolve().parent.parent
 UNTOUCHED = "untouched"
 REPORTED_ONLY = ("docs_search",)
 """Tasks that do not take part in the choice of an arm."""
+_UNUSED_DEV_ROWS = 16
+"""Dev is scored after each epoch; this many rows where nothing follows from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +115,8 @@ class Comparison:
         kind, tokenizer = self._kinds[task], Tokenizer.load(encoder)
         rows = {name: kind.read(self._tasks[task], name) for name in {"train", "dev", split}}
         rows["train"] = rows["train"].first(self._settings.rows)
+        if split != "dev" and not _calibrated_on_dev(kind):
+            rows["dev"] = rows["dev"].first(_UNUSED_DEV_ROWS)
         splits = {name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in rows.items()}
         changes = {"learning_rate": self._settings.rate, "num_epochs": self._settings.epochs}
         result = fine_tune(
@@ -153,6 +157,11 @@ class Comparison:
             "untouched": [round(one.score, 5) for one in second],
             **compared(*systems).to_json(),
         }
+
+
+def _calibrated_on_dev(kind: TaskKind[Any, Any, Any]) -> bool:
+    choices = (getattr(kind.config, name, "none") for name in ("calibration", "outside_margin"))
+    return any(choice != "none" for choice in choices)
 
 
 def kind_of(task: str, folder: Path) -> TaskKind[Any, Any, Any]:

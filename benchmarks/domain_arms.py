@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ import pyarrow.parquet as pq
 import repository_source  # noqa: F401
 from safetensors.numpy import load_file, save_file
 
+from bertline.corpus.storage import read_documents
 from bertline.foundation.manifests import read_manifest
 from bertline.tasks.stored_rows import COLLECTION, Documents, read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
-CORPUS, TASK_TEXT = "corpus", "task_text"
+CORPUS, TASK_TEXT, SCATTERED = "corpus", "task_text", "scattered"
+_SENTENCES_TOGETHER = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,8 @@ class Arm:
     choices: tuple[str, ...] = ()
     """Choices of the configuration beside `experiment=domain`; empty for an arm without a training."""
     text: str = CORPUS
-    """Text that it learns from: the domain's corpus, or the train rows of the tasks without their labels."""
+    """Text that it learns from: the domain's corpus, the train rows of the tasks without their labels, or the corpus
+    with the sentences of each document in random order, two by two."""
     after: str | None = None
     """Arm whose result it starts from; None: the untouched encoder."""
     average_with: str | None = None
@@ -40,16 +44,24 @@ class Arm:
 
 _MLM = ("objective=mlm", "examples=full_sentences", "tokenizer=existing")
 _CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", "tokenizer=existing")
+_SHORT = "pretrain.phases=[{steps: 150, max_length: 64, global_batch_size: 32}]"
 ARMS: Mapping[str, Arm] = {
     "untouched": Arm(),
     "mlm": Arm(choices=_MLM),
     "task_mlm": Arm(choices=_MLM, text=TASK_TEXT),
     "contrastive": Arm(choices=_CONTRASTIVE),
+    "scattered_contrastive": Arm(choices=_CONTRASTIVE, text=SCATTERED),
+    "scattered_both": Arm(choices=(*_CONTRASTIVE, "objective.mlm_weight=1", "optimizer.lr=4e-4"), text=SCATTERED),
     "neighbours_contrastive": Arm(choices=(*_CONTRASTIVE, "objective.neighbours=4")),
+    "scattered_neighbours": Arm(
+        choices=(*_CONTRASTIVE, "objective.neighbours=4", _SHORT, "schedule.num_warmup_steps=15"),
+        after="scattered_contrastive",
+    ),
     "mlm_contrastive": Arm(choices=_CONTRASTIVE, after="mlm"),
     "task_mlm_contrastive": Arm(choices=_CONTRASTIVE, after="task_mlm"),
     "extended_contrastive": Arm(choices=(*_CONTRASTIVE[:2], "tokenizer=extended")),
     "averaged_contrastive": Arm(average_with="contrastive"),
+    "averaged_scattered": Arm(average_with="scattered_contrastive"),
 }
 
 
@@ -137,10 +149,18 @@ class Pipeline:
         start, earlier = self.encoder, {}
         if arm.after is not None:
             start, earlier = self.encoder_of(arm.after)
-        choices = self.domain.corpus if arm.text == CORPUS and self.domain.corpus else self._text_choices(arm.text)
-        before = ["experiment=domain", "model=from_checkpoint", f"pretrain.start_from={start}", "tasks=[]"]
-        (self.clone / "conf/local/default.yaml").unlink(missing_ok=True)  # those of another arm
-        self._run("pipelines/configure.py", *before, *choices, *arm.choices, *self._changes, "--save")
+        before = [
+            "experiment=domain",
+            "model=from_checkpoint",
+            f"pretrain.start_from={start}",
+            "tasks=[]",
+            *arm.choices,
+        ]
+        if arm.text == SCATTERED:
+            choices = self._scattered_choices(before)
+        else:
+            choices = self._text_choices(arm.text)
+        self._configured([*before, *choices])
         self._dvc("examples")
         began = time.monotonic()
         self._dvc("pretrain")
@@ -149,19 +169,56 @@ class Pipeline:
         took["steps"] = read_manifest(folder / "encoder", kind="pretrain", format_version=1)["metrics"]["train_time_s"]
         return {name: round(value + earlier.get(name, 0.0), 1) for name, value in took.items()}
 
+    def _configured(self, choices: Sequence[str]) -> None:
+        (self.clone / "conf/local/default.yaml").unlink(missing_ok=True)  # those of another arm
+        self._run("pipelines/configure.py", *choices, *self._changes, "--save")
+
     def _text_choices(self, kind: str) -> list[str]:
-        """Write the texts of the tasks as a JSONL file; return the choices that name it."""
+        """Return the choices that name the text; those of tasks are written as a JSONL file."""
+        if kind == CORPUS and self.domain.corpus:
+            return list(self.domain.corpus)
         path = self.folder / f"{kind}.jsonl"
         if not path.exists():
             texts = dict.fromkeys(text for folder in self.tasks().values() for text in texts_of(folder, kind))
-            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-        return ["corpus=jsonl", f"corpus.path={path}", "corpus.text_column=text", "corpus.min_document_characters=20"]
+            _write_texts(texts, path)
+        return [*_jsonl_choices(path), "corpus.min_document_characters=20"]
+
+    def _scattered_choices(self, before: Sequence[str]) -> list[str]:
+        """Write the train documents of the corpus with their sentences scattered; return the choices that name them."""
+        path = self.folder / "scattered.jsonl"
+        if not path.exists():
+            self._configured([*before, *self._text_choices(CORPUS)])
+            self._dvc("corpus")
+            _write_texts(scattered(self.clone / "artifacts/corpus"), path)
+        return [*_jsonl_choices(path), "corpus/sentences=lines"]
 
     def _run(self, *command: str) -> None:
         _checked([sys.executable, *command], self.clone, self._environment)
 
     def _dvc(self, stage: str) -> None:
         _checked([sys.executable, "-m", "dvc", "repro", stage], self.clone, self._environment)
+
+
+def _jsonl_choices(path: Path) -> list[str]:
+    return ["corpus=jsonl", f"corpus.path={path}", "corpus.text_column=text"]
+
+
+def _write_texts(texts: Iterable[str], path: Path) -> None:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+
+
+def scattered(corpus: Path) -> Iterator[str]:
+    """Yield the train documents of a corpus, a sentence a line, with pairs of sentences in random order.
+
+    So the two segments of an example come from anywhere in the document: they have its subject in common, and seldom
+    the words of one paragraph, by which neighbouring segments are recognised.
+    """
+    for document in read_documents(corpus, "train"):
+        sentences = document.sentences
+        starts = list(range(0, len(sentences), _SENTENCES_TOGETHER))
+        random.Random(document.id).shuffle(starts)
+        together = (sentences[start : start + _SENTENCES_TOGETHER] for start in starts)
+        yield "\n".join(sentence for pair in together for sentence in pair)
 
 
 def texts_of(folder: Path, kind: str) -> Iterator[str]:

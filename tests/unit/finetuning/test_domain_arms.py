@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import tiny
+from bertline.corpus.document import Document
 from bertline.modeling.huggingface import load_encoder
 
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
@@ -40,6 +41,54 @@ def test_the_mean_of_two_encoders_has_the_mean_of_each_weight(tmp_path):
 def test_the_text_of_a_task_is_its_train_rows_without_labels(tmp_path, columns, expected):
     pq.write_table(pa.table(columns), tmp_path / "train.parquet")
     assert list(domain_arms.texts_of(tmp_path, domain_arms.TASK_TEXT)) == expected
+
+
+def test_scattered_text_has_all_sentences_of_a_document_two_by_two_in_another_order(tmp_path, monkeypatch):
+    sentences = tuple(f"Sentence {number}." for number in range(21))
+    documents = [Document(id=name, group=name, sentences=sentences) for name in ("a", "b")]
+    monkeypatch.setattr(domain_arms, "read_documents", lambda folder, split: documents if split == "train" else [])
+    first, second = (text.split("\n") for text in domain_arms.scattered(tmp_path))
+    assert sorted(first) == sorted(second) == sorted(sentences)
+    assert first != second and first != list(sentences)
+    assert all(first.index(sentences[n + 1]) == first.index(sentences[n]) + 1 for n in range(0, 20, 2))
+
+
+def test_dev_is_small_where_nothing_follows_from_it(tmp_path, monkeypatch):
+    sizes = {}
+    monkeypatch.setattr(domain, "fine_tune", lambda job: sizes.update(dev=len(job.dev.rows), train=len(job.train.rows)))
+    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 1, "rate": 1e-4})()
+    comparison = domain.Comparison(tmp_path, {}, settings)
+    comparison._tasks = {"t": tmp_path}
+
+    def dev_rows(split, **choices):
+        comparison._kinds["t"] = FakeKind(choices)
+        with pytest.raises(AttributeError):  # the pretended result has nothing to score
+            comparison._fine_tuned(tiny.write_encoder(tmp_path / f"{split}-{len(sizes)}-{choices}"), "t", split, 0)
+        return sizes["dev"]
+
+    assert dev_rows("dev", calibration="none") == 100
+    assert dev_rows("test", calibration="none") < 100
+    assert dev_rows("test", calibration="temperature") == dev_rows("test", outside_margin="dev") == 100
+    assert sizes["train"] == 5
+
+
+class FakeKind:
+    def __init__(self, choices):
+        self.config = type("Config", (), choices)
+
+    def read(self, folder, split):
+        return FakeRows(100)
+
+    def encode(self, rows, tokenizer):
+        return None
+
+
+class FakeRows(list):
+    def __init__(self, number):
+        super().__init__(range(number))
+
+    def first(self, number):
+        return FakeRows(number)
 
 
 def test_what_is_only_reported_chooses_no_arm():
