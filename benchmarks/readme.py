@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -328,6 +329,29 @@ def sentences() -> str:
     return "\n".join(rows)
 
 
+def domain() -> str:
+    """Return the scores of an encoder adapted to a domain and of the same encoder as it was, with minutes."""
+    record = _read(RESULTS / "domain_docs.json")
+    arm, training = record["chosen"], record["training_s"].get(record["chosen"], {})
+    rows = ["| test, mean over seeds | as it was | adapted | difference | |", "|---|---|---|---|---|"]
+    for task, found in record["test"].items():
+        before, after = (statistics.fmean(found[name]) for name in ("untouched", "adapted"))
+        clause = found["verdict"] or "not tested"
+        rows.append(
+            f"| `{task}`, {found['metric']} | {before:.3f} | {after:.3f} "
+            f"| {signed(found['difference'])} ± {found['standard_error']:.3f} | {clause} |"
+        )
+    adapting, seconds = training.get("steps", 0), record["comparison_s"]
+    rows += [
+        "",
+        f"Arm `{arm}` of `benchmarks/domain.py`, chosen on dev among {len(record['dev']) - 1}; {record['rows']} train "
+        f"rows a task, {record['seeds']} seeds.",
+        f"Adapting took {adapting / 60:.0f} minutes of one thread, fine-tunings {seconds['wall'] / 60:.0f} together "
+        f"({seconds['processor'] / 60:.0f} of processor time), on a loaded {record['device']}.",
+    ]
+    return "\n".join(rows)
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "printed": printed,
     "scores": scores,
@@ -338,6 +362,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "second_processor": second_processor,
     "scaling": scaling,
     "sentences": sentences,
+    "domain": domain,
 }
 
 if __name__ == "__main__":
