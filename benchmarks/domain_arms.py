@@ -43,7 +43,8 @@ class Arm:
 
 
 _MLM = ("objective=mlm", "examples=full_sentences", "tokenizer=existing")
-_CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", "tokenizer=existing")
+# Classifiers of fine-tuning read [CLS].
+_CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", "tokenizer=existing", "objective.pooling=cls")
 _SHORT = "pretrain.phases=[{steps: 150, max_length: 64, global_batch_size: 32}]"
 ARMS: Mapping[str, Arm] = {
     "untouched": Arm(),
@@ -59,7 +60,9 @@ ARMS: Mapping[str, Arm] = {
     ),
     "mlm_contrastive": Arm(choices=_CONTRASTIVE, after="mlm"),
     "task_mlm_contrastive": Arm(choices=_CONTRASTIVE, after="task_mlm"),
-    "extended_contrastive": Arm(choices=(*_CONTRASTIVE[:2], "tokenizer=extended")),
+    "extended_contrastive": Arm(
+        choices=tuple("tokenizer=extended" if each == "tokenizer=existing" else each for each in _CONTRASTIVE)
+    ),
     "averaged_contrastive": Arm(average_with="contrastive"),
     "averaged_scattered": Arm(average_with="scattered_contrastive"),
 }

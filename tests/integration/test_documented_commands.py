@@ -178,6 +178,9 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
         f'<doc id="{i}" url="" title="T{i}">\nT{i}\n\nArticle {i}. {" ".join(WORDS)}.\n</doc>' for i in range(40)
     ]
     (tmp_path / "wiki/wiki_00").write_text("\n".join(articles))
+    (tmp_path / "xml").mkdir()
+    articles = [f"<article><body><p>Article {i}. {' '.join(WORDS)}.</p></body></article>" for i in range(40)]
+    (tmp_path / "xml/all.xml").write_text(f"<articles>{''.join(articles)}</articles>")
     table = {
         "text": [f"Text {i} of many languages. {' '.join(WORDS)}." for i in range(40)],
         "language": ["de", "lt"] * 20,
@@ -223,6 +226,7 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         "/path/to/store": f"{tmp_path}/store",
         "git commit": "git -c user.name=ada -c user.email=ada@example.org commit",
         "/path/to/wiki": f"{tmp_path}/wiki",
+        "/path/to/xml": f"{tmp_path}/xml",
         "/path/to/parquet": f"{tmp_path}/rows.parquet",
         "/path/to/tatoeba": f"{tmp_path}/tatoeba",
         "/path/to/texts": f"{tmp_path}/texts corpus.validation_fraction=0.2 tokenizer.vocab_size=120",
