@@ -179,7 +179,7 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
     ]
     (tmp_path / "wiki/wiki_00").write_text("\n".join(articles))
     (tmp_path / "xml").mkdir()
-    articles = [f"<article><body><p>Article {i}. {' '.join(WORDS)}.</p></body></article>" for i in range(40)]
+    articles = [f"<article><body><p>Article {i}. {' '.join(WORDS * 3)}.</p></body></article>" for i in range(40)]
     (tmp_path / "xml/all.xml").write_text(f"<articles>{''.join(articles)}</articles>")
     table = {
         "text": [f"Text {i} of many languages. {' '.join(WORDS)}." for i in range(40)],
