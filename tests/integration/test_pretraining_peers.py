@@ -75,6 +75,16 @@ def test_a_rank_that_hangs_ends_the_training_and_the_message_says_where(tmp_path
         processes.kill(*ranks)
 
 
+def test_a_rank_that_is_lost_while_the_others_wait_for_it_is_not_taken_for_slow(tmp_path):
+    job, ranks = started(tmp_path, before=processes.hang_at_step(30, rank=1, seconds=3600))
+    try:
+        time.sleep(2.0)  # of the 4 s after which it would be found to hang
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+        assert "has given no sign of life" in ended(job, ranks[0])
+    finally:
+        processes.kill(*ranks)
+
+
 def test_a_rank_that_fails_is_named_with_its_error(tmp_path):
     job, ranks = started(tmp_path, before=processes.fail_at_step(30, rank=1))
     try:

@@ -191,9 +191,7 @@ class Peers:
             if left:
                 self._error = MachineError  # it would fail again
                 return self._end(f"{self._named(rank)} failed: {left}")
-            # What this rank could not read is not the other one's silence.
-            silent_s = min(now, self._contact) - seen.at
-            if left is None and silent_s > most_s:
+            if left is None and self._silent_s(seen, now) > most_s:
                 return self._end(
                     f"{self._named(rank)} has given no sign of life for {now - seen.at:.0f} s: its process was killed "
                     f"or stopped, or its machine is down or cannot be reached. {_ADVICE}"
@@ -209,9 +207,15 @@ class Peers:
                 seen.behind_since = None
                 continue
             seen.behind_since = seen.behind_since or now
-            if now - seen.behind_since > self._silence_s:
+            # One that has been silent since is not known to be slow: it gives a sign soon, or its silence is found.
+            is_heard = self._silent_s(seen, now) <= _SUSPECT_INTERVALS * self._interval_s
+            if is_heard and now - seen.behind_since > self._silence_s:
                 return self._end(self._stalled(rank, seen.told, now - seen.behind_since))
         return None
+
+    def _silent_s(self, seen: _Seen, now: float) -> float:
+        """Seconds of a rank's silence; what this rank could not read is not the other one's."""
+        return min(now, self._contact) - seen.at
 
     def _stalled(self, rank: int, told: Mapping[str, Any], seconds: float) -> str:
         return (
