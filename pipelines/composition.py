@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import gc
 import itertools
 import os
 import sys
@@ -140,6 +141,8 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
         except ConfigError as error:
             fail(error)
         stop_on_signals()
+        gc.freeze()  # everything is imported (`on_ctrl_c`)
+        gc.enable()
         os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
         try:
             program()

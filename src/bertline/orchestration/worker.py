@@ -7,6 +7,7 @@ other content than the frozen one, before the work or after it, are an error.
 
 from __future__ import annotations
 
+import gc
 import signal
 
 from bertline.foundation.signals import RECEIVED, STOP_SIGNALS, hold_signals, receive_signals
@@ -15,6 +16,7 @@ if __name__ == "__main__":
     # While the imports run, a Ctrl-C that the recipe passes on ends the process; Python would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     hold_signals()
+    gc.disable()  # until `_work` has imported everything
 
 import dataclasses
 import os
@@ -29,6 +31,7 @@ from typing import Any
 
 from bertline.foundation.errors import ArtifactError, BertlineError, PeerLostError
 from bertline.foundation.files import sha256_of_path
+from bertline.foundation.importing import uncollected_imports
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import load_sampled, node_name
 from bertline.foundation.work import Work
@@ -215,7 +218,13 @@ def _work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder:
     if stage_named(frozen["stage"]).compiles:
         start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
     with _load_sampled(stage_named(frozen["stage"]), config, folder):
-        return _imported(function)(_as_work(frozen, config, folder))
+        if __name__ == "__main__":
+            with uncollected_imports():
+                work = _imported(function)
+            gc.enable()
+        else:
+            work = _imported(function)
+        return work(_as_work(frozen, config, folder))
 
 
 def _as_work(frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> Work:

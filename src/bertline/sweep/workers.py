@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from bertline.foundation.errors import BertlineError, MachineError
+from bertline.foundation.importing import uncollected_imports
 from bertline.foundation.parallel import end_with_parent
 from bertline.foundation.progress import warn
 from bertline.sweep.bench import Bench, num_sweep_workers
@@ -234,6 +235,9 @@ def started_workers(plan: PlannedSweep, *, in_process: bool) -> Iterator[Workers
 def _serve(plan: PlannedSweep, number: int, connection: Connection) -> None:
     """Main loop of a worker process."""
     end_with_parent()
+    with uncollected_imports():  # what the first training would import; the supervisor has no use for it
+        import bertline.finetuning.module
+        import bertline.training.trainer  # noqa: F401
     try:
         bench = Bench(plan, worker=number)
         connection.send(("ready", None))
