@@ -225,12 +225,14 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
     for readers, smoke in {
         "/path/to/store": f"{tmp_path}/store",
         "git commit": "git -c user.name=ada -c user.email=ada@example.org commit",
+        # The preset's own sizes are for hours; that it is valid is tested with the other presets.
+        "experiment=wiki_mini corpus.path=/path/to/wikipedia": "corpus=text corpus.path=/path/to/texts",
         "/path/to/wiki": f"{tmp_path}/wiki",
         "/path/to/xml": f"{tmp_path}/xml",
         "/path/to/parquet": f"{tmp_path}/rows.parquet",
         "/path/to/tatoeba": f"{tmp_path}/tatoeba",
         "/path/to/texts": f"{tmp_path}/texts corpus.validation_fraction=0.2 tokenizer.vocab_size=120",
-        # The preset's own sizes are for a GPU; that it is valid is tested with the other presets.
+        # The sizes of this one are for a GPU.
         "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "tokenizer=extended": "tokenizer=extended tokenizer.min_frequency=1 tokenizer.num_new=20",
         "experiment=domain": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
