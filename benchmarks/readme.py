@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import general_text_page
 import learning_table
 import repository_source  # noqa: F401
 import yaml
@@ -363,6 +364,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "scaling": scaling,
     "sentences": sentences,
     "domain": domain,
+    "wiki_mini": general_text_page.documented,
 }
 
 if __name__ == "__main__":

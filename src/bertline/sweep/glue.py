@@ -249,8 +249,21 @@ def _row(outcome: GlueOutcome) -> dict[str, Any]:
         "test_rows": sum(result["rows"][split] for split in dict.fromkeys(split for split, _ in glue_set.scores)),
         "num_seeds": len(result["arms"]["encoder"]["seeds"]),
         "num_diverged": result["arms"]["encoder"]["num_diverged"],
+        **_noise(result),
         "baselines": {name: {key: one[key] for key in ("dev", "scores")} for name, one in result["baselines"].items()},
         "minutes": sum(seconds) / 60,
+    }
+
+
+def _noise(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metric of dev, each seed's score on dev, the interval of the mean score on test, and how the encoder
+    compares with each baseline on test; both count the noise of seeds and rows."""
+    encoder = result["arms"]["encoder"]
+    return {
+        "metric": result["metric"],
+        "dev": [seed["dev"] for seed in encoder["seeds"]],
+        "interval": encoder["test_interval"],
+        "comparisons": {name: result["comparisons"][name] for name in result["baselines"]},
     }
 
 
@@ -269,6 +282,7 @@ def _score(result: Mapping[str, Any], score: Score) -> dict[str, Any]:
         "label": metric if split == "test" else f"{metric} ({split.removeprefix('test_')})",
         "mean": encoder["scores"][split][metric]["mean"],
         "std": encoder["scores"][split][metric]["std"] if len(encoder["seeds"]) > 1 else None,
+        "seeds": [seed["scores"][split][metric] for seed in encoder["seeds"]],
         "trivial": first_of(_TRIVIAL),
         "simple": first_of(strongest),
         "random_weights": dict(other["scores"][split][metric]) if other else None,

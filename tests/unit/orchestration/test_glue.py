@@ -91,14 +91,17 @@ def outcome(
         "scores": {
             split: {key: {"mean": mean, "std": 0.01} for key, mean in one.items()} for split, one in scores.items()
         },
-        "seeds": [{"time_s": 30.0}, {"time_s": 30.0}],
+        "seeds": [{"time_s": 30.0, "dev": 0.6 + 0.1 * seed, "scores": scores} for seed in range(2)],
+        "test_interval": [0.4, 0.7],
         "trials": [{"time_s": 60.0}, {"time_s": None}],
         "num_diverged": num_diverged,
     }
     trivial = {split: dict.fromkeys(one, 0.5) for split, one in scores.items()}
     baselines = {"majority": {"dev": 0.5, "scores": trivial}, "word_ngrams": {"dev": 0.6, "scores": trivial}}
     rows = {"train": 1000, "dev": 100, **dict.fromkeys(scores, 200)}
-    return GlueOutcome(found=found, result={"arms": {"encoder": encoder}, "baselines": baselines, "rows": rows})
+    result = {"arms": {"encoder": encoder}, "baselines": baselines, "rows": rows, "metric": "accuracy"}
+    comparisons = {name: {"difference": 0.1} for name in (*baselines, "random_weights")}
+    return GlueOutcome(found=found, result={**result, "comparisons": comparisons})
 
 
 def test_a_set_with_two_metrics_or_two_tests_counts_once_in_the_average(tmp_path: Path) -> None:
@@ -113,6 +116,9 @@ def test_a_set_with_two_metrics_or_two_tests_counts_once_in_the_average(tmp_path
     assert average["without_wnli"] == pytest.approx((0.85 + 0.75) / 2)
     assert (rows[2]["test_rows"], rows[0]["minutes"]) == (400, 2.0)
     assert rows[0]["baselines"]["word_ngrams"] == {"dev": 0.6, "scores": {"test": {"accuracy": 0.5}}}
+    assert (rows[0]["metric"], rows[0]["dev"], rows[0]["interval"]) == ("accuracy", [0.6, 0.7], [0.4, 0.7])
+    assert rows[0]["comparisons"] == {"majority": {"difference": 0.1}, "word_ngrams": {"difference": 0.1}}
+    assert [one["seeds"] for one in rows[1]["scores"]] == [[0.9, 0.9], [0.8, 0.8]]
     table = glue_markdown(rows, ["SST-2"], encoder="an encoder")
     assert "| MRPC | f1 / accuracy | 0.900 ± 0.010 / 0.800 ± 0.010 | 0.500 / 0.500 | 0.500 / 0.500 |" in table
     assert "| MNLI | accuracy / accuracy (mismatched) |" in table

@@ -1,4 +1,4 @@
-"""What benchmarks/general_text.py says of scores, and how benchmarks/processor_time.py sums over detached processes."""
+"""What benchmarks/general_text.py says of scores and recipes, and how processor time is summed over processes."""
 
 from __future__ import annotations
 
@@ -14,88 +14,173 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
-import general_text
+import general_text_page as pages
 import processor_time
 from processor_time import Process, ProcessorTime
 
 BUSY = "import time\nwhile time.process_time() < 0.5: pass\nprint('used', flush=True)\ntime.sleep(60)"
 
 
-def row(name: str, title: str, metrics: dict[str, float], others: dict[str, float], seeds: int = 2) -> dict[str, Any]:
-    """A row of the table of pipelines/glue.py; `others` are the baselines with the same score on dev as on test."""
+def row(
+    name: str,
+    title: str,
+    metrics: dict[str, list[float]],
+    others: dict[str, float],
+    *,
+    dev: list[float] | None = None,
+    shown: tuple[float, float] | None = (-0.05, 0.05),
+) -> dict[str, Any]:
+    """A row of the table of pipelines/glue.py: a metric's value for each seed; `others` are the baselines, with
+    the same score on dev as on test, and `shown` is the interval of the encoder's difference from each of them."""
+    seeds = len(next(iter(metrics.values())))
     scores = [
-        {"split": "test", "metric": metric, "mean": mean, "std": 0.01 if seeds > 1 else None, "trivial": 0.5}
-        for metric, mean in metrics.items()
-    ]
+        {
+            "split": "test", "metric": metric, "mean": sum(values) / seeds, "std": 0.01 if seeds > 1 else None,
+            "seeds": values, "trivial": 0.5,
+        }
+        for metric, values in metrics.items()
+    ]  # fmt: skip
     baselines = {
         other: {"dev": value, "scores": {"test": dict.fromkeys(metrics, value)}} for other, value in others.items()
     }
+    difference = {"difference": 0.0} if shown is None else {"difference": sum(shown) / 2, "interval": list(shown)}
+    metric = list(metrics)[-1]
+    mean = scores[-1]["mean"]
     return {
         "name": name, "title": title, "note": "", "scores": scores, "train_rows": 5000, "test_rows": 400,
-        "num_seeds": seeds, "num_diverged": 0, "minutes": 1.0, "baselines": baselines,
+        "num_seeds": seeds, "num_diverged": 0, "minutes": 1.0, "baselines": baselines, "metric": metric,
+        "dev": dev or [0.5] * seeds, "interval": None if shown is None else [mean - 0.02, mean + 0.02],
+        "comparisons": dict.fromkeys(others, difference),
     }  # fmt: skip
 
 
-def record(*rows: dict[str, Any]) -> dict[str, Any]:
+GOAL = {"SST-2": [0.82], "STS-B": [0.70, 0.69], "QNLI": [0.47]}
+SST2 = row("sst2", "SST-2", {"accuracy": [0.839, 0.840, 0.841]}, {"majority": 0.5, "word_ngrams": 0.82}, dev=[0.9] * 3)
+STSB = row(
+    "stsb",
+    "STS-B",
+    {"pearson": [0.72, 0.74, 0.70], "spearman": [0.71, 0.73, 0.69]},
+    {"mean": 0.0, "word_ngrams": 0.3, "pair_features": 0.8},
+    dev=[0.7] * 3,
+    shown=(-0.10, -0.06),
+)
+
+
+def record(*rows: dict[str, Any], recipe: tuple[str, ...] = ()) -> dict[str, Any]:
     training = {
         "steps": 1000, "num_tokens": 6e6, "val/mlm_loss": 3.5, "processor_s": 5400, "processor_limit_s": 7200.0
     }  # fmt: skip
-    sets = {one["name"]: {**one, **general_text.compared_with_simple(one)} for one in rows}
-    said = {"average": 0.5, "recipe": [], "device": "a processor", "date": "2026-11-25"}
+    sets = {one["name"]: pages.set_content(one, GOAL.get(one["title"])) for one in rows}
+    said = {"average": 0.5, "recipe": list(recipe), "device": "a processor", "date": "2026-11-25"}
     return {**said, "sets": sets, "pretraining": training}
 
 
-def test_tfidf_is_the_best_on_dev_of_ngrams_and_of_what_a_pair_shares() -> None:
-    others = {"majority": 0.5, "word_ngrams": 0.6, "char_ngrams": 0.65, "pair_features": 0.7, "frozen_encoder": 0.8}
-    found = general_text.compared_with_simple(row("stsb", "STS-B", {"pearson": 0.76, "spearman": 0.74}, others))
-    assert found["tfidf"] == [0.7, 0.7]
-    assert (found["simple"], found["simple_name"]) == ([0.8, 0.8], "frozen_encoder")
-    assert (found["above_tfidf"], found["above_simple"]) == (True, False)
+def page_of(*rows: dict[str, Any]) -> str:
+    return pages.page("wiki_mini_glue", {"wiki_mini_glue": record(*rows)})
 
 
-def test_what_is_equal_to_tfidf_is_not_above_it() -> None:
-    found = general_text.compared_with_simple(row("sst2", "SST-2", {"accuracy": 0.75}, {"word_ngrams": 0.75}))
-    assert not found["above_tfidf"]
+def test_tfidf_of_the_goal_is_that_of_the_first_table_of_its_record() -> None:
+    found = pages.goal_scores()
+    assert (found["SST-2"], found["QNLI"], found["STS-B"]) == ([0.823], [0.466], [0.701, 0.688])
+    assert list(found) == ["WNLI", "RTE", "MRPC", "STS-B", "CoLA", "SST-2", "QNLI"]
+
+
+def test_each_opponent_has_its_own_verdict() -> None:
+    opponents = pages.set_content(STSB, GOAL["STS-B"])["opponents"]
+    assert {name: one["over_seeds"]["verdict"] for name, one in opponents.items()} == {
+        "goal": "not shown", "ngrams": "above", "pair_features": "below"
+    }  # fmt: skip
+    assert opponents["goal"]["over_seeds"]["difference"] == pytest.approx(0.02)  # of the means of the metrics
+    assert opponents["pair_features"]["over_rows"]["verdict"] == "below"
+    assert "pair_features" not in pages.set_content(SST2, GOAL["SST-2"])["opponents"]
+
+
+def test_seeds_that_differ_little_show_what_rows_do_not() -> None:
+    opponents = pages.set_content(SST2, GOAL["SST-2"])["opponents"]
+    assert opponents["goal"]["over_seeds"]["verdict"] == "above"
+    # 0.84 ± 0.02 for the encoder's rows, against the 0.82 of a method of which no rows are known.
+    assert opponents["goal"]["over_rows"]["interval"] == pytest.approx([0.0, 0.04])
+    assert opponents["ngrams"]["over_rows"]["verdict"] == "not shown"
+
+
+def test_the_metric_of_dev_is_compared_over_rows() -> None:
+    over_rows = pages.set_content(STSB, GOAL["STS-B"])["opponents"]["goal"]["over_rows"]
+    assert over_rows["difference"] == pytest.approx(0.71 - 0.69)  # Spearman, not the mean of both
+
+
+def test_a_set_that_the_goal_does_not_name_has_no_tfidf() -> None:
+    assert list(pages.set_content(SST2, None)["opponents"]) == ["ngrams"]
 
 
 def test_the_table_has_each_score_next_to_its_baselines_and_the_published_ones() -> None:
-    found = record(
-        row("sst2", "SST-2", {"accuracy": 0.84}, {"majority": 0.5, "word_ngrams": 0.82}),
-        row("stsb", "STS-B", {"pearson": 0.6, "spearman": 0.6}, {"mean": 0.0, "pair_features": 0.7}),
-    )
-    page = general_text.table(found)
-    lines = [line for line in page.splitlines() if line.startswith("|")]
-    assert len({line.count(" | ") for line in lines}) == 1
-    assert lines[2] == (
-        "| SST-2 | accuracy | 0.840 ± 0.010 | 0.500 | 0.820 | 0.820 (word_ngrams) | 83.2 | 85.9 | 5,000 | 400 |"
-    )
-    assert "74.3 / 73.6 | 75.4 / 73.3" in lines[3]
-    assert "64.2 (of all) | 65.8 (of all)" in lines[4]
+    page = page_of(SST2, STSB)
+    lines = [line for line in page.splitlines() if line.startswith("| ") and line.endswith("00 |")]
+    assert lines[0] == "| SST-2 | accuracy | 0.840 ± 0.010 | 0.500 | 0.820 | 0.820 | – | 83.2 | 85.9 | 5,000 | 400 |"
+    assert "0.700 / 0.690 | 0.300 / 0.300 | 0.800 / 0.800 | 74.3 / 73.6 | 75.4 / 73.3" in lines[1]
+    assert "64.2 (of all) | 65.8 (of all)" in page
     assert "1.50 hours of processor time (limit 2)" in page
-    assert "Compared with TF-IDF: SST-2 above, STS-B not above." in page
-    assert all(f"- {one}" in page for one in general_text.DIFFERENCES)
+    assert all(f"- {one}" in page for one in pages.differences(1))
 
 
-def test_one_seed_is_said_and_has_no_spread() -> None:
-    page = general_text.table(record(row("qnli", "QNLI", {"accuracy": 0.6}, {"word_ngrams": 0.5}, seeds=1)))
+def test_the_page_says_which_goals_are_reached_and_whether_that_is_beyond_noise() -> None:
+    page = page_of(SST2, STSB)
+    assert "(`glue.md`): SST-2 above (+0.020), STS-B above, within the noise of seeds (+0.020)." in page
+    assert "a baseline added later: STS-B not above (−0.085)." in page
+    assert "| SST-2 | TF-IDF | +0.020 (+0.018 to +0.022): above |" in page
+
+
+def test_one_seed_is_said_and_has_neither_spread_nor_verdict() -> None:
+    page = page_of(row("qnli", "QNLI", {"accuracy": [0.6]}, {"word_ngrams": 0.5}, shown=None))
     assert "- One seed. " in page
     assert "±" not in page
+    assert "QNLI above (one seed)." in page
+    assert "| QNLI | n-grams | +0.100 (one seed) | – |" in page
 
 
 def test_another_recipe_is_said() -> None:
-    found = record(row("qnli", "QNLI", {"accuracy": 0.6}, {"word_ngrams": 0.5}))
-    assert "with its fixed recipe. By" in general_text.table(found)
-    changed = {**found, "recipe": ["sweep.fine_tuning.learning_rate=3e-4"]}
-    assert "with its fixed recipe but `sweep.fine_tuning.learning_rate=3e-4`. By" in general_text.table(changed)
+    assert "with its fixed recipe. By" in page_of(SST2)
+    changed = record(SST2, recipe=("sweep.fine_tuning.learning_rate=3e-4",))
+    said = pages.page("wiki_mini_glue", {"wiki_mini_glue": changed})
+    assert "with its fixed recipe but `sweep.fine_tuning.learning_rate=3e-4`. By" in said
 
 
-@pytest.mark.parametrize("model", general_text.PUBLISHED)
+def test_dev_chooses_the_recipe_whatever_test_says() -> None:
+    better_on_test = record({**SST2, "dev": [0.80] * 3}, STSB)
+    worse = row("sst2", "SST-2", {"accuracy": [0.7, 0.7, 0.7]}, {"word_ngrams": 0.82}, dev=[0.92] * 3)
+    better_on_dev = record(worse, recipe=("sweep.fine_tuning.learning_rate=3e-4",))
+    both = {"wiki_mini_glue": better_on_test, "wiki_mini_glue_3e-4": better_on_dev}
+    found = pages.recipes_on_dev(both)
+    assert (found["sets"], found["chosen"]) == (["sst2"], "wiki_mini_glue_3e-4")
+    said = pages.page("wiki_mini_glue", both)
+    assert "2 recipes were compared, on dev alone, by the mean over the sets; this page's is not the one that" in said
+    assert "| fixed recipe | 0.800 | 0.800 |\n| learning_rate=3e-4, chosen | 0.920 | 0.920 |" in said
+    assert "it is the best on dev of the 2 above" in said
+    assert "nothing was tuned" not in said
+    assert "this page's is the one that dev chooses" in pages.page("wiki_mini_glue_3e-4", both)
+
+
+def test_a_recipe_of_another_pretraining_is_not_compared() -> None:
+    other = record(SST2)
+    other["pretraining"] = {**other["pretraining"], "steps": 2000}
+    said = pages.page("wiki_mini_glue", {"wiki_mini_glue": record(SST2), "wiki_mini_glue_longer": other})
+    assert "nothing was tuned" in said
+    assert "recipes were compared" not in said
+
+
+def test_the_committed_pages_are_what_the_records_say() -> None:
+    records = pages.kept_records(pages.RESULTS)
+    assert records
+    for name in records:
+        assert (pages.RESULTS / f"{name}.md").read_text(encoding="utf-8") == pages.page(name, records)
+
+
+@pytest.mark.parametrize("model", pages.PUBLISHED)
 def test_the_published_average_is_that_of_the_published_scores(model: str) -> None:
     # The average of GLUE: nine sets, the mean of a set's metrics counts, MNLI is one set, and AX (21.0, 26.1) is none.
-    scores = {name: text for name, text in general_text.PUBLISHED[model].items() if name != "average"}
+    scores = {name: text for name, text in pages.PUBLISHED[model].items() if name != "average"}
     means = [sum(map(float, text.split(" / "))) / len(text.split(" / ")) for text in scores.values()]
     assert len(means) == 9
-    assert sum(means) / 9 == pytest.approx(float(general_text.PUBLISHED[model]["average"]), abs=0.06)
+    assert sum(means) / 9 == pytest.approx(float(pages.PUBLISHED[model]["average"]), abs=0.06)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs proc(5)")
