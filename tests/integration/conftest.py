@@ -16,6 +16,7 @@ import smoke
 import warm_python
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+REAL_TASK = "docs_library"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,6 +38,10 @@ def smoke_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
         smoke.clone(folder)
         # test_secrets.py searches the finished pipeline for these.
         smoke.run(["git", "remote", "add", "company", planted.GIT_REMOTE], folder)
+        # Every stage is run by a real process, but of the tasks only one: the others would only import the same again.
+        smoke.run(["dvc", "repro", f"sweep@{REAL_TASK}"], folder, **planted.ENVIRONMENT)
+        others = [f"sweep@docs_{name}" for name in ("match", "parameters", "search")]
+        smoke.run(["dvc", "repro", *others], folder, programs=warm_python.programs(), **planted.ENVIRONMENT)
         smoke.run(["dvc", "repro"], folder, **planted.ENVIRONMENT)
 
     return once.made(tmp_path_factory, "smoke-pipeline", make)

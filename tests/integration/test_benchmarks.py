@@ -7,12 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from bertline.examples.store import ExampleStore
+from fork_server import run_recipe
 from pretraining_inputs import write_inputs
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -180,7 +183,8 @@ def test_sentences_compares_its_systems_on_texts_in_the_style_of_statutes(tmp_pa
         assert {"rules", "punkt", "punkt_untrained", "pysbd"} <= figures[name].keys()
 
 
-def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path):
+@pytest.mark.slow
+def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path, learning_in_forks):
     write_inputs(tmp_path, num_train=400, num_validation=100)
     grid = ["--peer-optimizers", "adamw_short", "muon_short", "--rates", "1", "--beta2", "0.98"]
     keep = ["--keep", str(tmp_path / "kept"), "--commit", "abc"]
@@ -228,18 +232,37 @@ def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path
         if training["side"] == "bertline" and training["optimizer"]["lr"] is not None
     )
     lost.unlink()
-    again = call(bare, "learning.py", *options)
-    assert again.returncode == 0, again.stderr
-    lines = [line for line in again.stdout.splitlines() if " steps in " in line]
+    again = learning_in_forks(*options).splitlines()
+    lines = [line for line in again if " steps in " in line]
     assert sum("(from the work folder)" not in line for line in lines) == 1
-    assert json.loads(again.stdout.splitlines()[-1])["grid"] == figures["grid"]
+    assert json.loads(again[-1])["grid"] == figures["grid"]
 
 
-@pytest.mark.slow
-def test_at_a_rate_of_next_to_nothing_both_sides_are_where_they_started_which_is_the_same(bare, tmp_path):
+@pytest.fixture
+def learning_in_forks(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
+    """`learning_in_forks(*options)`: what learning.py prints. Its trainings are forks, so none imports for seconds."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import learning
+    import learning_runs
+
+    def forked(command, *, env, **others):
+        environment = {name: value for name, value in env.items() if os.environ.get(name) != value}
+        return run_recipe(tmp_path, *map(str, command[1:]), environment=environment)
+
+    monkeypatch.setattr(learning_runs, "subprocess", SimpleNamespace(run=forked, PIPE=subprocess.PIPE))
+
+    def printed(*options: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["learning.py", *options])
+        learning.main()
+        return capsys.readouterr().out
+
+    return printed
+
+
+def test_at_a_rate_of_next_to_nothing_both_sides_are_where_they_started_which_is_the_same(tmp_path, learning_in_forks):
     write_inputs(tmp_path)
     grid = ["--peer-optimizers", "muon_short", "--rates", "1e-6", "--beta2", "0.98"]
-    figures = last_line(bare, "learning.py", *learning_options(tmp_path, "--steps", "2", *grid))
+    figures = json.loads(learning_in_forks(*learning_options(tmp_path, "--steps", "2", *grid)).splitlines()[-1])
     assert figures["loss_ours_same_optimizer"] == pytest.approx(figures["loss_peer_equal_steps"], abs=2e-4)
     # The rate of the preset itself is no other.
     assert figures["loss_ours"] < figures["loss_ours_same_optimizer"] - 0.01
