@@ -1,7 +1,7 @@
 """Compare an encoder that was adapted to a domain with itself as it was, on the tasks of the domain.
 
     python benchmarks/domain.py --domain docs --folder FOLDER --keep
-    python benchmarks/domain.py --domain abstracts --shared-data ../shared/data --folder FOLDER --keep
+    python benchmarks/domain.py --domain abstracts --shared-data ../shared/data --folder FOLDER --epochs 0 --keep
     python benchmarks/domain.py --domain docs --arms untouched contrastive --rows 500 --dev-seeds 1 --seeds 2
 
 Each arm of domain_arms.py is trained by the stages of the pipeline with `experiment=domain`, in a clone in FOLDER. All
@@ -10,6 +10,9 @@ arms are then fine-tuned on the first `--rows` train rows of each task with the 
 over the untouched encoder, over the tasks but those that are only reported. It and the untouched encoder are fine-tuned
 with `--seeds` seeds and scored on test, which no other arm is. The verdict counts the noise of seeds and rows, as that
 of a sweep does.
+
+With `--epochs 0` nothing is fine-tuned, as where no labels are but those to choose by: encoders search as they are, the
+train rows count to dev, and there is one seed. Only tasks of kinds without a new head can be scored so.
 
 FOLDER keeps everything, so that a call that was killed is repeated without loss. The last line is JSON: the scores on
 dev, the chosen arm, the scores on test with their differences and verdicts, and the seconds of training and comparison.
@@ -39,7 +42,7 @@ from public_tasks import Holder, runtime_config
 from records import current_commit, device_name
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import FineTuningJob, FineTuningResult, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import TaskKind, task_kind
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.manifests import versions_of
@@ -96,7 +99,8 @@ class Comparison:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             wall, used = time.monotonic(), time.process_time()
-            rows = self._fine_tuned(encoder, task, split, seed)
+            score = self._fine_tuned if chosen.epochs else self._as_it_is
+            rows = score(encoder, task, split, seed)
             times = [time.monotonic() - wall, time.process_time() - used]
             np.savez(path.with_suffix(".part.npz"), rows=rows, times=np.array(times))
             path.with_suffix(".part.npz").replace(path)
@@ -118,24 +122,39 @@ class Comparison:
         if split != "dev" and not _calibrated_on_dev(kind):
             rows["dev"] = rows["dev"].first(_UNUSED_DEV_ROWS)
         splits = {name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in rows.items()}
+        result = self._result(kind, encoder, splits["train"], splits["dev"], seed)
+        if split == "dev":
+            return result.dev_statistics
+        predictions = kind.predict(result.model, splits[split].encoded, self._machine)
+        return kind.statistics(splits[split].rows, predictions, result.calibration)
+
+    def _as_it_is(self, encoder: Path, task: str, split: str, seed: int) -> np.ndarray:
+        """Score without training; train rows, of which nothing is learned, count to dev."""
+        kind, tokenizer = self._kinds[task], Tokenizer.load(encoder)
+        found = []
+        for name in ("train", "dev") if split == "dev" else (split,):
+            rows = kind.read(self._tasks[task], name)  # type: ignore[arg-type]
+            scored = TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
+            found.append(self._result(kind, encoder, scored, scored, seed).dev_statistics)
+        return np.concatenate(found)
+
+    def _result(
+        self, kind: TaskKind[Any, Any, Any], encoder: Path, train: TaskSplit, dev: TaskSplit, seed: int
+    ) -> FineTuningResult:
         changes = {"learning_rate": self._settings.rate, "num_epochs": self._settings.epochs}
-        result = fine_tune(
+        return fine_tune(
             FineTuningJob(
                 kind=kind,
                 config=validate(FineTuningConfig, {**self._recipe, **changes}),  # type: ignore[dict-item]
                 encoder="pretrained",
                 encoder_folder=encoder,
-                train=splits["train"],
-                dev=splits["dev"],
+                train=train,
+                dev=dev,
                 seed=seed,
                 machine=self._machine,
                 runtime=self._runtime,
             )
         )
-        if split == "dev":
-            return result.dev_statistics
-        predictions = kind.predict(result.model, splits[split].encoded, self._machine)
-        return kind.statistics(splits[split].rows, predictions, result.calibration)
 
     def verdict(self, task: str, first: Sequence[Scored], second: Sequence[Scored]) -> dict[str, Any]:
         """Return means and standard deviations over seeds on test, and the difference with its verdict."""
@@ -146,7 +165,7 @@ class Comparison:
                 [one.rows for one in of_seeds],
                 sources,
                 lambda rows: kind.scores(rows)[kind.config.metric],
-                repeatable=False,
+                repeatable=self._settings.epochs == 0,
             )
             for of_seeds in (first, second)
         ]
@@ -195,6 +214,8 @@ def chosen_arm(dev: Mapping[str, Mapping[str, float]]) -> str | None:
 def main() -> None:
     """Train, choose, compare, and print the JSON line."""
     arguments = _arguments()
+    if arguments.epochs == 0:
+        arguments.dev_seeds = arguments.seeds = 1  # nothing is drawn
     torch.set_num_threads(arguments.threads)
     folder = Path(arguments.folder).resolve()
     encoder = Path(arguments.encoder).expanduser().resolve() if arguments.encoder else minilm_folder()
@@ -262,7 +283,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--tasks", nargs="+", help="those of the domain where not given")
     parser.add_argument("--rows", type=int, default=1000, help="train rows of each task")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=3, help="0: encoders are scored as they are")
     parser.add_argument("--rate", type=float, default=2e-4, help="learning rate of fine-tuning")
     parser.add_argument("--dev-seeds", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=5)

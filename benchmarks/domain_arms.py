@@ -23,8 +23,10 @@ from bertline.foundation.manifests import read_manifest
 from bertline.tasks.stored_rows import COLLECTION, Documents, read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
-CORPUS, TASK_TEXT, SCATTERED = "corpus", "task_text", "scattered"
+CORPUS, TASK_TEXT, SCATTERED, TITLED = "corpus", "task_text", "scattered", "titled"
 _SENTENCES_TOGETHER = 2
+_WORDS_TOGETHER = 60
+"""With a title, about 96 tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +36,20 @@ class Arm:
     choices: tuple[str, ...] = ()
     """Choices of the configuration beside `experiment=domain`; empty for an arm without a training."""
     text: str = CORPUS
-    """Text that it learns from: the domain's corpus, the train rows of the tasks without their labels, or the corpus
-    with the sentences of each document in random order, two by two."""
+    """Text that it learns from: the domain's corpus, the train rows of the tasks without their labels, the corpus with
+    the sentences of each document in random order, two by two, or the title of each document with each part of it."""
     after: str | None = None
     """Arm whose result it starts from; None: the untouched encoder."""
     average_with: str | None = None
     """Arm whose weights are averaged with those of the untouched encoder (WiSE-FT, arXiv 2109.01903, equation 1)."""
+    share: float = 0.5
+    """Weight of that arm in the average."""
 
 
 _MLM = ("objective=mlm", "examples=full_sentences", "tokenizer=existing")
-# Classifiers of fine-tuning read [CLS].
-_CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", "tokenizer=existing", "objective.pooling=cls")
+_CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", "tokenizer=existing")
+# A masked language model does not leave the frequencies of tokens in so few steps.
+_TITLED = (*_CONTRASTIVE, "objective.mlm_weight=0", "examples.lengths=[96]")
 _SHORT = "pretrain.phases=[{steps: 150, max_length: 64, global_batch_size: 32}]"
 ARMS: Mapping[str, Arm] = {
     "untouched": Arm(),
@@ -65,6 +70,18 @@ ARMS: Mapping[str, Arm] = {
     ),
     "averaged_contrastive": Arm(average_with="contrastive"),
     "averaged_scattered": Arm(average_with="scattered_contrastive"),
+    "averaged_scattered_quarter": Arm(average_with="scattered_contrastive", share=0.25),
+    "titled_contrastive": Arm(
+        choices=(
+            *_TITLED,
+            "pretrain.phases=[{steps: 150, max_length: 96, global_batch_size: 32}]",
+            "optimizer.lr=1e-4",
+            "schedule.num_warmup_steps=15",
+            "pretrain.validate_every_steps=75",
+        ),
+        text=TITLED,
+    ),
+    "averaged_titled": Arm(average_with="titled_contrastive"),
 }
 
 
@@ -78,6 +95,8 @@ class Domain:
     """Choices of the configuration for its text; empty: the documents of its tasks, which are searched."""
     data: Mapping[str, str]
     """For each task that reads files, the folder below the shared data."""
+    pooling: str = "cls"
+    """Pooling that its tasks read the encoder with, and contrastive arms are trained with."""
 
 
 DOMAINS: Mapping[str, Domain] = {
@@ -85,7 +104,10 @@ DOMAINS: Mapping[str, Domain] = {
         tasks=("docs_library", "docs_match", "docs_parameters", "docs_search"), corpus=("corpus=python_docs",), data={}
     ),
     "abstracts": Domain(
-        tasks=("cranfield", "cisi"), corpus=(), data={"cranfield": "tasks/cranfield", "cisi": "tasks/cisi"}
+        tasks=("cranfield", "cisi"),
+        corpus=(),
+        data={"cranfield": "tasks/cranfield", "cisi": "tasks/cisi"},
+        pooling="mean",
     ),
 }
 
@@ -137,7 +159,7 @@ class Pipeline:
             shutil.rmtree(folder, ignore_errors=True)
             if arm.average_with is not None:
                 other, seconds = self.encoder_of(arm.average_with)
-                averaged(self.encoder, other, folder / "encoder")
+                averaged(self.encoder, other, folder / "encoder", share=arm.share)
             else:
                 seconds = self._trained(arm, folder)
             (folder / "seconds.json").write_text(json.dumps(seconds), encoding="utf-8")
@@ -159,8 +181,12 @@ class Pipeline:
             "tasks=[]",
             *arm.choices,
         ]
+        if "objective=contrastive" in arm.choices:
+            before.append(f"objective.pooling={self.domain.pooling}")
         if arm.text == SCATTERED:
             choices = self._scattered_choices(before)
+        elif arm.text == TITLED:
+            choices = self._titled_choices()
         else:
             choices = self._text_choices(arm.text)
         self._configured([*before, *choices])
@@ -195,6 +221,14 @@ class Pipeline:
             _write_texts(scattered(self.clone / "artifacts/corpus"), path)
         return [*_jsonl_choices(path), "corpus/sentences=lines"]
 
+    def _titled_choices(self) -> list[str]:
+        """Write the documents of the tasks by `titled`; return the choices that name them."""
+        path = self.folder / f"{TITLED}.jsonl"
+        if not path.exists():
+            collections = [read_rows(folder, COLLECTION, Documents) for folder in self.tasks().values()]
+            _write_texts((text for each in collections for text in titled(each)), path)
+        return [*_jsonl_choices(path), "corpus/sentences=lines", "corpus.min_document_characters=20"]
+
     def _run(self, *command: str) -> None:
         _checked([sys.executable, *command], self.clone, self._environment)
 
@@ -224,6 +258,17 @@ def scattered(corpus: Path) -> Iterator[str]:
         yield "\n".join(sentence for pair in together for sentence in pair)
 
 
+def titled(documents: Documents) -> Iterator[str]:
+    """Yield the title of each document in a line, with a part of its text in the next; for each part.
+
+    A title is the nearest to a question that a collection has by itself.
+    """
+    for title, text in zip(documents.titles, documents.texts, strict=True):
+        words = text.removeprefix(title).split()
+        for start in range(0, len(words) if title else 0, _WORDS_TOGETHER):
+            yield f"{' '.join(title.split())}\n{' '.join(words[start : start + _WORDS_TOGETHER])}"
+
+
 def texts_of(folder: Path, kind: str) -> Iterator[str]:
     """Yield the texts of a task's train rows without labels; for the corpus, those of the documents it searches."""
     if kind == CORPUS:
@@ -235,10 +280,18 @@ def texts_of(folder: Path, kind: str) -> Iterator[str]:
             yield from (each if isinstance(each, str) else " ".join(each) for each in rows[name].to_pylist())
 
 
-def averaged(first: Path, second: Path, folder: Path) -> None:
-    """Write `second` with each weight the mean of those of both encoders, which have the same shapes."""
+def averaged(first: Path, second: Path, folder: Path, *, share: float = 0.5) -> None:
+    """Write `second` with each weight the mean of those of both encoders, which have the same shapes.
+
+    Args:
+        first: Folder of the first encoder.
+        second: Folder of the second encoder.
+        folder: Folder to write.
+        share: Weight of `second` in the mean.
+    """
     theirs, ours = encoder_weights(first), encoder_weights(second)
-    _write_bare_encoder(second, {name: (ours[name] + theirs[name]) / 2 for name in ours}, folder)
+    mean = {name: share * ours[name] + (1 - share) * theirs[name] for name in ours}
+    _write_bare_encoder(second, mean, folder)
 
 
 def encoder_weights(folder: Path) -> dict[str, Any]:
