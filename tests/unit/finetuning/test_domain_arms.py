@@ -13,6 +13,7 @@ import torch
 import tiny
 from bertline.corpus.document import Document
 from bertline.modeling.huggingface import load_encoder
+from bertline.tasks.stored_rows import Documents
 
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
@@ -27,6 +28,23 @@ def test_the_mean_of_two_encoders_has_the_mean_of_each_weight(tmp_path):
     for name, tensor in mean.items():
         torch.testing.assert_close(tensor, (ours[name] + theirs[name]) / 2)
     assert json.loads((tmp_path / "mean/config.json").read_text())["architectures"] == ["BertModel"]
+
+
+def test_an_average_may_have_less_of_the_adapted_weights(tmp_path):
+    first, second = (tiny.write_encoder(tmp_path / str(seed), seed=seed) for seed in (1, 2))
+    domain_arms.averaged(first, second, tmp_path / "mean", share=0.25)
+    ours, theirs, mean = (load_encoder(folder).state_dict() for folder in (first, second, tmp_path / "mean"))
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, 0.75 * ours[name] + 0.25 * theirs[name])
+
+
+def test_a_title_stands_before_each_part_of_its_text():
+    long = " ".join(f"w{number}" for number in range(130))
+    documents = Documents(ids=["1", "2", "3"], titles=["A wing .", "On", ""], texts=[f"A wing . {long}", "few", "bare"])
+    lines = [text.split("\n") for text in domain_arms.titled(documents)]
+    assert [title for title, _ in lines] == ["A wing ."] * 3 + ["On"]
+    assert " ".join(part for _, part in lines[:3]) == long
+    assert lines[3] == ["On", "few"]
 
 
 @pytest.mark.parametrize(
@@ -72,12 +90,30 @@ def test_dev_is_small_where_nothing_follows_from_it(tmp_path, monkeypatch):
     assert sizes["train"] == 5
 
 
+def test_without_training_train_rows_count_to_dev_and_test_rows_do_not(tmp_path, monkeypatch):
+    scored = []
+
+    def result(job):
+        scored.append(len(job.dev.rows))
+        return type("Result", (), {"dev_statistics": np.zeros((len(job.dev.rows), 1))})
+
+    monkeypatch.setattr(domain, "fine_tune", result)
+    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 0, "rate": 1e-4})()
+    comparison = domain.Comparison(tmp_path, {}, settings)
+    comparison._tasks, comparison._kinds["t"] = {"t": tmp_path}, FakeKind({}, {"train": 7, "dev": 3, "test": 2})
+    encoder = tiny.write_encoder(tmp_path / "encoder")
+    assert comparison._as_it_is(encoder, "t", "dev", 0).shape == (10, 1)
+    assert comparison._as_it_is(encoder, "t", "test", 0).shape == (2, 1)
+    assert scored == [7, 3, 2]
+
+
 class FakeKind:
-    def __init__(self, choices):
+    def __init__(self, choices, sizes=None):
         self.config = type("Config", (), choices)
+        self.sizes = sizes or {}
 
     def read(self, folder, split):
-        return FakeRows(100)
+        return FakeRows(self.sizes.get(split, 100))
 
     def encode(self, rows, tokenizer):
         return None
