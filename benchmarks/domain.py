@@ -12,7 +12,8 @@ with `--seeds` seeds and scored on test, which no other arm is. The verdict coun
 of a sweep does.
 
 With `--epochs 0` nothing is fine-tuned, as where no labels are but those to choose by: encoders search as they are, the
-train rows count to dev, and there is one seed. Only tasks of kinds without a new head can be scored so.
+train rows count to dev, and there is one seed. Only tasks of kinds without a new head can be scored so. Scores on test
+are computed with those on dev, and looked at for the chosen arm alone.
 
 FOLDER keeps everything, so that a call that was killed is repeated without loss. The last line is JSON: the scores on
 dev, the chosen arm, the scores on test with their differences and verdicts, and the seconds of training and comparison.
@@ -99,11 +100,17 @@ class Comparison:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             wall, used = time.monotonic(), time.process_time()
-            score = self._fine_tuned if chosen.epochs else self._as_it_is
-            rows = score(encoder, task, split, seed)
+            if chosen.epochs:
+                rows = {split: self._fine_tuned(encoder, task, split, seed)}
+            else:
+                rows = self._as_it_is(encoder, task, seed)
             times = [time.monotonic() - wall, time.process_time() - used]
-            np.savez(path.with_suffix(".part.npz"), rows=rows, times=np.array(times))
-            path.with_suffix(".part.npz").replace(path)
+            for each in rows:
+                place = path.with_name(path.name.replace(f"-{split}-", f"-{each}-"))
+                if not place.exists():
+                    spent = times if each == split else [0.0, 0.0]  # counted once
+                    np.savez(place.with_suffix(".part.npz"), rows=rows[each], times=np.array(spent))
+                    place.with_suffix(".part.npz").replace(place)
         found = np.load(path)
         kind = self._kinds[task]
         result = Scored(
@@ -128,15 +135,18 @@ class Comparison:
         predictions = kind.predict(result.model, splits[split].encoded, self._machine)
         return kind.statistics(splits[split].rows, predictions, result.calibration)
 
-    def _as_it_is(self, encoder: Path, task: str, split: str, seed: int) -> np.ndarray:
-        """Score without training; train rows, of which nothing is learned, count to dev."""
+    def _as_it_is(self, encoder: Path, task: str, seed: int) -> dict[str, np.ndarray]:
+        """Score dev and test without training, since vectors of documents take nearly all of the time and serve both.
+
+        Train rows, of which nothing is learned, count to dev.
+        """
         kind, tokenizer = self._kinds[task], Tokenizer.load(encoder)
-        found = []
-        for name in ("train", "dev") if split == "dev" else (split,):
+        found = {}
+        for name in ("train", "dev", "test"):
             rows = kind.read(self._tasks[task], name)  # type: ignore[arg-type]
             scored = TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-            found.append(self._result(kind, encoder, scored, scored, seed).dev_statistics)
-        return np.concatenate(found)
+            found[name] = self._result(kind, encoder, scored, scored, seed).dev_statistics
+        return {"dev": np.concatenate([found["train"], found["dev"]]), "test": found["test"]}
 
     def _result(
         self, kind: TaskKind[Any, Any, Any], encoder: Path, train: TaskSplit, dev: TaskSplit, seed: int

@@ -225,7 +225,8 @@ class Pipeline:
         """Write the documents of the tasks by `titled`; return the choices that name them."""
         path = self.folder / f"{TITLED}.jsonl"
         if not path.exists():
-            collections = [read_rows(folder, COLLECTION, Documents) for folder in self.tasks().values()]
+            searched = [folder for folder in self.tasks().values() if (folder / f"{COLLECTION}.parquet").exists()]
+            collections = [read_rows(folder, COLLECTION, Documents) for folder in searched]
             _write_texts((text for each in collections for text in titled(each)), path)
         return [*_jsonl_choices(path), "corpus/sentences=lines", "corpus.min_document_characters=20"]
 

@@ -90,26 +90,27 @@ def test_dev_is_small_where_nothing_follows_from_it(tmp_path, monkeypatch):
     assert sizes["train"] == 5
 
 
-def test_without_training_train_rows_count_to_dev_and_test_rows_do_not(tmp_path, monkeypatch):
+def test_without_training_train_rows_count_to_dev_and_test_is_computed_with_it_once(tmp_path, monkeypatch):
     scored = []
 
     def result(job):
         scored.append(len(job.dev.rows))
-        return type("Result", (), {"dev_statistics": np.zeros((len(job.dev.rows), 1))})
+        return type("Result", (), {"dev_statistics": np.full((len(job.dev.rows), 1), len(scored))})
 
     monkeypatch.setattr(domain, "fine_tune", result)
     settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 0, "rate": 1e-4})()
     comparison = domain.Comparison(tmp_path, {}, settings)
     comparison._tasks, comparison._kinds["t"] = {"t": tmp_path}, FakeKind({}, {"train": 7, "dev": 3, "test": 2})
     encoder = tiny.write_encoder(tmp_path / "encoder")
-    assert comparison._as_it_is(encoder, "t", "dev", 0).shape == (10, 1)
-    assert comparison._as_it_is(encoder, "t", "test", 0).shape == (2, 1)
-    assert scored == [7, 3, 2]
+    dev, test = (comparison.scored("arm", encoder, "t", split, 0) for split in ("dev", "test"))
+    assert dev.rows[:, 0].tolist() == [1] * 7 + [2] * 3
+    assert test.rows[:, 0].tolist() == [3] * 2
+    assert scored == [7, 3, 2] and test.wall_s == 0
 
 
 class FakeKind:
     def __init__(self, choices, sizes=None):
-        self.config = type("Config", (), choices)
+        self.config = type("Config", (), {"metric": "accuracy", **choices})
         self.sizes = sizes or {}
 
     def read(self, folder, split):
@@ -117,6 +118,9 @@ class FakeKind:
 
     def encode(self, rows, tokenizer):
         return None
+
+    def scores(self, rows):
+        return {"accuracy": float(rows.mean())}
 
 
 class FakeRows(list):
