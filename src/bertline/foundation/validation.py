@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from bertline.foundation.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -32,18 +36,31 @@ def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
         ConfigError: The mapping is invalid; the message lists all problems with keys and kinds, or if there are none,
             all problems with values, one per line.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     problems = list(_shape_problems(cls, mapping, where))
     if not problems:
         try:
             # Strict validation accepts lists for tuples and dicts for dataclasses only through JSON.
-            return TypeAdapter(cls).validate_json(json.dumps(mapping), strict=True)
+            return cast("T", _adapter(cast("Any", cls)).validate_json(json.dumps(mapping), strict=True))
         except ValidationError as error:
             members = dict(_union_members(cls))
             relevant = [problem for problem in error.errors() if not _of_another_kind(problem["loc"], mapping, members)]
             problems = list(_messages(relevant, where))
     raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
+
+
+@functools.cache
+def _adapter(cls: Any) -> TypeAdapter[Any]:
+    """Return pydantic's validator of a class: building that of the whole configuration takes longer than its use."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(cls)
+
+
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
@@ -58,7 +75,7 @@ def _shape_problems(expected: Any, value: Any, where: str) -> Iterator[str]:
             yield f"{where or 'the configuration'} is {value!r}; expected keys {', '.join(_fields(expected))}."
             return
         yield from _key_problems(expected, value, where)
-        hints = typing.get_type_hints(expected)
+        hints = _hints(cast("Any", expected))
         for name in _fields(expected):
             if name in value:
                 yield from _shape_problems(hints[name], value[name], _join(where, name))
@@ -109,7 +126,7 @@ def _union_members(expected: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     if dataclasses.is_dataclass(expected):
         if kinds := _kinds(expected):
             yield expected.__name__, kinds  # type: ignore[union-attr]
-        for hint in typing.get_type_hints(expected).values():
+        for hint in _hints(cast("Any", expected)).values():
             yield from _union_members(hint)
     for argument in typing.get_args(expected):
         yield from _union_members(argument)
@@ -149,7 +166,7 @@ def _fields(cls: Any) -> list[str]:
 
 
 def _kinds(cls: Any) -> tuple[str, ...]:
-    hint = typing.get_type_hints(cls).get("kind")
+    hint = _hints(cast("Any", cls)).get("kind")
     return typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
 
 
