@@ -18,6 +18,7 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 _MOST = 3
 # Keys of one section have much in common, so whole keys must be closer than difflib's 0.6.
 _CLOSE = 0.8
+_SOURCE = re.compile(r"\+*source@corpus\.sources\.")
 _INDEX = re.compile(r"\[(\d+)\]")
 
 
@@ -34,6 +35,11 @@ def mistyped(error: Exception, overrides: Sequence[str], config: str) -> str | N
         if _INDEX.search(key):
             dotted = _INDEX.sub(r".\1", key)
             return f"{key} cannot be read: the number of a list's entry follows a dot: {dotted}{equals}{value}"
+        if value == "python_docs" and _SOURCE.match(key):
+            return (
+                f"{one} cannot be read: the documentation of Python packages (corpus=python_docs) is a corpus of its "
+                f"own, with a split of its own, and no source among several. Sources: {', '.join(_sources())}."
+            )
     found = re.match(r"Could not override '([^']+)'", str(error))
     if found is None and not isinstance(error, ValueError) and "Error merging override" not in str(error):
         return None
@@ -52,6 +58,10 @@ def mistyped(error: Exception, overrides: Sequence[str], config: str) -> str | N
     if found[1] in known:
         return replaced(found[1], overrides)
     return f"{found[1]} is no key of the configuration.{suggestion(found[1], known)}"
+
+
+def _sources() -> list[str]:
+    return sorted(path.stem for path in (CONF / "source").glob("*.yaml"))
 
 
 def of_list_entry(override: str, composed: Mapping[str, Any]) -> str | None:

@@ -30,7 +30,7 @@ def main(composed: dict[str, Any]) -> None:
         build_corpus(config.corpus, config.python_docs, out, num_workers=config.runtime.num_workers, samples=samples)
     for line in samples.lines():
         say(line)
-    say(f"dry run: {drops_in_words(samples.counts)}; the corpus was not kept")
+    say(f"dry run: {drops_in_words(samples.counts, samples.names_of_files())}; the corpus was not kept")
 
 
 if __name__ == "__main__":

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from bertline.corpus.both_splits import FEWEST_DOCUMENTS, with_both_splits
 from bertline.corpus.document import Document, SourceDocument, Split
 from bertline.corpus.encodings import READ_AS, REPLACED
-from bertline.corpus.labels import label_of, source_of
+from bertline.corpus.labels import source_of
+from bertline.corpus.left_out import ShownCounts, counts_of_source
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
 from bertline.corpus.quality.changes import counts_of_changes, is_no_drop
 from bertline.corpus.quality.cleaning import counted_changes, learn_cleaning, prepare_cleaned
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
-from bertline.corpus.quality.word_hashes import is_stub
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig
-from bertline.corpus.selection import select_documents, split_of, split_position
+from bertline.corpus.selection import select_documents, split_of
 from bertline.corpus.sentences.headings import Headings
 from bertline.corpus.sentences.splitter import Splitter
 from bertline.corpus.sources import (
@@ -31,7 +32,8 @@ from bertline.corpus.sources import (
     source_documents,
     source_table,
 )
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
+from bertline.corpus.storage import FORMAT_VERSION, KIND
+from bertline.corpus.written import SPLITS, Written
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import package_versions
 from bertline.demo.reader import PythonDocsCorpusConfig, all_on_one_side, module_documents
@@ -39,15 +41,12 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.parallel import batches, ordered_map
-from bertline.foundation.progress import each_said_once, progress, warn
+from bertline.foundation.progress import each_said_once, progress
 
 _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
 _FEWEST_JUDGED = 1_000
 """Sentences below which the share of stubs says nothing."""
-_FEWEST_DOCUMENTS = 2
-"""Documents of a split from which sentence pairs can be made: a random second segment comes from another document."""
-_SPLITS: tuple[Split, ...] = ("train", "validation")
 _COUNTS = ("documents", "sentences", "characters", "words")
 
 
@@ -79,15 +78,15 @@ def build_corpus(
     Raises:
         DataError: The input cannot be read, no document is left after filtering, or the corpus cannot be split.
     """
-    dropped: Counter[str] = Counter()
     samples = DropSamples() if samples is None else samples
     samples.source_of = source_of if isinstance(config, SourcesCorpusConfig) else None
+    dropped: Counter[str] = ShownCounts(samples.keep)
     # Each message once: a splitter that learns reads the source before it is read for the corpus.
     with folder_written_atomically(out) as folder, _scratch() as scratch, each_said_once():
         read = partial(_batches, config, python_docs, samples, num_workers=num_workers)
         prepare = _preparation(config, read, num_workers=num_workers)
         prepared = _prepared(read, dropped, prepare, config, Path(scratch), num_workers=num_workers)
-        whole = written = _Written(Path(scratch) if isinstance(config, SourcesCorpusConfig) else folder, config)
+        whole = written = Written(Path(scratch) if isinstance(config, SourcesCorpusConfig) else folder, config)
         for document in _selected(progress(prepared, description="corpus documents"), config, dropped, samples):
             written.add(
                 Document(document.id, document.group, document.sentences),
@@ -113,13 +112,13 @@ def build_corpus(
     return _headline(written.counts, dropped) | ({"learned_abbreviations": learned["abbreviations"]} if learned else {})
 
 
-def _with_splits(folder: Path, config: CorpusConfig, python_docs: PythonDocsConfig, written: _Written) -> _Written:
+def _with_splits(folder: Path, config: CorpusConfig, python_docs: PythonDocsConfig, written: Written) -> Written:
     """Return the corpus with documents in both splits, where the configuration asks for both."""
     if isinstance(config, PythonDocsCorpusConfig):
         if not all(written.shards.values()):
             raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
-    elif config.validation_fraction > 0 and written.fewest_documents < _FEWEST_DOCUMENTS:
-        return _with_both_splits(folder, config, written)
+    elif config.validation_fraction > 0 and min(map(written.num_different, SPLITS)) < FEWEST_DOCUMENTS:
+        return with_both_splits(folder, config, written)
     return written
 
 
@@ -169,7 +168,7 @@ def _batches(
     sizes = {"most": _BATCH_CHARACTERS, "most_items": _BATCH_DOCUMENTS}
     if isinstance(config, SourcesCorpusConfig):
         for name in sorted(config.sources) if only is None else [only]:
-            of_source: Counter[str] = Counter()
+            of_source = counts_of_source(dropped, name)
             documents = source_documents(name, config.sources[name], of_source)
             yield from batches(documents, size=_characters, **sizes)
             dropped.update(of_source)
@@ -241,13 +240,13 @@ def _drops(dropped: Counter[str]) -> dict[str, int]:
     return {reason: dropped[reason] for reason in sorted(dropped) if is_drop(reason, dropped)}
 
 
-def _content(config: CorpusConfig, written: _Written, dropped: Counter[str], learned: dict[str, Any]) -> dict[str, Any]:
+def _content(config: CorpusConfig, written: Written, dropped: Counter[str], learned: dict[str, Any]) -> dict[str, Any]:
     """Return what the manifest says, but for the packages and the size."""
     read_as = {REPLACED: dropped[REPLACED]} if dropped[REPLACED] else {}
     read_as |= {name.removeprefix(READ_AS): dropped[name] for name in dropped if name.startswith(READ_AS)}
     return {
         "source": config.kind,
-        "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
+        "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in SPLITS},
         "dropped": {reason: count for reason, count in dropped.items() if is_drop(reason, dropped)},
         **({"encodings": read_as} if read_as else {}),
         **({"changed": changed} if (changed := counts_of_changes(dropped)) else {}),
@@ -266,51 +265,14 @@ def _selected(
     return selected if threshold is None else without_near_duplicates(selected, threshold, dropped, samples)
 
 
-class _Written:
-    """Shard writers of both splits, with counts of the documents written."""
-
-    def __init__(self, folder: Path, config: CorpusConfig) -> None:
-        self.counts: dict[Split, Counter[str]] = {split: Counter() for split in _SPLITS}
-        self.shards: dict[Split, list[str]] = {split: [] for split in _SPLITS}
-        self.stubs: Counter[str] = Counter()
-        self.by_label: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """Counts by source and language, in a corpus of several sources."""
-        self._folder = folder
-        self._several = isinstance(config, SourcesCorpusConfig)
-        self._writers = {split: ShardWriter(folder, split, config.shard_documents) for split in _SPLITS}
-
-    def add(self, document: Document, split: Split, *, words: int) -> None:
-        self._writers[split].write(document)
-        characters = sum(map(len, document.sentences))
-        sizes = {"documents": 1, "sentences": len(document.sentences), "characters": characters, "words": words}
-        self.counts[split].update(sizes)
-        if self._several:
-            self.by_label[label_of(document.id)].update({f"{split}/{name}": size for name, size in sizes.items()})
-        self.stubs.update(filter(is_stub, document.sentences))
-
-    def documents(self) -> Iterator[tuple[Split, Document]]:
-        """Read all documents again, after `close`."""
-        for split in _SPLITS:
-            for name in self.shards[split]:
-                for document in read_shard(self._folder / name):
-                    yield split, document
-
-    @property
-    def fewest_documents(self) -> int:
-        return min(counts["documents"] for counts in self.counts.values())
-
-    def close(self) -> None:
-        self.shards = {split: self._writers[split].close() for split in _SPLITS}
-
-
 def _characters(document: SourceDocument) -> int:
     return sum(map(len, document.paragraphs))
 
 
-def _with_weights(folder: Path, config: SourcesCorpusConfig, whole: _Written) -> _Written:
+def _with_weights(folder: Path, config: SourcesCorpusConfig, whole: Written) -> Written:
     """Write the documents of all sources as often as weights and languages ask for."""
     rates = sampling_rates(whole.by_label, config)
-    written = _Written(folder, config)
+    written = Written(folder, config)
     for split, document in sampled(whole.documents(), rates, config.sampling_seed):
         written.add(document, split, words=sum(len(sentence.split()) for sentence in document.sentences))
     written.close()
@@ -319,54 +281,15 @@ def _with_weights(folder: Path, config: SourcesCorpusConfig, whole: _Written) ->
     return written
 
 
-def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> _Written:
-    """Rewrite a small corpus with too few documents in one split, with the nearest groups of the other one moved there.
-
-    Raises:
-        DataError: There is only one group, and so nothing for the other split.
-    """
-    few, full = sorted(_SPLITS, key=lambda split: written.counts[split]["documents"])
-    groups = Counter(document.group for name in written.shards[full] for document in read_shard(folder / name))
-    here, there = written.counts[few]["documents"], written.counts[full]["documents"]
-    if here == 0 and len(groups) == 1:
-        raise DataError(
-            f"The corpus ({config.kind}) cannot be split: all text is in one group ({next(iter(groups))!r}). Give more "
-            "files, make documents smaller (corpus.document=blank_line), or set corpus.validation_fraction=0."
-        )
-    moved: list[str] = []
-    nearest = sorted(groups, key=lambda name: (split_position(name, config.split_seed), name), reverse=few == "train")
-    # Groups that hold most of the documents only where there is nothing else for an empty split.
-    for group in sorted(nearest, key=lambda name: groups[name] > there / 2):
-        if here < _FEWEST_DOCUMENTS and (here == 0 or there - groups[group] >= max(_FEWEST_DOCUMENTS, here)):
-            moved.append(group)
-            here, there = here + groups[group], there - groups[group]
-    found = f"{written.counts[few]['documents']} documents fell into {few}"
-    asked = f"corpus.validation_fraction is {config.validation_fraction}, sentence pairs need {_FEWEST_DOCUMENTS}"
-    if not moved:
-        warn(f"{found} ({asked}), and {full} has none to spare. Give more files or smaller documents.")
-        return written
-    warn(f"{found} ({asked}); moved there: {', '.join(map(repr, moved))}.")
-    again = _Written(folder, config)
-    before = [(split, folder / name) for split in (few, full) for name in written.shards[split]]
-    for split, path in before:
-        for document in read_shard(path):
-            words = sum(len(sentence.split()) for sentence in document.sentences)
-            again.add(document, few if document.group in moved else split, words=words)
-    for _, path in before:
-        path.unlink()
-    again.close()
-    return again
-
-
 def _headline(counts: dict[Split, Counter[str]], dropped: Counter[str]) -> dict[str, float | int]:
-    headline: dict[str, float | int] = {f"{split}/{name}": counts[split][name] for split in _SPLITS for name in _COUNTS}
+    headline: dict[str, float | int] = {f"{split}/{name}": counts[split][name] for split in SPLITS for name in _COUNTS}
     headline["dropped_documents"] = sum(n for reason, n in dropped.items() if reason.startswith("documents/"))
     headline["duplicate_documents"] = dropped["documents/duplicate"]
     headline["duplicate_paragraphs"] = dropped["paragraphs/duplicate"]
     return headline
 
 
-def _refuse_stubs(config: CorpusConfig, written: _Written) -> None:
+def _refuse_stubs(config: CorpusConfig, written: Written) -> None:
     """Stop where too many sentences are one word: wrongly split text makes pairs from which nothing is learned."""
     sentences = sum(counts["sentences"] for counts in written.counts.values())
     share = written.stubs.total() / max(1, sentences)

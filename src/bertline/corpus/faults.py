@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Literal
 
 from bertline.corpus.input_files import InputFile
+from bertline.corpus.left_out import leave_out
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 
@@ -32,7 +33,7 @@ class FileFaults:
                 f"{self._file.path}: {problem}. {fix}, or set corpus.on_undecodable=skip to keep what can be read and "
                 "count the rest."
             )
-        self._dropped[reason] += 1
+        leave_out(self._dropped, reason, self._file.name, problem)
         warn(f"{self._file.path}: {problem}; what cannot be read of it is left out, counted under {reason}")
 
     def is_changed(self, before: os.stat_result, after: os.stat_result, place: str) -> bool:

@@ -10,6 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from bertline.corpus.compression import COMPRESSED_SUFFIXES, without_compression
+from bertline.corpus.left_out import leave_out
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import say
 
@@ -60,7 +61,8 @@ def find_files(place: str, suffixes: tuple[str, ...], dropped: Counter[str]) -> 
     }
     others = sorted(names.keys() - wanted.keys())
     if others:
-        dropped["files/other_suffix"] += len(others)
+        for name in others:
+            leave_out(dropped, "files/other_suffix", name)
         endings = Counter(Path(name).suffix or "no ending" for name in others).most_common(_SHOWN_ENDINGS)
         shown = ", ".join(f"{count:,} with {ending}" for ending, count in endings)
         say(

@@ -23,6 +23,38 @@ def source_of(document_id: str) -> str:
     return label_of(document_id).partition("[")[0]
 
 
+def copy_id(document_id: str, number: int) -> str:
+    """Return the id of a copy of a document, which comes right behind it.
+
+    Example:
+        >>> copy_id("wiki/a.txt", 2)
+        'wiki/a.txt#2'
+    """
+    return f"{document_id}#{number}"
+
+
+class Copies:
+    """Tells copies from other documents, by the ids of `copy_id`, as documents are read in their order.
+
+    Example:
+        >>> copies = Copies()
+        >>> [copies.is_copy(one) for one in ("a", "a#2", "a#3", "b#2", "b", "b#2")]
+        [False, True, True, False, False, True]
+    """
+
+    def __init__(self) -> None:
+        self._id: str | None = None
+        self._number = 1
+
+    def is_copy(self, document_id: str) -> bool:
+        """Return whether the next document is a copy of the one before."""
+        if self._id is not None and document_id == copy_id(self._id, self._number + 1):
+            self._number += 1
+            return True
+        self._id, self._number = document_id, 1
+        return False
+
+
 def language_of(label: str) -> str | None:
     """Return the language of a label.
 

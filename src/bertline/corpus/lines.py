@@ -14,6 +14,7 @@ from bertline.corpus.compression import TORN, archive_kind, compression_of, is_t
 from bertline.corpus.encodings import AUTO, READ_AS, REPLACED, detect_encoding
 from bertline.corpus.faults import FileFaults, OnUndecodable
 from bertline.corpus.input_files import InputFile
+from bertline.corpus.left_out import leave_out
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.progress import warn
 
@@ -194,4 +195,4 @@ def counted(lines: Iterator[Line], file: InputFile, dropped: Counter[str]) -> It
         blank = blank and not line.text.strip()
         yield line
     if blank:
-        dropped["files/empty"] += 1
+        leave_out(dropped, "files/empty", file.name)

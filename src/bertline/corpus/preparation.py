@@ -50,7 +50,7 @@ class PreparedDocument:
     """Indices of the paragraphs with text of `corpus.decontaminate`."""
     signature: Signature | None = None
     """What near duplicates are found by, if they are looked for."""
-    dropped_headings: int = 0
+    dropped_headings: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     """What cleaning changed, dropped or found."""
 
@@ -81,12 +81,11 @@ def _prepare(
     if splitter.keeps_lines:
         lines = (map(clean, paragraph.splitlines()) for paragraph in document.paragraphs)
         texts = [text for text in ("\n".join(filter(None, part)) for part in lines) if text]
-    split = place_headings([(text, splitter.split(text)) for text in texts], headings)
+    split, left_out = place_headings([(text, splitter.split(text)) for text in texts], headings)
     paragraphs = tuple(_paragraph(text, tuple(sentences), paragraph_keys) for text, sentences in split)
     # Without a group from the source, the key is the group, so that equal texts are in the same split.
     group = clean(document.group) or key.hex()
-    dropped = len(texts) - len(split) if headings == "dropped" else 0
-    return PreparedDocument(clean(document.id), group, document.split, key, paragraphs, dropped_headings=dropped)
+    return PreparedDocument(clean(document.id), group, document.split, key, paragraphs, dropped_headings=left_out)
 
 
 def _paragraph(text: str, sentences: tuple[str, ...], with_key: bool) -> PreparedParagraph:

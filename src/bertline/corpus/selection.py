@@ -27,9 +27,9 @@ def select_documents(
     seen: set[bytes] = set()
     samples = DropSamples() if samples is None else samples
     for document in documents:
-        if document.dropped_headings:
-            dropped["paragraphs/heading"] += document.dropped_headings
-            samples.count("paragraphs/heading", document.id, document.dropped_headings)
+        for heading in document.dropped_headings:
+            dropped["paragraphs/heading"] += 1
+            samples.add("paragraphs/heading", document.id, heading)
         if not document.paragraphs:
             dropped["documents/empty"] += 1
             samples.add("documents/empty", document.id, "")

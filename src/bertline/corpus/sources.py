@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertline.corpus.document import Document, SourceDocument, Split
-from bertline.corpus.labels import label_of, language_of, source_of
+from bertline.corpus.labels import copy_id, label_of, language_of, source_of
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
 from bertline.corpus.registry import SourceConfig, SourcesCorpusConfig
 from bertline.corpus.sentences.headings import Headings
@@ -117,7 +117,7 @@ def sampled(
         if split == "validation":
             copies = min(1, copies)
         for copy in range(copies):
-            yield split, document if not copy else dataclasses.replace(document, id=f"{document.id}#{copy + 1}")
+            yield split, document if not copy else dataclasses.replace(document, id=copy_id(document.id, copy + 1))
 
 
 def source_table(

@@ -22,7 +22,7 @@ from bertline.examples.bounds import FIGURES, figures_of, refuse_outside
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import blocks_of_documents, generate_block
-from bertline.examples.languages import LanguagesOfDocuments
+from bertline.examples.languages import SourcesOfDocuments
 from bertline.examples.masking import MaskingPolicy, mask_example, masked_batch, masking_policy
 from bertline.examples.store import (
     FORMAT_VERSION,
@@ -186,9 +186,10 @@ def _encode(
     split: Split, config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, folder: Path, num_workers: int
 ) -> dict[str, int]:
     documents = progress(read_documents(corpus_folder, split), description=f"encoding {split} documents")
-    languages = LanguagesOfDocuments() if has_sources(corpus_folder) and config.random_next_prob else None
-    counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers, languages=languages)
-    _refuse_too_few(split, config, counts["documents"], without_tokens=counts["documents/no_tokens"])
+    sources = SourcesOfDocuments() if has_sources(corpus_folder) and config.random_next_prob else None
+    counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers, sources=sources)
+    different = counts["documents"] - counts["documents/copies"]
+    _refuse_too_few(split, config, different, without_tokens=counts["documents/no_tokens"])
     return dict(counts)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import Document
-from bertline.examples.languages import LanguageIndex, LanguagesOfDocuments
+from bertline.examples.languages import LanguageIndex, SourcesOfDocuments, open_copies
 from bertline.examples.store import Array, token_id_dtype
 from bertline.foundation.parallel import batches, ordered_map
 from bertline.tokenization.stretches import StretchEncoder
@@ -37,11 +37,20 @@ class EncodedCorpus:
     """[documents + 1] int64."""
     languages: LanguageIndex | None = None
     """Documents by language, if there are several."""
+    copies: Array | None = None
+    """[documents, 2] where the copies of each document begin and end, if any document has copies."""
 
     @property
     def num_documents(self) -> int:
         """Number of documents; each has at least one token."""
         return len(self.document_starts) - 1
+
+    def copies_of(self, document: int) -> tuple[int, int]:
+        """Return where the copies of a document begin and end, itself among them."""
+        if self.copies is None:
+            return document, document + 1
+        first, stop = self.copies[document].tolist()
+        return first, stop
 
     @classmethod
     def open(cls, folder: Path) -> EncodedCorpus:
@@ -52,6 +61,7 @@ class EncodedCorpus:
             _mapped(folder / "sentence_starts", "int64"),
             _mapped(folder / "document_starts", "int64"),
             LanguageIndex.open(folder),
+            open_copies(folder),
         )
 
     @classmethod
@@ -81,7 +91,7 @@ def encode_corpus(
     folder: Path,
     *,
     num_workers: int,
-    languages: LanguagesOfDocuments | None = None,
+    sources: SourcesOfDocuments | None = None,
 ) -> Counter[str]:
     """Encode documents in order into `folder`, with a few batches in memory at a time.
 
@@ -90,19 +100,20 @@ def encode_corpus(
         tokenizer_folder: Tokenizer.
         folder: Folder to write.
         num_workers: Number of processes.
-        languages: Takes the languages of the documents and writes them next to the tokens (9 bytes a document in
+        sources: Takes languages and copies of the documents and writes them next to the tokens (17 bytes a document in
             memory); None if ids do not begin with labels.
 
     Returns:
         Counts: `documents`, `sentences` and `tokens` written; `documents/no_tokens` and `sentences/no_tokens` left out
-        because they have no tokens (only control characters, for instance).
+        because they have no tokens (only control characters, for instance); `documents/copies`, if there are any, those
+        of `documents` that are copies of another one.
     """
     folder.mkdir(parents=True)
     dtype = token_id_dtype(Tokenizer.load(tokenizer_folder).vocab_size)
     (folder / "dtype").write_text(dtype.name)
     counts: Counter[str] = Counter()
     num_tokens = num_sentences = 0
-    sentences = (document.sentences for document in _noted(documents, languages))
+    sentences = (document.sentences for document in _noted(documents, sources))
     in_batches = batches(sentences, size=lambda texts: sum(map(len, texts)), most=_BATCH_CHARACTERS)
     work = partial(_encode_batch, tokenizer_folder=tokenizer_folder)
     with (
@@ -119,19 +130,19 @@ def encode_corpus(
             num_tokens += len(part.tokens)
             num_sentences += len(part.sentence_starts) - 1
             counts.update(left_out)
-            if languages is not None:
-                languages.keep(kept)
+            if sources is not None:
+                sources.keep(kept)
             counts["documents"] += part.num_documents
     counts.update({"sentences": num_sentences, "tokens": num_tokens})
-    if languages is not None:
-        languages.write(folder)
+    if sources is not None and (copies := sources.write(folder)):
+        counts["documents/copies"] = copies
     return counts
 
 
-def _noted(documents: Iterable[Document], languages: LanguagesOfDocuments | None) -> Iterator[Document]:
+def _noted(documents: Iterable[Document], sources: SourcesOfDocuments | None) -> Iterator[Document]:
     for document in documents:
-        if languages is not None:
-            languages.add(document.id)
+        if sources is not None:
+            sources.add(document.id)
         yield document
 
 

@@ -11,7 +11,8 @@ of another document, and the sentences that A did not use start the next chunk. 
 - Short sequences are drawn per sequence, not per document, because documents may be books.
 - The other document is drawn from all documents except the current one. The reference code tries a limited number of
   times and may end up with the same document. In a corpus of several languages it has the language of this one, where
-  there is another, since the label could be told by the language alone.
+  there is another, since the label could be told by the language alone. Where a source has a weight, its documents
+  have copies, and a copy is no other document.
 
 Full sentences are for objectives without pairs: the sentences of a document are taken in order, as many as fit; a
 sequence never contains text of two documents, and only a sentence longer than a whole sequence is split.
@@ -221,11 +222,13 @@ def _random_segment(corpus: EncodedCorpus, document: int, rng: random.Random, nu
 
 
 def _other_document(corpus: EncodedCorpus, document: int, rng: random.Random) -> int:
-    """Return a random document other than the given one, of the same language if there is one."""
-    if corpus.languages is not None and (choices := corpus.languages.num_others(document)):
-        return corpus.languages.other(document, _below(rng, choices))
-    other = _below(rng, corpus.num_documents - 1)
-    return other + (other >= document)
+    """Return a random document other than the given one and its copies, of the same language if there is one."""
+    first, stop = corpus.copies_of(document)
+    copies = stop - first
+    if corpus.languages is not None and (choices := corpus.languages.num_others(first, copies=copies)):
+        return corpus.languages.other(first, _below(rng, choices), copies=copies)
+    other = _below(rng, corpus.num_documents - copies)
+    return other + copies * (other >= first)
 
 
 def _truncated(a: Span, b: Span, excess: int, rng: random.Random) -> tuple[Span, Span]:

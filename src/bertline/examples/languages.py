@@ -1,4 +1,4 @@
-"""Languages of the documents, so that a random second segment does not give itself away by its language."""
+"""Languages and copies of documents: a random second segment has the language of the first, and is of another text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bertline.corpus.labels import label_of, language_of
+from bertline.corpus.labels import Copies, label_of, language_of
 from bertline.examples.store import Array
+
+_COPIES = "copies.npy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +57,26 @@ class LanguageIndex:
         for field in fields(self):
             np.save(folder / f"language_{field.name}.npy", getattr(self, field.name))
 
-    def num_others(self, document: int) -> int:
-        """Return how many other documents have the language of this one."""
+    def num_others(self, document: int, *, copies: int = 1) -> int:
+        """Return how many other documents have the language of this one, the first of some copies."""
         language = self.languages[document]
-        return int(self.starts[language + 1] - self.starts[language]) - 1
+        return int(self.starts[language + 1] - self.starts[language]) - copies
 
-    def other(self, document: int, number: int) -> int:
+    def other(self, document: int, number: int, *, copies: int = 1) -> int:
         """Return another document of the same language, by a number below `num_others`."""
         place = int(self.starts[self.languages[document]]) + number
-        return int(self.order[place + (place >= self.places[document])])
+        return int(self.order[place + copies * (place >= self.places[document])])
 
 
-class LanguagesOfDocuments:
-    """Languages of the documents as they are read, by the labels that the ids of several sources begin with.
+class SourcesOfDocuments:
+    """Languages and copies of documents as they are read, by their ids in a corpus of several sources.
 
-    A document without language has that of its source alone.
+    Ids begin with labels and, of copies, end with a number. A document without language has that of its source alone.
     """
 
     def __init__(self) -> None:
+        self._copies = Copies()
+        self._firsts = array("q")
         self._numbers: dict[tuple[str | None, str], int] = {}
         self._of_documents = array("q")
         self._kept: list[npt.NDArray[np.bool_]] = []
@@ -83,13 +87,48 @@ class LanguagesOfDocuments:
         language = language_of(label)
         key = (language, "" if language is not None else label)
         self._of_documents.append(self._numbers.setdefault(key, len(self._numbers)))
+        is_copy = self._copies.is_copy(document_id)
+        self._firsts.append(self._firsts[-1] if is_copy else len(self._firsts))
 
     def keep(self, kept: npt.NDArray[np.bool_]) -> None:
         """Say which of the next documents, in their order, are in the encoded corpus."""
         self._kept.append(kept)
 
-    def write(self, folder: Path) -> None:
-        """Write the index of the kept documents, if they have several languages."""
+    def write(self, folder: Path) -> int:
+        """Write the index of the kept documents, if they have several languages, and which are copies, if any are.
+
+        Returns:
+            The number of kept documents that are copies of another one.
+        """
+        if not self._kept:
+            return 0
+        kept = np.concatenate(self._kept)
         if len({language for language, _ in self._numbers if language is not None}) > 1:
             languages = np.frombuffer(self._of_documents, dtype=np.int64)
-            LanguageIndex.of(languages[np.concatenate(self._kept)]).write(folder)
+            LanguageIndex.of(languages[kept]).write(folder)
+        ranges = copy_ranges(np.frombuffer(self._firsts, dtype=np.int64)[kept])
+        copies = len(ranges) - len(np.unique(ranges[:, 0]))
+        if copies:
+            np.save(folder / _COPIES, ranges)
+        return copies
+
+
+def copy_ranges(firsts: npt.NDArray[np.int64]) -> Array:
+    """Return [documents, 2] where the copies of each document begin and end, itself among them.
+
+    Args:
+        firsts: [documents] a number for each document, equal for copies, which lie next to each other.
+
+    Example:
+        >>> copy_ranges(np.array([0, 0, 2, 5])).tolist()
+        [[0, 2], [0, 2], [2, 3], [3, 4]]
+    """
+    begins = np.flatnonzero(np.diff(firsts, prepend=-1))
+    sizes = np.diff(begins, append=len(firsts))
+    return np.repeat(np.stack([begins, begins + sizes], axis=1), sizes, axis=0)
+
+
+def open_copies(folder: Path) -> Array | None:
+    """Memory-map what `SourcesOfDocuments` wrote of copies; None if there are none."""
+    path = folder / _COPIES
+    return np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None

@@ -35,5 +35,5 @@ def show_corpus(stage: StageRun, samples: DropSamples) -> Path:
     table = read_manifest(stage.output, kind=KIND, format_version=FORMAT_VERSION).get("sources")
     if table is not None:
         say(f"corpus: {sources_in_words(table)}")
-    say(f"corpus: {drops_in_words(samples.counts)}; samples to read: {shown}")
+    say(f"corpus: {drops_in_words(samples.counts, samples.names_of_files())}; samples to read: {shown}")
     return shown

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from bertline.corpus.both_splits import more_documents
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import clean, duplicate_key
 from bertline.corpus.reader import CorpusReader
-from bertline.corpus.readers.text import TextReader
-from bertline.corpus.readers.xml import XmlReader
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, SourcesCorpusConfig, readers_of
 from bertline.corpus.sources import source_documents
 from bertline.demo.reader import PythonDocsCorpusConfig
@@ -33,16 +32,23 @@ def check_enough_text(config: PipelineConfig) -> None:
     stages say it. Text on a hub and from packages is not checked, nor paths at which nothing is yet.
 
     Raises:
-        ConfigError: There are too few documents; the message has the path, what was found and what to do.
+        ConfigError: There are too few documents, or none are for validation; the message has the path, what was found
+            and what to do.
         DataError: The beginning of the text cannot be read.
     """
     corpus = config.corpus
-    if isinstance(corpus, NoCorpusConfig | PythonDocsCorpusConfig) or corpus.validation_fraction == 0:
+    if isinstance(corpus, NoCorpusConfig | PythonDocsCorpusConfig) or not config.examples.lengths:
         return
+    needed = config.examples.min_documents
+    if corpus.validation_fraction == 0:
+        raise ConfigError(
+            f"corpus.validation_fraction is 0: no text would be for validation, of which the examples need at least "
+            f"{needed} document{'s' * (needed > 1)}. Set a fraction above 0, such as 0.02; of a small text it "
+            "takes the few documents that are needed."
+        )
     readers = dict(readers_of(corpus))
     if not all(reader.user_path is not None and at_hand(reader.user_path) for reader in readers.values()):
         return
-    needed = config.examples.min_documents
     groups: Counter[str] = Counter()
     keys: set[bytes] = set()
     left_out: Counter[str] = Counter()
@@ -95,23 +101,8 @@ def _too_few(
     if left_out["too short"]:
         fixes[f"lower corpus.min_document_characters (now {corpus.min_document_characters})"] = None
     for key, reader in readers.items():
-        fixes |= dict.fromkeys(_smaller(key if len(readers) == 1 else "corpus.sources.NAME", reader))
+        fixes |= dict.fromkeys(more_documents(key if len(readers) == 1 else "corpus.sources.NAME", reader))
     return (
         f"{places}, with {found}{f' (left out: {besides})' if besides else ''}; expected at least {needed} for each of "
         f"train and validation{why}. {', or '.join(fixes)}."
     )
-
-
-def _smaller(key: str, reader: CorpusReader) -> Iterator[str]:
-    """Yield what makes more documents, or groups, of the same text."""
-    group_column = getattr(reader, "group_column", None)
-    if isinstance(reader, TextReader) and reader.document != "line":
-        kinds = [kind for kind in ("blank_line", "line") if kind != reader.document]
-        yield (
-            f"say where a document begins: {key}.document={' or '.join(kinds)}, or regex with {key}.document_start "
-            f"(now {reader.document})"
-        )
-    elif isinstance(reader, XmlReader):
-        yield f"name a smaller element in {key}.document (now {reader.document})"
-    elif group_column is not None:
-        yield f"set {key}.group_column=null (now {group_column}), so that rows of one group may be in both splits"

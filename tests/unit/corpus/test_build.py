@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.build import _with_both_splits, _Written, build_corpus, split_position
+from bertline.corpus.both_splits import with_both_splits
+from bertline.corpus.build import build_corpus
 from bertline.corpus.document import Document
 from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.selection import split_position
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents, read_shard
+from bertline.corpus.written import Written
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.manifests import read_manifest
 from no_packages import NO_PACKAGES
@@ -155,14 +158,14 @@ def test_a_group_of_most_documents_is_not_moved_to_fill_a_side_by_one(text_confi
     nearest = sorted(
         (f"group {number}" for number in range(6)), key=lambda name: split_position(name, config.split_seed)
     )
-    written = _Written(tmp_path, config)
+    written = Written(tmp_path, config)
     for group in nearest:
         for number in range(40 if group == nearest[1] else 1):
             document = Document(f"{group}/{number}", group, ("One.",))
             written.add(document, "validation" if group == nearest[0] else "train", words=1)
     written.close()
 
-    _with_both_splits(tmp_path, config, written)
+    with_both_splits(tmp_path, config, written)
 
     shards = sorted(tmp_path.glob("validation-*.parquet"))
     assert [document.group for path in shards for document in read_shard(path)] == [nearest[0], nearest[2]]
@@ -186,7 +189,9 @@ def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> No
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "all.txt").write_text("One file holds it all.\n\nEverything is here.")
 
-    with pytest.raises(DataError, match=r"one group \('all.txt'\).*blank_line"):
+    with pytest.raises(DataError, match=r"one group \('all.txt'\).*blank_line") as raised:
         build_corpus(text_config(), NO_PACKAGES, tmp_path / "out", num_workers=1)
+    assert "validation_fraction" not in str(raised.value)  # 0 would leave the examples without a validation document
+    build_corpus(text_config(document="blank_line"), NO_PACKAGES, tmp_path / "blank_line", num_workers=1)
     unsplit = dataclasses.replace(text_config(), validation_fraction=0.0)
     assert build_corpus(unsplit, NO_PACKAGES, tmp_path / "out", num_workers=1)["train/documents"] == 1

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bertline.corpus.build import build_corpus
+from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.sentences.headings import is_heading, place_headings
@@ -32,10 +33,10 @@ Later; much later.
 Nothing."""
 
 
-def built(tmp_path: Path, config: TextCorpusConfig) -> list[str]:
+def built(tmp_path: Path, config: TextCorpusConfig, samples: DropSamples | None = None) -> list[str]:
     (tmp_path / "text").mkdir(exist_ok=True)
     (tmp_path / "text/a.txt").write_text(TEXT)
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
+    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1, samples=samples)
     return [sentence for item in read_documents(tmp_path / "out", "train") for sentence in item.sentences]
 
 
@@ -68,11 +69,13 @@ def test_a_kind_splits_the_corpus(text_config: Make, tmp_path: Path, sentences: 
     assert built(tmp_path, text_config(sentences=sentences, validation_fraction=0.0)) == expected
 
 
-def test_dropped_headings_are_counted(text_config: Make, tmp_path: Path) -> None:
+def test_dropped_headings_are_counted_and_shown(text_config: Make, tmp_path: Path) -> None:
     sentences = RulesConfig(kind="rules", headings="dropped")
-    built(tmp_path, text_config(sentences=sentences, validation_fraction=0.0))
+    samples = DropSamples()
+    built(tmp_path, text_config(sentences=sentences, validation_fraction=0.0), samples)
     manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
     assert manifest["dropped"] == {"paragraphs/heading": 1}
+    assert samples.content()["samples"]["paragraphs/heading"] == [{"id": "a.txt", "text": "EARLY LIFE", "note": ""}]
 
 
 @pytest.mark.parametrize(
@@ -102,17 +105,19 @@ def test_the_last_paragraph_is_no_heading_and_two_headings_join_what_follows_bot
         ("He ran. He won.", ["He ran.", "He won."]),
         ("Tom", ["Tom"]),
     ]
-    assert [sentences for _, sentences in place_headings(paragraphs, "joined")] == [
+    assert [sentences for _, sentences in place_headings(paragraphs, "joined")[0]] == [
         ["Life Youth He ran.", "He won."],
         ["Tom"],
     ]
-    assert [sentences for _, sentences in place_headings(paragraphs, "dropped")] == [["He ran.", "He won."], ["Tom"]]
+    placed, left_out = place_headings(paragraphs, "dropped")
+    assert [sentences for _, sentences in placed] == [["He ran.", "He won."], ["Tom"]]
+    assert left_out == ("Life", "Youth")
 
 
 @pytest.mark.parametrize("line", ["Dogs bark.", "Rain fell everywhere.", "今天下雨。", "Τι κάνεις;", "Wirklich (ja)!"])
 def test_a_line_that_ends_in_a_sentence_mark_is_never_dropped(line: str) -> None:
     paragraphs = [(line, [line]), ("Life", ["Life"]), ("He ran.", ["He ran."])]
-    assert [text for text, _ in place_headings(paragraphs, "dropped")] == [line, "He ran."]
+    assert [text for text, _ in place_headings(paragraphs, "dropped")[0]] == [line, "He ran."]
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,26 @@ def test_a_weight_repeats_the_documents_of_train_and_leaves_validation_as_it_is(
     assert ids(tmp_path / "out", "validation") == ids(tmp_path / "plain", "validation")
 
 
+@pytest.mark.parametrize("fraction", [1e-9, 0.3])
+def test_copies_neither_count_as_documents_of_a_split_nor_get_into_validation(
+    corpus: Make, texts: Path, tmp_path: Path, fraction: float
+) -> None:
+    """A small corpus gets both splits from different documents, though each of them is there five times."""
+    for name in ("novels", "wiki"):
+        lines = (texts / name / "a.txt").read_text().splitlines()
+        (texts / name / "a.txt").write_text("\n".join(lines[:3]))
+    fives = {"weight": 5.0}
+
+    build_corpus(corpus(novels=fives, wiki=fives, validation_fraction=fraction), NO_PACKAGES, tmp_path / "out",
+                 num_workers=1)  # fmt: skip
+
+    train, validation = (ids(tmp_path / "out", split) for split in ("train", "validation"))
+    originals = {one.partition("#")[0] for one in train}
+    assert len(originals) >= 2 and len(validation) >= 2
+    assert len(originals) + len(validation) == 6 and len(train) == 5 * len(originals)
+    assert not [one for one in validation if "#" in one] and not originals & set(validation)
+
+
 def test_a_weight_below_one_leaves_documents_out_and_takes_the_same_ones_each_time(
     corpus: Make, tmp_path: Path
 ) -> None:

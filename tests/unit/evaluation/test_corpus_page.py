@@ -171,7 +171,7 @@ def test_the_page_of_several_sources_does_not_depend_on_the_number_of_processes(
     assert pages[0] == pages[1]
 
 
-def test_headings_and_contaminated_documents_are_counted_under_their_source(tmp_path: Path) -> None:
+def test_headings_and_contaminated_documents_are_counted_and_shown_under_their_source(tmp_path: Path) -> None:
     for name in ("wiki", "novels"):
         (tmp_path / name).mkdir()
         pages = [f"Early life\n\nA long line of text number {index} of {name} is here." for index in range(30)]
@@ -195,3 +195,8 @@ def test_headings_and_contaminated_documents_are_counted_under_their_source(tmp_
     assert samples.counts["paragraphs/heading"] == 60 and samples.counts["documents/contaminated"] == 2
     for counts in samples.content()["by_source"].values():
         assert counts["paragraphs/heading"] == 30 and counts["documents/contaminated"] == 1
+    write_corpus_page(tmp_path / "page.html", tmp_path / "corpus", samples.content())
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<p>Early life</p>" in page and "<h4>wiki: 30</h4>" in page
+    assert page.count("<p>The one sentence that a task asks for") == 4  # a paragraph and a document of each source
+    assert "The reader dropped these" not in page

@@ -7,14 +7,17 @@ import random
 from itertools import cycle
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bertline.corpus.document import Document
+from bertline.corpus.labels import copy_id
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.languages import LanguageIndex
+from bertline.examples.languages import LanguageIndex, SourcesOfDocuments
 from bertline.examples.store import Example, ExampleStore
+from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.tokenizer import Tokenizer
@@ -38,11 +41,15 @@ def documents(labels: list[str]) -> list[Document]:
 
 
 def corpus(folder: Path, labels: list[str], *, source: str = "sources") -> Path:
+    return written(folder, documents(labels), source=source)
+
+
+def written(folder: Path, made: list[Document], *, source: str = "sources") -> Path:
     folder.mkdir()
     shards = {}
     for split in ("train", "validation"):
         writer = ShardWriter(folder, split, shard_documents=25)
-        for document in documents(labels):
+        for document in made:
             writer.write(document)
         shards[split] = writer.close()
     content = {"shards": shards, "source": source}
@@ -135,3 +142,59 @@ def test_the_index_gives_every_other_document_of_the_language_once(tmp_path: Pat
     for document, language in enumerate(numbers):
         others = [index.other(document, number) for number in range(index.num_others(document))]
         assert others == [one for one, of in enumerate(numbers) if of == language and one != document]
+
+
+def with_copies(labels: list[str], copies: int) -> list[Document]:
+    """Documents whose words no other one has, each there several times, as a weight makes them; the last has none."""
+    words = [word for of_language in WORDS_OF.values() for word in of_language]
+    made = []
+    for number, label in enumerate(labels):
+        own = words[number * 6 : number * 6 + 6]
+        document = Document(f"{label}/{number}", "", ("\x00",) if number == len(labels) - 1 else (" ".join(own),) * 20)
+        made += [document, *(dataclasses.replace(document, id=copy_id(document.id, n)) for n in range(2, copies + 1))]
+    return made
+
+
+@pytest.mark.parametrize("labels", [["a"] * 8, ["a[xx]", "a[yy]"] * 4, ["a[xx]"] + ["a[yy]"] * 7])
+def test_a_random_segment_is_never_of_a_copy_of_the_document_and_of_every_other_one(
+    tmp_path: Path, tokenizer_folder: Path, tokenizer: Tokenizer, config: ExamplesConfig, labels: list[str]
+) -> None:
+    always = dataclasses.replace(config, random_next_prob=1.0)
+    folder = written(tmp_path / "c", with_copies(labels, 5))
+
+    build_examples(always, tokenizer_folder, folder, tmp_path / "out", num_workers=1)
+
+    drawn: dict[frozenset[str], set[frozenset[str]]] = {}
+    documents_of = {word: frozenset(one.sentences[0].split()) for one in with_copies(labels, 1)
+                    for word in one.sentences[0].split()}  # fmt: skip
+    for pair in pairs(tmp_path / "out"):
+        tokens = tokenizer.tokens(pair.input_ids.tolist())
+        first, second = (
+            {documents_of[token] for token, of in zip(tokens, pair.token_type_ids, strict=True)
+             if of == segment and token in documents_of}
+            for segment in (0, 1)
+        )  # fmt: skip
+        assert len(first) == len(second) == 1
+        drawn.setdefault(first.pop(), set()).update(second)
+    assert len(drawn) == len(labels) - 1
+    language = {
+        frozenset(one.sentences[0].split()): label for one, label in zip(with_copies(labels, 1), labels, strict=True)
+    }
+    for document, others in drawn.items():
+        same = {one for one in drawn if one != document and language[one] == language[document]}
+        assert others == (same or set(drawn) - {document})
+
+
+def test_copies_of_one_document_are_too_few(tmp_path: Path, tokenizer_folder: Path, config: ExamplesConfig) -> None:
+    folder = written(tmp_path / "c", with_copies(["a", "a"], 3))
+    with pytest.raises(DataError, match=r"has 1 documents with text in its train split.*need at least 2"):
+        build_examples(config, tokenizer_folder, folder, tmp_path / "out", num_workers=1)
+
+
+def test_without_copies_no_file_of_them_is_written(tmp_path: Path) -> None:
+    sources = SourcesOfDocuments()
+    for number in range(3):
+        sources.add(f"a/x#{number}")
+    sources.keep(np.array([True, True, True]))
+    assert sources.write(tmp_path) == 0  # the numbers are part of the names: the one before is no beginning of them
+    assert not list(tmp_path.iterdir())

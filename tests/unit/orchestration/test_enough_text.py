@@ -77,6 +77,12 @@ def test_groups_that_cannot_be_divided_are_named(check: Check, tmp_path: Path) -
     check(*given)
 
 
+def test_no_validation_at_all_is_refused_before_the_corpus_is_made(check: Check, texts: Callable[..., str]) -> None:
+    given = ("corpus=text", texts("a", "b", "c", "d"), "corpus.validation_fraction=0")
+    with pytest.raises(ConfigError, match=r"validation_fraction is 0: .* the examples need at least 2 documents\. Set"):
+        check(*given)
+
+
 def test_several_sources_are_counted_together(check: Check, texts: Callable[..., str], tmp_path: Path) -> None:
     texts("a", "b")
     (tmp_path / "more").mkdir()

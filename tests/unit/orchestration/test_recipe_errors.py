@@ -178,6 +178,15 @@ def test_a_mistyped_key_is_answered_with_the_key_that_was_meant(command: tuple[s
     assert len(done.stderr.splitlines()) == 1 and "+" not in done.stderr
 
 
+@pytest.mark.parametrize("save", [(), ("--save",)])
+def test_the_packages_are_no_source_among_several_and_the_sources_are_named(save: tuple[str, ...]) -> None:
+    given = ("corpus=sources", "+source@corpus.sources.docs=python_docs")
+    done = run_recipe(ROOT, "pipelines/configure.py", *given, *save)
+    assert done.returncode == 1
+    assert "corpus of its own, with a split of its own, and no source among several" in done.stderr
+    assert "Sources: csv, hub, jsonl, parquet, tei, text, " in done.stderr and len(done.stderr.splitlines()) == 1
+
+
 def test_a_section_given_with_keys_that_it_does_not_have_is_answered_with_what_replaces_it() -> None:
     key, value = "sweep.space.learning_rate", "{kind: choice, values: [1e-3]}"
     done = run_recipe(ROOT, "pipelines/configure.py", f"{key}={value}")

@@ -15,6 +15,7 @@ def test_a_dry_run_prints_drops_with_samples_and_keeps_nothing(tmp_path: Path) -
         (tmp_path / "text" / f"{number}.txt").write_text(f"A text of {words}.")
     (tmp_path / "text" / "8.txt").write_text((tmp_path / "text" / "3.txt").read_text().replace("A text of", "Text of"))
     (tmp_path / "text" / "9.txt").write_text("Short.")
+    (tmp_path / "text" / "notes.md").write_text("Notes.")
     (tmp_path / "temporary").mkdir()
     before = sorted(ROOT.glob("runs/*/*"))
 
@@ -32,6 +33,7 @@ def test_a_dry_run_prints_drops_with_samples_and_keeps_nothing(tmp_path: Path) -
     assert found.returncode == 0, found.stderr
     assert "documents/near_duplicate: 1" in found.stdout
     assert "8.txt (98% equal to 3.txt): Text of word3x0" in found.stdout
-    assert "dropped 2 documents (1 near duplicate, 1 too short); the corpus was not kept" in found.stdout
+    assert "(1 near duplicate, 1 too short)" in found.stdout
+    assert "1 file (1 other suffix: notes.md); the corpus was not kept" in found.stdout
     assert list((tmp_path / "temporary").iterdir()) == []
     assert sorted(ROOT.glob("runs/*/*")) == before

@@ -10,9 +10,9 @@ References:
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from bertline.corpus.compression import TORN
+from bertline.corpus.compression import TORN, archive_kind, open_decompressed, without_compression
+from bertline.corpus.lines import Line
+from bertline.corpus.markup import peeked, reader_of_markup
 from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, word_hashes
 from bertline.foundation.errors import DataError
 
@@ -28,44 +30,58 @@ NGRAM = 13
 MIN_WORDS = 4
 """Shorter passages are not looked for: "yes, it is" stands in any corpus."""
 _LONGEST_CELL = 10_000_000
+_TYPES = (
+    "Name text in UTF-8 with a passage on each line, under any name, or .csv, .tsv, .jsonl, .json or .parquet; all but "
+    "Parquet may be compressed."
+)
 
 
 def passages(path: Path) -> Iterator[str]:
-    """Yield every text of a file: lines of `.txt`, cells of `.csv` and `.tsv`, strings inside `.jsonl`, `.json` and
-    `.parquet`; each but Parquet also with `.gz`.
+    """Yield every text of a file, by its ending: cells of `.csv` and `.tsv`, strings inside `.jsonl`, `.json` and
+    `.parquet`, and the lines of a file with any other name, if it is text; each but Parquet also compressed.
 
     Raises:
-        DataError: The file is missing, of another type, or damaged.
+        DataError: The file is missing, is not text, or damaged.
     """
-    name = path.with_suffix("") if path.suffix == ".gz" else path
+    name = without_compression(path.name)
     try:
-        if name.suffix == ".parquet":
+        if name.endswith(".parquet"):
             import pyarrow.parquet as pq
 
             for batch in pq.ParquetFile(path).iter_batches():
                 yield from _strings(batch.to_pylist())
             return
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as lines:
-            if name.suffix == ".txt":
-                yield from lines
-            elif name.suffix in (".csv", ".tsv"):
+        with io.TextIOWrapper(open_decompressed(path), encoding="utf-8-sig", newline="") as lines:
+            if name.endswith((".csv", ".tsv")):
                 csv.field_size_limit(_LONGEST_CELL)
                 # Published TSV files have unbalanced quotes, which are characters there.
-                tabs = name.suffix == ".tsv"
+                tabs = name.endswith(".tsv")
                 rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines)
                 yield from chain.from_iterable(rows)
-            elif name.suffix == ".jsonl":
+            elif name.endswith(".jsonl"):
                 for line in lines:
                     yield from _strings(json.loads(line)) if line.strip() else ()
-            elif name.suffix == ".json":
+            elif name.endswith(".json"):
                 yield from _strings(json.load(lines))
             else:
-                raise DataError(
-                    f"corpus.decontaminate names {path}, whose type is not known. Use .txt (a passage on each line), "
-                    ".csv, .tsv, .jsonl, .json or .parquet."
-                )
+                yield from _lines_of_text(path, lines)
+    except UnicodeDecodeError as error:
+        raise DataError(f"corpus.decontaminate: {path} is not UTF-8 ({error}). {_TYPES}") from error
     except (*TORN, OSError, ValueError, csv.Error) as error:
         raise DataError(f"corpus.decontaminate: {path} cannot be read: {error}") from error
+
+
+def _lines_of_text(path: Path, lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines. Of archives and markup they would be names and tags instead of passages."""
+    if (kind := archive_kind(path)) is not None:
+        raise DataError(f"corpus.decontaminate: {path} is a {kind} archive, or built like one. {_TYPES}")
+    start, rest = peeked(Line(number, line, "\0" in line) for number, line in enumerate(lines, start=1))
+    if reader_of_markup(start) is not None:
+        raise DataError(f"corpus.decontaminate: {path} is markup, whose tags would be taken for words. {_TYPES}")
+    for line in rest:
+        if line.undecodable:
+            raise DataError(f"corpus.decontaminate: {path}:{line.number} has a NUL byte, and text has none. {_TYPES}")
+        yield line.text
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bertline.corpus.quality.changes import is_no_drop
@@ -16,6 +16,7 @@ NUM_SAMPLES, NUM_SAMPLES_BY_SOURCE = 5, 3
 """Samples of each reason, and of each reason and source in a corpus of several."""
 _MAX_CHARACTERS = 400
 _LINE_CHARACTERS = 160
+_SHOWN_FILES = 3
 
 
 class DropSamples:
@@ -42,6 +43,10 @@ class DropSamples:
             note: What else to say, such as the document that it repeats.
         """
         self.count(reason, where)
+        self.keep(reason, where, text, note)
+
+    def keep(self, reason: str, where: str, text: str, note: str = "") -> None:
+        """Consider a sample of what is counted elsewhere; see `add`."""
         text = text[:_MAX_CHARACTERS]
         rank = int.from_bytes(hashlib.blake2b(f"{where}\n{text}".encode(), digest_size=8).digest(), "big")
         kept = self._kept[reason, self._source(where)]
@@ -74,6 +79,15 @@ class DropSamples:
             found["by_source"] = {name: dict(sorted(by.items())) for name, by in sorted(self.by_source.items()) if by}
         return found
 
+    def names_of_files(self) -> dict[str, list[str]]:
+        """Return the names of a few files that were left out, by reason."""
+        samples = self.content()["samples"]
+        return {
+            reason: sorted(one["id"] for one in samples[reason])[:_SHOWN_FILES]
+            for reason in sorted(samples)
+            if reason.startswith("files/")
+        }
+
     def lines(self) -> list[str]:
         """Return counts and samples as lines of text, by reason."""
         found = []
@@ -86,8 +100,12 @@ class DropSamples:
         return found
 
 
-def drops_in_words(counts: Mapping[str, int]) -> str:
+def drops_in_words(counts: Mapping[str, int], names: Mapping[str, Sequence[str]] | None = None) -> str:
     """Return all counts by what was dropped and why, in one line.
+
+    Args:
+        counts: Counts by reason.
+        names: Names to add to a reason, such as those of a few files.
 
     Example:
         >>> drops_in_words({"documents/duplicate": 1200, "paragraphs/duplicate": 7, "documents/empty": 1})
@@ -96,12 +114,17 @@ def drops_in_words(counts: Mapping[str, int]) -> str:
         'nothing was dropped'
         >>> drops_in_words({"changed_paragraphs/hyphens": 3, "marked_paragraphs/tag": 1})
         'nothing was dropped; 3 changed paragraphs (3 hyphens); 1 marked paragraph (1 tag)'
+        >>> drops_in_words({"files/other_suffix": 4}, {"files/other_suffix": ["README", "a.docx"]})
+        'dropped 4 files (4 other suffix, such as README, a.docx)'
     """
+    names = {} if names is None else names
     by_thing: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for key, count in counts.items():
         if count:
             thing, _, reason = key.partition("/")
-            by_thing[thing][reason.replace("_", " ")] += count
+            shown = names.get(key, ())
+            such_as = f"{', such as' if len(shown) < count else ':'} {', '.join(shown)}" if shown else ""
+            by_thing[thing][f"{reason.replace('_', ' ')}{such_as}"] += count
     parts: list[str] = []
     stay: list[str] = []
     for thing, reasons in by_thing.items():

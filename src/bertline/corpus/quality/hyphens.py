@@ -105,7 +105,8 @@ def join_hyphens(text: str, forms: Mapping[str, Forms]) -> tuple[str, re.Match[s
     r"""Join the divided words of a text.
 
     A word that the corpus writes both ways is joined if that is more frequent. One that it writes in no way is joined
-    at the end of a line, unless both halves are words (a rare compound) or the second one has a capital.
+    at the end of a line, unless both halves are words (a rare compound) or the second one has a capital. Of two words
+    of which the second repeats the first and goes on ("fall- falling"), none is divided, and they stay as they are.
 
     Args:
         text: A paragraph with the line breaks of its source.
@@ -145,4 +146,6 @@ def _between(found: re.Match[str], forms: Mapping[str, Forms]) -> str | None:
         return "-"
     if "\n" not in space or right.casefold() in _SUSPENDING:
         return None
+    if known.both_are_words and left.casefold() != right.casefold() and right.casefold().startswith(left.casefold()):
+        return None  # said twice, not divided: "to fall- falling, he saw it"
     return "-" if known.both_are_words or has_capital else ""

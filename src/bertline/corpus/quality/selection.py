@@ -60,7 +60,7 @@ def without_contaminated(
             kept = tuple(paragraph for index, paragraph in enumerate(document.paragraphs) if index not in found)
             if not kept:
                 dropped["documents/contaminated"] += 1
-                samples.count("documents/contaminated", document.id)
+                samples.add("documents/contaminated", document.id, " ".join(document.sentences))
                 continue
             document = dataclasses.replace(document, paragraphs=kept)
         yield document

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from bertline.corpus.compression import without_compression
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
+from bertline.corpus.left_out import leave_out
 from bertline.corpus.lines import read_lines
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.errors import DataError
@@ -70,7 +71,7 @@ class _RowsReader(CorpusReader):
                     raise DataError(f"{where}{number}: no column {column!r} (corpus.{role}). Columns here: {names}.")
             text = row[self.text_column]
             if text is None or text == "":
-                dropped["documents/no_text"] += 1
+                leave_out(dropped, "documents/no_text", f"{name}{number}")
                 continue
             if not isinstance(text, str):
                 raise DataError(
@@ -115,7 +116,7 @@ class TableReader(_RowsReader):
             if first is not None:
                 yield from self._documents(chain((first,), rows), f"{file.name}:", f"{file.path}:", dropped)
             elif dropped["files/torn"] == torn:
-                dropped["files/empty"] += 1
+                leave_out(dropped, "files/empty", file.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +135,7 @@ class TableSource(TableReader, SourceSettings):
 def _read_jsonl(file: InputFile, config: TableReader, dropped: Counter[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for line in read_lines(file, config.encoding, config.on_undecodable, dropped):
         if line.undecodable:
-            dropped["documents/undecodable"] += 1
+            leave_out(dropped, "documents/undecodable", f"{file.name}:{line.number}", line.text)
             continue
         if not line.text.strip():
             continue
@@ -172,7 +173,7 @@ def _read_csv(file: InputFile, config: TableReader, dropped: Counter[str]) -> It
             if header is None:
                 header = cells
             elif undecodable:
-                dropped["documents/undecodable"] += 1
+                leave_out(dropped, "documents/undecodable", f"{file.name}:{number}", delimiter.join(cells))
             elif cells:
                 if len(cells) != len(header):
                     raise DataError(
@@ -205,7 +206,7 @@ def _read_parquet(
                 f"{file.path}: not a readable Parquet file from row {number + 1} on ({type(error).__name__}: {error}). "
                 "Copy or write it again, or set corpus.on_undecodable=skip to keep the rows before and count the file."
             ) from error
-        dropped["files/torn"] += 1
+        leave_out(dropped, "files/torn", file.name, f"not readable from row {number + 1} on")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, assert_never
 
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
+from bertline.corpus.left_out import leave_out
 from bertline.corpus.lines import Line, counted, read_lines
 from bertline.corpus.markup import peeked, reader_of_markup
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
@@ -64,7 +65,7 @@ class TextReader(CorpusReader):
             if self.on_markup != "keep":
                 start, lines = peeked(lines)
                 if (reader := reader_of_markup(start)) is not None:
-                    self._refuse_markup(file, reader, dropped)
+                    self._refuse_markup(file, reader, start, dropped)
                     continue
             yield from self._documents(file, lines, dropped)
 
@@ -73,7 +74,7 @@ class TextReader(CorpusReader):
             case "line":
                 for line in lines:
                     if line.undecodable:
-                        dropped["documents/undecodable"] += 1
+                        leave_out(dropped, "documents/undecodable", f"{file.name}:{line.number}", line.text)
                     elif line.text.strip():
                         yield SourceDocument(f"{file.name}:{line.number}", "", (line.text,))
             case "file":
@@ -94,6 +95,7 @@ class TextReader(CorpusReader):
         first: int | None = None
         characters = 0
         reason = None
+        shown = place = ""
         for line in lines:
             if first is None and line.text.strip():
                 first = line.number
@@ -104,10 +106,11 @@ class TextReader(CorpusReader):
                 reason = reason or self._too_long(file, first)
             if reason is None:
                 texts.append(line.text)
-            else:
+            elif not place:
+                place, shown = f"{file.name}:{line.number}", line.text
                 texts.clear()
         if reason is not None:
-            dropped[f"documents/{reason}"] += 1
+            leave_out(dropped, f"documents/{reason}", place, shown)
         elif paragraphs := tuple(paragraphs_of(texts)):
             whole = self.document == "file"
             name = file.name if whole else f"{file.name}:{first}"
@@ -121,13 +124,13 @@ class TextReader(CorpusReader):
             )
         return "too_long"
 
-    def _refuse_markup(self, file: InputFile, reader: str, dropped: Counter[str]) -> None:
+    def _refuse_markup(self, file: InputFile, reader: str, start: str, dropped: Counter[str]) -> None:
         if self.on_markup == "fail":
             raise DataError(
                 f"{file.path}: markup, not plain text; its tags would become words. To read it, use {reader}. Or set "
                 "corpus.on_markup=skip to leave such files out, counted, or keep to take the tags as text."
             )
-        dropped["files/markup"] += 1
+        leave_out(dropped, "files/markup", file.name, start)
         warn(f"{file.path}: markup, not plain text; left out, counted under files/markup. To read it: {reader}")
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.faults import FileFaults
 from bertline.corpus.input_files import InputFile, find_files
+from bertline.corpus.left_out import leave_out
 from bertline.corpus.lines import Line, counted, read_lines
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.errors import DataError
@@ -70,11 +71,11 @@ def _articles(
         text = line.text.strip()
         if text[:1] == "<" and (opening := _DOC_OPEN.match(text)):
             if head is not None:
-                dropped["documents/unclosed"] += 1
+                _leave_out("unclosed", file, head, body, dropped)
             head, body, begun = opening, [], True
         elif head is None:
             if text and not begun:
-                dropped["files/not_wikiextractor"] += 1  # for example, a README or licence
+                leave_out(dropped, "files/not_wikiextractor", file.name, text)  # for example, a README or licence
                 return
             if text:
                 raise DataError(
@@ -92,15 +93,20 @@ def _articles(
         else:
             body.append(line)
     if head is not None:
-        dropped["documents/unclosed"] += 1
+        _leave_out("unclosed", file, head, body, dropped)
+
+
+def _leave_out(reason: str, file: InputFile, head: re.Match[str], body: list[Line], dropped: Counter[str]) -> None:
+    text = next((line.text for line in body if line.undecodable or reason != "undecodable"), head["title"] or "")
+    leave_out(dropped, f"documents/{reason}", f"{file.name}:{head['id']}", text)
 
 
 def _article(file: InputFile, head: re.Match[str], body: list[Line], dropped: Counter[str]) -> Iterator[SourceDocument]:
     if any(line.undecodable for line in body):
-        dropped["documents/undecodable"] += 1
+        _leave_out("undecodable", file, head, body, dropped)
         return
     paragraphs = [html.unescape(_TAG.sub(" ", line.text)) for line in body if line.text.strip()]
     if paragraphs and paragraphs[0].strip() == html.unescape(head["title"] or "").strip():
-        dropped["paragraphs/title"] += 1
+        leave_out(dropped, "paragraphs/title", f"{file.name}:{head['id']}", paragraphs[0])
         del paragraphs[0]
     yield SourceDocument(f"{file.name}:{head['id']}", head["id"], tuple(paragraphs))

@@ -13,6 +13,7 @@ from bertline.corpus.compression import TORN, compression_of, is_torn, open_deco
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.faults import FileFaults
 from bertline.corpus.input_files import InputFile, find_files
+from bertline.corpus.left_out import leave_out
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.corpus.xml_text import ElementPaths, RefusedXmlError, XmlDocument, xml_documents
 from bertline.foundation.errors import DataError
@@ -62,8 +63,8 @@ class XmlReader(CorpusReader):
                 name = file.name if whole else f"{file.name}:{document.id or document.line}"
                 yield SourceDocument(name, file.name if whole else "", tuple(document.paragraphs))
             if not found:
-                dropped["files/without_paragraphs"] += 1
                 elements = ", ".join(f"{name} {count:,}" for name, count in outside.most_common(_SHOWN_ELEMENTS))
+                leave_out(dropped, "files/without_paragraphs", file.name, f"elements with text: {elements or 'none'}")
                 warn(
                     f"{file.path}: no paragraph found (corpus.document={self.document}, corpus.paragraphs="
                     f"[{','.join(self.paragraphs)}]). Characters by element that are in none: {elements or 'no text'}."

@@ -50,28 +50,32 @@ def is_heading(text: str) -> bool:
     return len(words) <= _MAX_WORDS_BEFORE_PERIOD and _WITH_PERIOD.match(text) is not None
 
 
-def place_headings(paragraphs: list[Split], headings: Headings) -> list[Split]:
+def place_headings(paragraphs: list[Split], headings: Headings) -> tuple[list[Split], tuple[str, ...]]:
     """Join each heading to the sentence that follows it, or leave it out.
 
     A heading needs something below it: the last paragraph of a document is none. What ends in a mark may be a sentence
     ("Dogs bark."), and is never left out.
 
+    Returns:
+        The paragraphs, and the headings that were left out.
+
     Example:
         >>> place_headings([("Life", ["Life"]), ("He was born. He died.", ["He was born.", "He died."])], "joined")
-        [('Life He was born. He died.', ['Life He was born.', 'He died.'])]
+        ([('Life He was born. He died.', ['Life He was born.', 'He died.'])], ())
     """
     if headings == "stay":
-        return paragraphs
+        return paragraphs, ()
     placed: list[Split] = []
     above: list[str] = []
+    dropped: list[str] = []
     for index, (text, sentences) in enumerate(paragraphs):
         left_out = headings != "dropped" or not _ENDS.search(text)
         if left_out and index + 1 < len(paragraphs) and is_heading(text):
-            above.append(text)
+            (above if headings == "joined" else dropped).append(text)
             continue
-        if above and headings == "joined":
+        if above:
             text = " ".join((*above, text))
             sentences = [" ".join((*above, sentences[0])), *sentences[1:]]
         placed.append((text, sentences))
         above = []
-    return placed
+    return placed, tuple(dropped)

@@ -94,6 +94,13 @@ def test_the_more_frequent_form_wins_and_a_tie_keeps_the_hyphen(forms: Forms, jo
     assert join_hyphens("to re-\ncover it", {"re cover": forms})[0] == f"to {joined} it"
 
 
+def test_a_word_that_is_begun_again_is_not_divided() -> None:
+    both = {"fall falling": Forms(0, 0, True), "mur mured": Forms(5, 0, False), "so so": Forms(0, 0, True)}
+    for text in ("he was fall-\nfalling down", "Fall-\nfalling", "mur-\nmured", "it was so-\nso"):
+        expected = text.replace("mur-\nmured", "murmured").replace("so-\nso", "so-so")
+        assert join_hyphens(text, both)[0] == expected
+
+
 def test_a_soft_hyphen_always_joins() -> None:
     assert join_hyphens("Konsi\u00ad\nderation", {})[0] == "Konsideration"
 
