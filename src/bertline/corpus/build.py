@@ -16,7 +16,7 @@ from bertline.corpus.encodings import READ_AS, REPLACED
 from bertline.corpus.labels import source_of
 from bertline.corpus.left_out import ShownCounts, counts_of_source
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
-from bertline.corpus.quality.changes import counts_of_changes, is_no_drop
+from bertline.corpus.quality.changes import counts_of_changes, counts_of_encodings, is_no_drop
 from bertline.corpus.quality.cleaning import counted_changes, learn_cleaning, prepare_cleaned
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples
@@ -94,7 +94,7 @@ def build_corpus(
                 words=sum(paragraph.words for paragraph in document.paragraphs),
             )
         written.close()
-        samples.counts = _drops(dropped) | counts_of_changes(dropped)
+        samples.counts = _drops(dropped) | counts_of_changes(dropped) | counts_of_encodings(dropped)
         learned = prepare.learned()
         if not any(written.shards.values()):
             raise DataError(_nothing_left(config, dropped))
@@ -233,7 +233,7 @@ def _prepared(
 
 def is_drop(reason: str, dropped: Counter[str]) -> bool:
     """Return whether anything was dropped under a name; what was read in another encoding or repaired was not."""
-    return dropped[reason] > 0 and not reason.startswith(READ_AS) and reason != REPLACED and not is_no_drop(reason)
+    return dropped[reason] > 0 and not is_no_drop(reason)
 
 
 def _drops(dropped: Counter[str]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.corpus.labels import source_of
+from bertline.corpus.quality.changes import is_no_drop
 from bertline.corpus.quality.drops import drops_in_words
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.charts import bar_chart
@@ -278,7 +279,7 @@ def _dropped(drops: Mapping[str, Any]) -> str:
             )
             continue
         blocks += map(_sample, samples)
-        if not samples:
+        if not samples and not is_no_drop(reason):
             places = f" {_places(numbers)}." if len(by_source) > 1 else ""
             blocks.append(paragraph(f"The reader dropped these; it hands over no text.{places}", "soft"))
     return section("dropped", "What was dropped or changed", *(blocks or [paragraph("Nothing.")]))

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from bertline.corpus.encodings import READ_AS, REPLACED
+
 CHANGED = "changed_paragraphs/"
 """Counts of paragraphs whose text was changed, by how."""
 MARKED = "marked_paragraphs/"
 """Counts of paragraphs with left-over markup that stays, by kind."""
+CONVERTED = "converted_files/"
+"""Counts of files in another encoding than UTF-8, by encoding, as people are told of them."""
+KEPT = "kept_lines/"
+"""Counts of lines that stay though parts of them are not text, by what became of these."""
 _AROUND = 120
 
 
@@ -40,9 +46,22 @@ def excerpt(text: str, start: int, end: int) -> str:
 
 def is_no_drop(reason: str) -> bool:
     """Return whether text that is counted under a reason stays in the corpus, changed or as it is."""
-    return reason.startswith((CHANGED, MARKED))
+    return reason.startswith((CHANGED, MARKED, CONVERTED, KEPT, READ_AS)) or reason == REPLACED
 
 
 def counts_of_changes(counts: Counter[str]) -> dict[str, int]:
-    """Return the counts of what stays, by reason."""
-    return {reason: count for reason, count in sorted(counts.items()) if count and is_no_drop(reason)}
+    """Return the counts of what cleaning changed or found, by reason."""
+    return {reason: count for reason, count in sorted(counts.items()) if count and reason.startswith((CHANGED, MARKED))}
+
+
+def counts_of_encodings(counts: Counter[str]) -> dict[str, int]:
+    """Return the counts of files by their encoding and of lines with replaced bytes, under the names for people.
+
+    Example:
+        >>> counts_of_encodings(Counter({"encodings/cp1252": 3, "lines/replaced": 2, "documents/empty": 1}))
+        {'converted_files/cp1252': 3, 'kept_lines/replaced': 2}
+    """
+    found = {
+        f"{CONVERTED}{name.removeprefix(READ_AS)}": counts[name] for name in sorted(counts) if name.startswith(READ_AS)
+    }
+    return found | ({f"{KEPT}replaced": counts[REPLACED]} if counts[REPLACED] else {})
