@@ -260,6 +260,7 @@ def main() -> None:
     compared_runs = [one for part in (*on_dev.values(), *runs.values()) for each in part.values() for one in each]
     record = {
         "domain": arguments.domain,
+        "text": "a corpus" if DOMAINS[arguments.domain].corpus else "the documents that test queries search, too",
         "encoder": encoder.parent.name if encoder.name == "model" else encoder.name,
         "chosen": best,
         "dev": {arm: {task: round(score, 5) for task, score in scores.items()} for arm, scores in dev.items()},

@@ -331,26 +331,36 @@ def sentences() -> str:
 
 
 def domain() -> str:
-    """Return the scores of an encoder adapted to a domain and of the same encoder as it was, with minutes."""
-    record = _read(RESULTS / "domain_docs.json")
-    arm, training = record["chosen"], record["training_s"].get(record["chosen"], {})
+    """Return the scores of encoders adapted to two domains and of the same encoder as it was, with minutes."""
     rows = ["| test, mean over seeds | as it was | adapted | difference | |", "|---|---|---|---|---|"]
-    for task, found in record["test"].items():
-        before, after = (statistics.fmean(found[name]) for name in ("untouched", "adapted"))
-        clause = found["verdict"] or "not tested"
-        rows.append(
-            f"| `{task}`, {found['metric']} | {before:.3f} | {after:.3f} "
-            f"| {signed(found['difference'])} ± {found['standard_error']:.3f} | {clause} |"
-        )
-    adapting, seconds = training.get("steps", 0), record["comparison_s"]
-    rows += [
-        "",
-        f"Arm `{arm}` of `benchmarks/domain.py`, chosen on dev among {len(record['dev']) - 1}; {record['rows']} train "
-        f"rows a task, {record['seeds']} seeds.",
-        f"Adapting took {adapting / 60:.0f} minutes of one thread, fine-tunings {seconds['wall'] / 60:.0f} together "
-        f"({seconds['processor'] / 60:.0f} of processor time), on a loaded {record['device']}.",
+    notes = []
+    for name, title in (("docs", "Documentation tasks"), ("abstracts", "Abstracts")):
+        record = _read(RESULTS / f"domain_{name}.json")
+        for task, found in record["test"].items():
+            before, after = (statistics.fmean(found[name]) for name in ("untouched", "adapted"))
+            clause = found["verdict"] or "not tested"
+            rows.append(
+                f"| `{task}`, {found['metric']} | {before:.3f} | {after:.3f} "
+                f"| {signed(found['difference'])} ± {found['standard_error']:.3f} | {clause} |"
+            )
+        notes += ["", *_domain_notes(title, record)]
+    return "\n".join(rows + notes)
+
+
+def _domain_notes(title: str, record: Mapping[str, Any]) -> list[str]:
+    """Return the lines below the table that say what was trained and compared, and how long it took."""
+    adapting = record["training_s"].get(record["chosen"], {}).get("steps", 0)
+    wall, processor = (record["comparison_s"][name] / 60 for name in ("wall", "processor"))
+    fine_tuned = (
+        f"{record['rows']} train rows a task, {record['seeds']} seeds" if record["epochs"] else "no fine-tuning"
+    )
+    compared = "fine-tunings" if record["epochs"] else "searches"
+    return [
+        f"{title}: arm `{record['chosen']}` of `benchmarks/domain.py`, chosen on dev among {len(record['dev']) - 1}; "
+        f"{fine_tuned}.",
+        f"Adapting took {adapting / 60:.0f} minutes of one thread, {compared} {wall:.0f} together "
+        f"({processor:.0f} of processor time), on a loaded {record['device']}.",
     ]
-    return "\n".join(rows)
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
