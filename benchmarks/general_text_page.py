@@ -183,7 +183,7 @@ def chosen_record(folder: Path = RESULTS) -> dict[str, Any]:
 
 def differences(num_recipes: int) -> tuple[str, ...]:
     """Return why the published scores do not compare directly."""
-    chosen = "nothing was tuned" if num_recipes < 2 else f"it is the best on dev of the {num_recipes} above"
+    tuning = "nothing was tuned" if num_recipes < 2 else f"{num_recipes} were compared, as said above"
     return (
         "The published scores are of GLUE's hidden test sets, from the test server. SST-2 here: GLUE's dev. STS-B and "
         "MRPC here: the test of the original release.",
@@ -191,7 +191,7 @@ def differences(num_recipes: int) -> tuple[str, ...]:
         "to train on. The two do not compare.",
         "The published encoders were pretrained on English Wikipedia and BooksCorpus, over a hundred times as much "
         "text, and fine-tuned for 4 epochs with the best of 5 batch sizes and 4 learning rates for each set. Here one "
-        f"recipe serves all sets, and {chosen}.",
+        f"recipe serves all sets, and {tuning}.",
         "Paragraphs of QNLI come from Wikipedia, so the pretraining text may have some of them, without question and "
         "label.",
     )
