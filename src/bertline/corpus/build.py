@@ -12,11 +12,10 @@ from typing import Any, Protocol
 
 from bertline.corpus.both_splits import FEWEST_DOCUMENTS, with_both_splits
 from bertline.corpus.document import Document, SourceDocument, Split
-from bertline.corpus.encodings import READ_AS, REPLACED
 from bertline.corpus.labels import source_of
 from bertline.corpus.left_out import ShownCounts, counts_of_source
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
-from bertline.corpus.quality.changes import counts_of_changes, counts_of_encodings, is_no_drop
+from bertline.corpus.quality.changes import READ_AS, REPLACED, counts_of_changes, counts_of_encodings, is_no_drop
 from bertline.corpus.quality.cleaning import counted_changes, learn_cleaning, prepare_cleaned
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples

@@ -13,11 +13,6 @@ from bertline.corpus.compression import open_decompressed
 AUTO = "auto"
 """Value of `corpus.encoding` that detects the encoding of each file."""
 
-READ_AS = "encodings/"
-REPLACED = "lines/replaced"
-"""Lines that are kept, with U+FFFD for what is not text in their encoding."""
-"""Beginning of the names under which files in another encoding than UTF-8 are counted; nothing is dropped of them."""
-
 # UTF-32 first: its little-endian mark begins with that of UTF-16. The codecs without -le and -be take the mark away.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bertline.corpus.compression import TORN, archive_kind, compression_of, is_torn, text_stream
-from bertline.corpus.encodings import AUTO, READ_AS, REPLACED, detect_encoding
+from bertline.corpus.encodings import AUTO, detect_encoding
 from bertline.corpus.faults import FileFaults, OnUndecodable
 from bertline.corpus.input_files import InputFile
 from bertline.corpus.left_out import leave_out
+from bertline.corpus.quality.changes import READ_AS, REPLACED
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.progress import warn
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from bertline.corpus.encodings import READ_AS, REPLACED
-
 CHANGED = "changed_paragraphs/"
 """Counts of paragraphs whose text was changed, by how."""
 MARKED = "marked_paragraphs/"
 """Counts of paragraphs with left-over markup that stays, by kind."""
+READ_AS = "encodings/"
+"""Beginning of the names under which files in another encoding than UTF-8 are counted; nothing is dropped of them."""
+REPLACED = "lines/replaced"
+"""Lines that are kept, with U+FFFD for what is not text in their encoding."""
 CONVERTED = "converted_files/"
 """Counts of files in another encoding than UTF-8, by encoding, as people are told of them."""
 KEPT = "kept_lines/"
