@@ -14,7 +14,7 @@ repeated without loss.
 Each score is compared with TF-IDF as it was published when the goal was set (results/glue.md), with today's n-grams and
 with what the texts of a pair share, each with a verdict, and with what google-research/bert publishes for BERT-Tiny and
 BERT-Mini, whose splits differ (`general_text_page.differences`). Several recipes, each with a record of its own, are
-compared on dev. --keep writes the JSON to benchmarks/results and all pages anew. The last line is JSON.
+compared on dev. --keep writes the JSON to benchmarks/results and renders all pages. The last line is JSON.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def page(name: str, records: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page of one record in Markdown.
 
     Args:
-        name: Of the record.
+        name: Name of the record.
         records: It and the records of other recipes, by name.
     """
     record = records[name]
