@@ -18,7 +18,7 @@ from bertline.sweep.patience import is_outage
 from bertline.sweep.store import StudyStore
 from bertline.sweep.study import open_study, plan_trials, take_trial, try_again
 from bertline.sweep.units import Unit, UnitTable
-from servers import PostgreSQL, Proxy
+from servers import PostgreSQL, Proxy, wait_until
 
 ME = "this machine"
 
@@ -161,7 +161,7 @@ def test_a_connection_that_is_cut_again_and_again_changes_nothing(server, url):
         ended = threading.Event()
 
         def cut():
-            while not ended.wait(0.15):
+            while not ended.wait(0.4):
                 proxy.go_away()
                 proxy.come_back()
 
@@ -179,6 +179,43 @@ def test_a_connection_that_is_cut_again_and_again_changes_nothing(server, url):
     assert [(trial.number, trial.state.name, trial.value) for trial in found] == [
         (number, "COMPLETE", number) for number in range(8)
     ]
+
+
+def test_a_query_that_the_server_cancels_is_asked_again(server, store, study, url, capfd):
+    import psycopg
+
+    waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with psycopg.connect(url, autocommit=True) as admin, psycopg.connect(url) as locker:
+        locker.execute("LOCK TABLE trials")
+        found = []
+        reader = threading.Thread(target=lambda: found.extend(store.storage.get_all_trials(study._study_id)))
+        reader.start()
+        wait_until(lambda: admin.execute(waiting).fetchall(), every_s=0.02)
+        ((pid,),) = admin.execute(waiting).fetchall()
+        admin.execute("SELECT pg_cancel_backend(%s)", [pid])
+        wait_until(lambda: "cannot be reached" in capfd.readouterr().err)
+        locker.rollback()
+        reader.join(60)
+    assert [trial.state.name for trial in found] == ["WAITING", "WAITING"]
+    assert "SELECT" not in capfd.readouterr().err
+
+
+def test_a_block_whose_lock_was_lost_writes_nothing_until_it_has_the_lock_again(server, store, study):
+    (first, _), attempts = study.get_trials(), []
+
+    def block():
+        attempts.append(len(attempts))
+        if len(attempts) == 1:
+            server.restart()
+            beat = threading.Thread(target=store.storage.get_all_studies)  # reconnects, as the heartbeat's thread may
+            beat.start()
+            beat.join()
+        store.storage.set_trial_user_attr(first._trial_id, f"attempt {len(attempts)}", True)
+
+    store.exclusively(study.study_name, block)
+    assert attempts == [0, 1]
+    assert set(study.get_trials()[0].user_attrs) >= {"attempt 2"}
+    assert "attempt 1" not in study.get_trials()[0].user_attrs
 
 
 def test_an_outage_that_lasts_too_long_is_an_error_that_says_how_to_resume(server, study, url, monkeypatch):

@@ -155,8 +155,18 @@ class PostgreSQL(Server):
     def leaves(self) -> Path | None:
         return self._place()
 
+    def is_up(self) -> bool:
+        """Whether it takes connections: it listens while it starts, and refuses them."""
+        import psycopg
+
+        try:
+            psycopg.connect(self._url("postgres"), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
     def stop(self, number: int = signal.SIGINT) -> None:
-        """Stop it; TERM would wait for the connections that pools keep open."""
+        """Stop it, and cancel what it is asked; TERM would wait for the connections that pools keep open."""
         super().stop(number)
 
     def __exit__(self, *error: Any) -> None:

@@ -21,7 +21,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, PendingRollbackError
 from sqlalchemy.orm import Session
 
 from bertline.foundation.progress import say, warn
@@ -39,16 +39,29 @@ _REFUSALS = ("authentication failed", "does not exist", "no pg_hba.conf entry", 
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether an error says that the server is away or restarting, rather than that the request is wrong."""
+    """Return whether an error says that the server is away or restarting, rather than that the request is wrong.
+
+    The whole chain counts: Optuna reads the trials a second time if it cannot, in a transaction that has failed
+    already, and the error of that says nothing about the first.
+    """
     found: BaseException | None = error
-    while found is not None and not isinstance(found, DBAPIError):
+    while found is not None:
+        # A pending rollback: the transaction's connection was lost before, and Optuna has swallowed the error of that.
+        if isinstance(found, PendingRollbackError) or (isinstance(found, DBAPIError) and _is_of_an_outage(found)):
+            return True
         found = found.__cause__ or found.__context__
-    if found is None or not (found.connection_invalidated or isinstance(found, OperationalError | InterfaceError)):
+    return False
+
+
+def _is_of_an_outage(error: DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return True
+    if not isinstance(error, OperationalError | InterfaceError):
         return False
-    state = getattr(found.orig, "sqlstate", None)
+    state = getattr(error.orig, "sqlstate", None)
     if state is not None:
-        return found.connection_invalidated or str(state).startswith(_OUTAGES)
-    return not any(words in str(found.orig) for words in _REFUSALS)
+        return str(state).startswith(_OUTAGES)
+    return not any(words in str(error.orig) for words in _REFUSALS)
 
 
 class Patience:

@@ -79,6 +79,8 @@ _KEEPALIVE = {
 }
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
+# Its one warning shows the SQL of a query that the server did not answer; `Patience` says that in a sentence.
+optuna.logging.get_logger("optuna.storages._rdb.storage").setLevel(optuna.logging.ERROR)
 
 T = TypeVar("T")
 
@@ -106,6 +108,7 @@ class StudyStore:
             engine = {"connect_args": {"timeout": _SQLITE_WAIT_S}}
         patience_s = PATIENCE_S if self._file is None else 0.0
         self.patience = Patience(self.shown, patience_s=patience_s, gap_s=2 * _HEARTBEAT_S, says=says)
+        self._held = threading.local()
         with self.reached(), nullcontext() if waits else self.patience.off():
             # Used only for locks; each lock has its own connection, which is closed with it.
             self._locks = sqlalchemy.create_engine(
@@ -113,6 +116,7 @@ class StudyStore:
             )
             # Two processes that create the tables at once would fail.
             self.storage = self.exclusively("tables", lambda: self._opened_storage(engine))
+        sqlalchemy.event.listen(self.storage.engine, "checkout", self._check_that_the_lock_is_held)
 
     def _opened_storage(self, engine: dict[str, Any]) -> PatientStorage:
         with _without_experimental_warnings():
@@ -144,12 +148,19 @@ class StudyStore:
         def locked_block() -> T:
             with self._locks.connect() as connection, self.patience.off():
                 connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:key)"), key)
+                self._held.by = connection
                 try:
                     return block()
                 finally:
+                    self._held.by = None
                     connection.execute(sqlalchemy.text("SELECT pg_advisory_unlock(:key)"), key)
 
         return self.patience(locked_block)
+
+    def _check_that_the_lock_is_held(self, *_: object) -> None:
+        """Raise in a locked block if the server was lost: an operation would reconnect, while another has the lock."""
+        if (connection := getattr(self._held, "by", None)) is not None:
+            connection.execute(sqlalchemy.text("SELECT 1"))
 
     def add_events(self, run_folder: Path, events: Iterable[dict[str, Any]]) -> None:
         """Call `add_missing_events` under a lock among all machines: lock files may not reach other machines."""
