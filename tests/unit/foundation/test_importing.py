@@ -1,6 +1,9 @@
-"""Imports without garbage collection, by the library and by recipes."""
+"""Imports without garbage collection and without what Lightning does not use, by the library and by recipes."""
 
 import gc
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +62,40 @@ def test_a_recipe_collects_nothing_until_it_runs_and_its_importers_are_left_alon
         (tmp_path / folder / "one.py").write_text(text)
     done = run_recipe(tmp_path, f"{folder}/one.py", "input=x", "output=y", "task_name=z")
     assert done.stdout.splitlines() == [f"while importing {while_importing}", "while running True"], done.stderr
+
+
+LIGHTNING = """
+import json, sys
+from bertline.foundation.importing import defer_torchmetrics
+defer_torchmetrics()
+import pytorch_lightning
+few = sorted({"scipy", "transformers", "torchmetrics.text"} & sys.modules.keys())
+import torchmetrics
+from pytorch_lightning.core.module import Metric
+all_of_it = "scipy" in sys.modules
+known = isinstance(torchmetrics.MeanMetric(), Metric) and torchmetrics.Metric is Metric
+from torchmetrics.functional.text import squad
+print(json.dumps([few, all_of_it, known, torchmetrics.functional.text.squad is squad, "scipy" in sys.modules]))
+"""
+SUBMODULE_FIRST = """
+import json, sys
+from bertline.foundation.importing import defer_torchmetrics
+defer_torchmetrics()
+from torchmetrics.functional.text import squad
+import torchmetrics
+known = isinstance(torchmetrics.text.SQuAD(), torchmetrics.Metric)
+print(json.dumps([torchmetrics.functional.text.squad is squad, known]))
+"""
+
+
+def printed_by(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_lightning_alone_does_not_import_all_metrics_and_they_are_there_for_whoever_asks():
+    assert printed_by(LIGHTNING) == [[], False, True, True, True]
+
+
+def test_metrics_imported_before_lightning_are_the_same_objects():
+    assert printed_by(SUBMODULE_FIRST) == [True, True]
