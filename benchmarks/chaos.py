@@ -69,7 +69,7 @@ def main() -> int:
         sys.exit(f"chaos.py: {reason}")
     with tempfile.TemporaryDirectory(prefix="bertline-chaos-") as temporary:
         folder = Path(temporary)
-        template = slurm_workspace.made_once(folder / "template")
+        slurm_workspace.make_template(template := folder / "template")
         expected = undisturbed(template, folder / "undisturbed", arguments.steps)
         found = disturbed(template, folder / "disturbed", arguments, expected)
     print(json.dumps(found), flush=True)

@@ -48,7 +48,7 @@ def main() -> None:
         sys.exit(reason)
     with tempfile.TemporaryDirectory(prefix="bertline-overhead-") as name:
         folder = Path(name)
-        template = slurm_workspace.made_once(folder / "template")
+        slurm_workspace.make_template(template := folder / "template")
         with SlurmCluster(folder / "slurm", Settings()) as cluster:
             rounds = [
                 measured(template, folder / f"round{number}", cluster, arguments.steps)
