@@ -31,7 +31,7 @@ def section(cls: Any, name: str, **changes: Any) -> Any:
 
 def build(kind: Any, value: Any) -> Any:
     """Convert plain data to the annotated type `kind`: dataclasses, unions distinguished by `kind`, tuples, numbers."""
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return kind(**{name: build(hints.get(name), each) for name, each in value.items()})
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
@@ -62,7 +62,8 @@ def parse_changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 def _read(name: str) -> dict[str, Any]:
     """Read a file of conf/, merged over the files of its defaults list: of its group, or of a group within it."""
     content = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
-    group, merged = name.rpartition("/")[0], {}
+    group = name.rpartition("/")[0]
+    merged: dict[str, Any] = {}
     for base in content.pop("defaults", []):
         if isinstance(base, dict):
             merged |= {key: _read(f"{group}/{key}/{chosen}") for key, chosen in base.items()}

@@ -183,7 +183,7 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if _UNFINISHED.fullmatch(path.name)]
 
 
-def lost(expected: frozenset[Point], written: Counter[Point], recorded: Counter[Point]) -> set[Point]:
+def lost(expected: frozenset[Point], written: Counter[Point], recorded: Counter[Point]) -> frozenset[Point]:
     """Return what is expected and not in both of the file and MLflow, and what the file has and MLflow lacks."""
     return (expected - written.keys()) | (expected - recorded.keys()) | (written.keys() - recorded.keys())
 

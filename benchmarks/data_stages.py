@@ -92,7 +92,7 @@ def corpus_config(folder: str | None) -> CorpusConfig:
     first = _bytes_of(find_files(folder, (), Counter())[0].path)
     if first.startswith(b"<doc "):
         return WikiExtractorCorpusConfig(kind="wikiextractor", path=folder, encoding="utf-8", **settings)
-    plain = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
+    plain: dict[str, Any] = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
     return TextCorpusConfig(kind="text", path=folder, **plain, **settings)
 
 
@@ -101,7 +101,8 @@ def input_bytes(config: CorpusConfig) -> int:
     if isinstance(config, PythonDocsCorpusConfig):
         documents = module_documents(config, _PYTHON_DOCS, Counter(), num_workers=1)
         return sum(len(text.encode()) for document in documents for text in document.paragraphs)
-    suffixes = (".txt",) if isinstance(config, TextCorpusConfig) else ()
+    suffixes: tuple[str, ...] = (".txt",) if isinstance(config, TextCorpusConfig) else ()
+    assert isinstance(config, TextCorpusConfig | WikiExtractorCorpusConfig)
     return sum(len(_bytes_of(file.path)) for file in find_files(config.path, suffixes, Counter()))
 
 

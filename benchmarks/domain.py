@@ -196,7 +196,7 @@ def _calibrated_on_dev(kind: TaskKind[Any, Any, Any]) -> bool:
 def kind_of(task: str, folder: Path) -> TaskKind[Any, Any, Any]:
     """Return the kind of a task with the configuration of conf/task; its rows are there."""
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        content: Any = OmegaConf.to_container(compose(f"task/{task}"))["task"]
+        content: Any = OmegaConf.to_container(compose(f"task/{task}").task)
     return task_kind(validate(Holder, {"task": content}).task, read_task_manifest(folder)["labels"])
 
 

@@ -171,9 +171,7 @@ class Pipeline:
         Returns:
             Seconds of the stage `pretrain` (`stage`), and of its steps alone (`steps`), with those of the arms before.
         """
-        start, earlier = self.encoder, {}
-        if arm.after is not None:
-            start, earlier = self.encoder_of(arm.after)
+        start, earlier = self.encoder_of(arm.after) if arm.after is not None else (self.encoder, {})
         before = [
             "experiment=domain",
             "model=from_checkpoint",

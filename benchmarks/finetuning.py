@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 import repository_source  # noqa: F401
 import torch
+from bare_configuration import section
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
@@ -48,7 +49,6 @@ from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import resolve_machine, resolve_precision
-from bertline.training.launchers import LocalLauncherConfig
 
 LEARNING_RATE, DROPOUT_PROB, SEED = 1e-4, 0.1, 0
 # SST-2's sentences have a median of about 13 tokens and a maximum of 60, MRPC's pairs 53 and 110.
@@ -283,12 +283,12 @@ def minilm_folder() -> Path:
 
 def task_config(max_length: int) -> ClassificationTaskConfig:
     """Return a task configuration with what the task kind needs; its source is not read."""
-    source = {
+    source: dict[str, Any] = {
         "kind": "hub", "name": "", "revision": "", "subset": None, "train_split": "train", "dev_split": None,
         "test_split": None, "extra_tests": {}, "text_column": "text", "text_pair_column": None,
         "label_column": "label", "on_bad_row": "error",
     }  # fmt: skip
-    content = {
+    content: dict[str, Any] = {
         "kind": "classification", "source": source, "labels": None, "multi_label": False, "metric": "accuracy",
         "long_texts": "truncate", "window_overlap": 16, "window_pooling": "mean",
         "calibration": "none", "shared_tokens": "plain",
@@ -311,14 +311,11 @@ def fine_tuning_config(batch_size: int) -> FineTuningConfig:
 
 def runtime_config(num_threads: int) -> RuntimeConfig:
     """Return the settings of a CPU, as a sweep's worker uses it."""
-    local = LocalLauncherConfig(kind="local")
-    return RuntimeConfig(
-        device="cpu", num_devices=1, num_nodes=1, num_workers=0, num_threads=num_threads, micro_batch_size=None,
- micro_batch_tokens=None,
- packing="auto",
-        compile="off", attention="auto", launcher=local, sweep_workers=1, runs_folder="runs", progress_every_s=1e9,
-        profile=False,
+    config: RuntimeConfig = section(
+        RuntimeConfig, "runtime/default", device="cpu", num_workers=0, num_threads=num_threads, compile="off",
+        sweep_workers=1, progress_every_s=1e9,
     )  # fmt: skip
+    return config
 
 
 def _arguments() -> argparse.Namespace:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import repository_source  # noqa: F401
 
+from bertline.corpus.document import Split
 from bertline.examples.store import ExampleBlock, ExampleStore, ExampleWriter, split_folder, token_id_dtype
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer
@@ -33,12 +35,15 @@ def write_made_up_examples(folder: Path, *, vocab_size: int, seq_len: int, lengt
     ordinary = tuple(f"word{number}" for number in range(vocab_size - len(SPECIAL_TOKENS)))
     tokens = (*SPECIAL_TOKENS, *ordinary)
     save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=True)), folder / "tokenizer")
-    counts = {"train": _NUM_TRAIN, "validation": _NUM_VALIDATION}
+    counts: dict[Split, int] = {"train": _NUM_TRAIN, "validation": _NUM_VALIDATION}
     of_splits = {split: sequence_lengths(lengths, count, seq_len) for split, count in counts.items()}
     for split, count in counts.items():
         writer = ExampleWriter(split_folder(folder / "examples", split, seq_len), count)
         writer.write(_block(of_splits[split], vocab_size=vocab_size))
         writer.close()
+    of_split: dict[str, Any] = {
+        split: {"examples": len(each), "tokens": int(each.sum())} for split, each in of_splits.items()
+    }
     content = {
         "seed": SEED,
         "random_next_prob": 0.5,
@@ -51,12 +56,7 @@ def write_made_up_examples(folder: Path, *, vocab_size: int, seq_len: int, lengt
             "replace_with_random_prob": 0.1,
         },
         "shard_sequences": max(counts.values()),
-        "lengths": {
-            str(seq_len): {
-                "unigram_entropy": math.log(len(ordinary)),
-                **{split: {"examples": len(each), "tokens": int(each.sum())} for split, each in of_splits.items()},
-            }
-        },
+        "lengths": {str(seq_len): {"unigram_entropy": math.log(len(ordinary)), **of_split}},
     }
     write_manifest(folder / "examples", kind="examples", format_version=1, content=content)
     return of_splits["train"]

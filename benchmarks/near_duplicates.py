@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import repository_source  # noqa: F401
 from records import current_commit
@@ -151,11 +152,12 @@ def documents_of(folder: str, kind: str) -> Iterator[list[str]]:
     from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
     from bertline.corpus.sentences.rules import RulesConfig
 
-    common = {
+    common: dict[str, Any] = {
         "path": folder, "encoding": "utf-8", "validation_fraction": 0.0, "split_seed": 0, "deduplicate": "none",
         "min_document_characters": 0, "on_undecodable": "skip", "shard_documents": 1,
         "sentences": RulesConfig(kind="rules", headings="stay"),
     }  # fmt: skip
+    config: TextCorpusConfig | WikiExtractorCorpusConfig
     if kind == "text":
         config = TextCorpusConfig(kind="text", document="file", document_start=None, on_markup="fail", **common)
     else:

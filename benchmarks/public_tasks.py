@@ -54,10 +54,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "public_tasks.jsonl"
 # Values that apply unless a recipe below changes them (Devlin et al., arXiv 1810.04805, A.3; bias correction: Zhang et
 # al., arXiv 2006.05987). The learning rates are for encoders of about 6 layers with hidden size 384; encoders of BERT's
 # size need 2e-5 to 5e-5.
-COMMON: dict[str, Any] = {
-    **OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "sweep" / "default.yaml").fine_tuning),
-    "learning_rate": 1e-4,
-}
+_DEFAULT: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "sweep" / "default.yaml").fine_tuning)
+COMMON: dict[str, Any] = {**_DEFAULT, "learning_rate": 1e-4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +262,7 @@ def task_config(recipe: Recipe, data: Path) -> TaskConfig:
     if place is None:
         raise BertlineError(f"{data} has none of {', '.join(recipe.places)}, which {recipe.task} reads")
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        content: Any = OmegaConf.to_container(compose(f"task/{recipe.task}"))["task"]
+        content: Any = OmegaConf.to_container(compose(f"task/{recipe.task}").task)
     one_file = _ONE_FILE if place.is_file() else {}
     source = {**content["source"], **one_file, **recipe.source, "path": str(place)}
     return validate(Holder, {"task": {**content, **recipe.changes, "source": source}}).task

@@ -211,11 +211,11 @@ def main() -> None:
     by_hand: dict[str, dict[str, float]] = {}
     for language, texts in languages.items():
         if marked(texts) >= MIN_MARKED:
-            for system, split in systems(texts).items():
+            for system, divide in systems(texts).items():
                 if system != "pysbd":  # 40 times as slow as the others
-                    by_system.setdefault(system, {})[language] = f1(texts, split)
+                    by_system.setdefault(system, {})[language] = f1(texts, divide)
                     if language in READ_BY_HAND:
-                        by_hand.setdefault(system, {})[language] = f1(divided(texts), split)
+                        by_hand.setdefault(system, {})[language] = f1(divided(texts), divide)
     for system, scores in by_system.items():
         low = {language: score for language, score in scores.items() if score < 0.95}
         print(

@@ -86,7 +86,7 @@ def measured(template: Path, folder: Path, cluster: SlurmCluster, steps: int) ->
     second = workspace.start(output="second.log")
     workspace.until(lambda: workspace.said("attached to job", output="second.log"))
     follows = time.time()
-    ends = {}
+    ends: dict[int, float] = {}
     while len(ends) < 2:
         for process in (first, second):
             if process.poll() is not None:

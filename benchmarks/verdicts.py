@@ -27,7 +27,7 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import repository_source  # noqa: F401
@@ -109,13 +109,13 @@ def is_first(run: dict[str, object]) -> bool:
     return run["world"] == asdict(VARIANTS[0])
 
 
-def shown(run: dict[str, list[float]]) -> str:
+def shown(run: dict[str, Any]) -> str:
     """Return a run as text."""
     false, found = (", ".join(f"{share:.3f}" for share in run[key]) for key in ("false_verdicts", "found"))
     return f"false verdicts {false}; found {found}"
 
 
-def simulated(world: World, num_seeds: int, num_simulations: int, random_seed: int) -> dict[str, object]:
+def simulated(world: World, num_seeds: int, num_simulations: int, random_seed: int) -> dict[str, Any]:
     """Return the fractions of verdicts for equal and for different arms, and the smallest detectable differences."""
     false, found, visible = [], [], []
     for place, (std, difference) in enumerate(zip(SEED_STDS, DIFFERENCES, strict=True)):

@@ -200,7 +200,8 @@ def _run(arguments: list[str], path: str, program: str) -> None:
     np.random.seed()  # else all processes would draw the same  # noqa: NPY002
     sys.executable = program
     multiprocessing.set_executable(program)
-    multiprocessing.process.ORIGINAL_DIR = str(Path.cwd())  # where a spawned process looks for this one's script
+    # Where a spawned process looks for this one's script.
+    multiprocessing.process.ORIGINAL_DIR = str(Path.cwd())  # type: ignore[attr-defined]
     base = [part for part in sys.path[1:] if part]
     sys.path[:] = ["", *[part for part in path.split(os.pathsep) if part], *base]
     importlib.invalidate_caches()
