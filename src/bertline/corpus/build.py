@@ -40,7 +40,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.parallel import batches, ordered_map
-from bertline.foundation.progress import each_said_once, progress
+from bertline.foundation.progress import few_said, progress
 
 _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
@@ -80,8 +80,8 @@ def build_corpus(
     samples = DropSamples() if samples is None else samples
     samples.source_of = source_of if isinstance(config, SourcesCorpusConfig) else None
     dropped: Counter[str] = ShownCounts(samples.keep)
-    # Each message once: a splitter that learns reads the source before it is read for the corpus.
-    with folder_written_atomically(out) as folder, _scratch() as scratch, each_said_once():
+    # Each message once, and few of a kind: a splitter that learns reads the source before it is read for the corpus.
+    with folder_written_atomically(out) as folder, _scratch() as scratch, few_said():
         read = partial(_batches, config, python_docs, samples, num_workers=num_workers)
         prepare = _preparation(config, read, num_workers=num_workers)
         prepared = _prepared(read, dropped, prepare, config, Path(scratch), num_workers=num_workers)

@@ -9,7 +9,7 @@ from typing import Literal
 from bertline.corpus.input_files import InputFile
 from bertline.corpus.left_out import leave_out
 from bertline.foundation.errors import DataError
-from bertline.foundation.progress import warn
+from bertline.foundation.progress import of_kind, warn
 
 OnUndecodable = Literal["fail", "skip", "replace"]
 
@@ -34,7 +34,8 @@ class FileFaults:
                 "count the rest."
             )
         leave_out(self._dropped, reason, self._file.name, problem)
-        warn(f"{self._file.path}: {problem}; what cannot be read of it is left out, counted under {reason}")
+        fate = f"what cannot be read of it is left out, counted under {reason}"
+        warn(f"{self._file.path}: {problem}; {fate}", extra=of_kind(reason))
 
     def is_changed(self, before: os.stat_result, after: os.stat_result, place: str) -> bool:
         """Return whether the file changed between two looks at it, and count that.

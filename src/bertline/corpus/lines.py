@@ -17,7 +17,7 @@ from bertline.corpus.input_files import InputFile
 from bertline.corpus.left_out import leave_out
 from bertline.corpus.quality.changes import READ_AS, REPLACED
 from bertline.foundation.errors import ConfigError, DataError
-from bertline.foundation.progress import warn
+from bertline.foundation.progress import of_kind, warn
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # What the error handler makes of a byte that it cannot decode, and NUL, which no text has.
@@ -119,7 +119,9 @@ class _Faults(FileFaults):
         if not self._line_named:
             self._line_named = True
             fate = "is replaced" if self._policy == "replace" else "such records of this file are left out, counted"
-            warn(f"{self._file.path}:{number} is not {codec.removesuffix('-sig')} text; {fate}")
+            hint = "" if encoding == AUTO else " (corpus.encoding=auto detects the encoding of each file)"
+            said = f"{self._file.path}:{number} is not {codec.removesuffix('-sig')} text; {fate}{hint}"
+            warn(said, extra=of_kind("text in another encoding"))
         if self._policy == "replace":
             self._dropped[REPLACED] += 1
         return self._policy == "skip"

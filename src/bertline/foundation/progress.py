@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LINE_EVERY_S = 10.0
 _SMALLEST_BAR, _LARGEST_BAR = 10, 40
+_FEW, _KIND = 3, "kind_of_message"
 # Jupyter sets this for its kernels, which hand it on to what they start; its terminals do not have it.
 _OF_NOTEBOOK = "JPY_PARENT_PID"
 
@@ -47,21 +49,35 @@ warn = _LOGGER.warning
 
 
 @contextmanager
-def each_said_once() -> Iterator[None]:
-    """Print each message only the first time, while what is read twice would say everything twice."""
-    said: set[str] = set()
+def few_said() -> Iterator[None]:
+    """Print each message only the first time, and of those with a kind, as `warn(..., extra=of_kind("..."))`, a few.
 
-    def is_new(record: logging.LogRecord) -> bool:
-        message = record.getMessage()
+    For reading many files, and some twice: the last line of a kind says how many like it are not shown.
+    """
+    said: set[str] = set()
+    kinds: Counter[str] = Counter()
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        message, kind = record.getMessage(), getattr(record, _KIND, None)
         is_first = message not in said
         said.add(message)
-        return is_first
+        if is_first and kind is not None:
+            kinds[kind] += 1
+        return is_first and (kind is None or kinds[kind] <= _FEW)
 
-    _LOGGER.addFilter(is_new)
+    _LOGGER.addFilter(is_shown)
     try:
         yield
     finally:
-        _LOGGER.removeFilter(is_new)
+        _LOGGER.removeFilter(is_shown)
+        for kind, count in kinds.items():
+            if count > _FEW:
+                warn(f"{count - _FEW:,} more like these ({kind}) are not shown")
+
+
+def of_kind(kind: str) -> dict[str, str]:
+    """Return the argument `extra` of a message of which a few are enough (see `few_said`)."""
+    return {_KIND: kind}
 
 
 @contextmanager

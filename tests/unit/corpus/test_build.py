@@ -12,6 +12,7 @@ from bertline.corpus.build import build_corpus
 from bertline.corpus.document import Document
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.selection import split_position
+from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents, read_shard
 from bertline.corpus.written import Written
 from bertline.foundation.errors import DataError, MachineError
@@ -133,6 +134,29 @@ def test_a_side_that_the_hash_left_empty_is_given_two_groups(
     ids = [document.id for split in ("train", "validation") for document in read_documents(tmp_path / "out", split)]
     assert sorted(ids) == sorted(path.name for path in texts.iterdir())
     assert sum(path.suffix == ".parquet" for path in (tmp_path / "out").iterdir()) == 5
+
+
+def test_of_many_files_with_the_same_fault_a_few_are_named_and_all_are_counted(
+    texts: Path, text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12):
+        (texts / f"latin{number:02d}.txt").write_bytes(
+            "Das Haus war schön, und größer als die andern.".encode("cp1252")
+        )
+    config = text_config(
+        on_undecodable="skip", sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=())
+    )
+
+    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert [line.rpartition("/")[2][:13] for line in said[:3]] == [f"latin0{number}.txt:1" for number in range(3)]
+    assert all("corpus.encoding=auto detects" in line for line in said[:3])
+    assert "9 more like these" in said[3]
+    assert len(said) == 4
+    assert read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)["dropped"] == {
+        "documents/undecodable": 12
+    }
 
 
 def test_a_side_with_one_document_is_given_the_nearest_other_one(

@@ -16,7 +16,7 @@ from bertline.corpus.lines import Line, counted, read_lines
 from bertline.corpus.markup import peeked, reader_of_markup
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.errors import DataError
-from bertline.foundation.progress import warn
+from bertline.foundation.progress import of_kind, warn
 
 _MAX_DOCUMENT_CHARACTERS = 200_000_000
 
@@ -131,7 +131,8 @@ class TextReader(CorpusReader):
                 "corpus.on_markup=skip to leave such files out, counted, or keep to take the tags as text."
             )
         leave_out(dropped, "files/markup", file.name, start)
-        warn(f"{file.path}: markup, not plain text; left out, counted under files/markup. To read it: {reader}")
+        fate = f"left out, counted under files/markup. To read it: {reader}"
+        warn(f"{file.path}: markup, not plain text; {fate}", extra=of_kind("files/markup"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ from bertline.corpus.left_out import leave_out
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.corpus.xml_text import ElementPaths, RefusedXmlError, XmlDocument, xml_documents
 from bertline.foundation.errors import DataError
-from bertline.foundation.progress import warn
+from bertline.foundation.progress import of_kind, warn
 
 _SHOWN_ELEMENTS = 5
 
@@ -67,7 +67,8 @@ class XmlReader(CorpusReader):
                 leave_out(dropped, "files/without_paragraphs", file.name, f"elements with text: {elements or 'none'}")
                 warn(
                     f"{file.path}: no paragraph found (corpus.document={self.document}, corpus.paragraphs="
-                    f"[{','.join(self.paragraphs)}]). Characters by element that are in none: {elements or 'no text'}."
+                    f"[{','.join(self.paragraphs)}]). Characters by element that are in none: {elements or 'no text'}.",
+                    extra=of_kind("files/without_paragraphs"),
                 )
 
     def _documents(self, file: InputFile, outside: Counter[str], dropped: Counter[str]) -> Iterator[XmlDocument]:
