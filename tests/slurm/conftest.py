@@ -18,11 +18,12 @@ NewCluster = Callable[..., SlurmCluster]
 # Tests of more than a minute, most of which is Slurm's: begun last, one of them would run alone at the end.
 LONG = (
     "node_that_is_left",
-    "commands_of_several",
-    "lost_for_good",
-    "commands_on_clusters",
     "array_share",
+    "lost_for_good",
     "time_limit",
+    "pre_empted",
+    "killed_rank",
+    "commands_on_clusters",
 )
 
 
@@ -61,3 +62,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if reason := slurm_cluster.why_not():
         pytest.skip(reason)
     return once.made(tmp_path_factory, "template", slurm_workspace.make_template)
+
+
+@pytest.fixture(scope="session")
+def pretrained(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a short pretraining."""
+    return once.made(tmp_path_factory, "pretrained", lambda folder: slurm_workspace.make_pretrained(template, folder))

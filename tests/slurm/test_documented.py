@@ -20,6 +20,8 @@ SMALL = "runtime.device=cpu tracking.enabled=false pretrain.max_steps=20 pretrai
 FOR_SMOKE = {
     "runtime.num_devices=8": f"runtime.num_devices=2 {SMALL}",
     "--ntasks-per-node=8": "--ntasks-per-node=2",
+    # srun waits for its own processes, and a warm one is not its child.
+    "--ntasks-per-node=1 python": f"--ntasks-per-node=1 {sys.executable}",
     "model=base": "model=tiny",
     # The environment is the one that runs the tests.
     "make ": "make -o .venv/.installed ",
@@ -46,7 +48,9 @@ def clone(template: Path, tmp_path: Path, cluster: SlurmCluster) -> Workspace:
     """A clone on the login node that knows nothing of Slurm."""
     shutil.copytree(template, tmp_path / "clone", symlinks=True)
     (tmp_path / "clone/.venv").symlink_to(sys.prefix)
-    return Workspace(tmp_path / "clone", cluster)
+    workspace = Workspace(tmp_path / "clone", cluster)
+    workspace.warm()
+    return workspace
 
 
 def test_these_pages_have_commands_for_a_cluster() -> None:
@@ -59,6 +63,7 @@ def test_the_commands_on_clusters_run(
     template: Path, tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = Workspace.copied(template, tmp_path / "workspace", cluster)
+    workspace.warm()
     with PostgreSQL() as server:
         monkeypatch.setenv("BERTLINE_STUDIES_URL", server.database("studies"))
         for command in commands("cluster", FOR_JOBS):

@@ -27,6 +27,7 @@ TRAINING = (
     "pretrain.checkpoint_every_steps=50",
 )
 SHORT = ("pretrain.max_steps=20", "pretrain.checkpoint_every_steps=10")
+ON_ONE_NODE = (*SHORT, "runtime.num_nodes=1")  # what is about clients alone
 DVC = ("dvc", "repro", "pretrain")
 NewWorkspace = Callable[..., Workspace]
 
@@ -129,7 +130,7 @@ def test_a_signal_to_the_client_leaves_the_job_running(new_workspace: NewWorkspa
 
 
 def test_clients_at_once_follow_one_job(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*SHORT, "runtime.launcher.flags=[--hold]")
+    workspace = new_workspace(*ON_ONE_NODE, "runtime.launcher.flags=[--hold]")
     commands = {"0.log": (), "1.log": (), "2.log": DVC, "3.log": DVC}
     clients = {output: workspace.start(*command, output=output) for output, command in commands.items()}
     # Of two `dvc repro` in one clone, DVC itself lets one run.
@@ -234,7 +235,7 @@ def without(workspace: Workspace, node: str) -> Workspace:
 
 
 def test_a_job_that_waits_says_why_and_can_be_left(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*SHORT, "runtime.launcher.flags=[--hold]")
+    workspace = new_workspace(*ON_ONE_NODE, "runtime.launcher.flags=[--hold]")
     client = workspace.start()
     workspace.until(lambda: workspace.said("job 1 waits in the queue: JobHeldUser"))
     assert workspace.said("may never pass by itself")
@@ -316,7 +317,7 @@ def test_a_full_disk_on_the_node_that_saves_nothing_does_not_disturb(
 
 
 def test_a_failure_that_nobody_watched_is_shown_once_and_then_tried_again(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*SHORT, "runtime.device=cuda")
+    workspace = new_workspace(*ON_ONE_NODE, "runtime.device=cuda")
     client = workspace.start()
     workspace.until(lambda: workspace.said("submitted job 1"))
     killed(client)

@@ -17,9 +17,9 @@ from slurm_workspace import Workspace
 SWEEP = ("dvc", "repro", "sweep@docs_match")
 
 
-def array(template: Path, folder: Path, cluster, *overrides: str) -> Workspace:
+def array(pretrained: Path, folder: Path, cluster, *overrides: str) -> Workspace:
     return Workspace.copied(
-        template,
+        pretrained,
         folder,
         cluster,
         "pretrain.max_steps=10",
@@ -32,11 +32,11 @@ def array(template: Path, folder: Path, cluster, *overrides: str) -> Workspace:
 
 # Without a disturbance: see test_documented.py.
 @pytest.mark.parametrize("disturbed", ["leader killed", "member asked to stop"])
-def test_the_tasks_of_an_array_share_a_sweep(template, tmp_path, cluster, monkeypatch, disturbed):
+def test_the_tasks_of_an_array_share_a_sweep(pretrained, tmp_path, cluster, monkeypatch, disturbed):
     password = f"planted{token_hex(16)}"
     with PostgreSQL(password) as server:
         monkeypatch.setenv("BERTLINE_STUDIES_URL", server.database("studies"))
-        workspace = array(template, tmp_path / "workspace", cluster, "runtime.launcher.sweep_tasks=2")
+        workspace = array(pretrained, tmp_path / "workspace", cluster, "runtime.launcher.sweep_tasks=2")
         client = workspace.start(*SWEEP)
         folder = workspace.until(lambda: next((workspace.folder / "runs/sweep@docs_match").glob("*/job.json"))).parent
         disturb(workspace, folder, disturbed)
@@ -50,7 +50,7 @@ def test_the_tasks_of_an_array_share_a_sweep(template, tmp_path, cluster, monkey
         assert set(done.values()) == {1}
         assert len([event for event in events if event["kind"] == "trial" and event["state"] == "COMPLETE"]) >= 4
         assert (workspace.folder / "artifacts/sweep/docs_match/result.json").exists()
-        assert len(set(workspace.accepted)) == 2  # the pretraining and the sweep
+        assert len(set(workspace.accepted)) == 1
         files = [path for path in workspace.folder.rglob("*") if path.is_file() and not path.is_symlink()]
         assert [path for path in files if password.encode() in path.read_bytes()] == []
 
@@ -70,8 +70,8 @@ def disturb(workspace: Workspace, folder: Path, how: str) -> None:
     workspace.until(lambda: "lets go of what it had" in log.read_text() or (folder / "result").exists())
 
 
-def test_an_array_is_refused_where_the_study_is_a_file(template, tmp_path, cluster):
-    workspace = array(template, tmp_path / "workspace", cluster)
+def test_an_array_is_refused_where_the_study_is_a_file(pretrained, tmp_path, cluster):
+    workspace = array(pretrained, tmp_path / "workspace", cluster)
     said = workspace.finish("python", "pipelines/configure.py", "runtime.launcher.sweep_tasks=2", expected=1)
     assert "nodes cannot share a study in SQLite" in said
     assert "BERTLINE_STUDIES_URL" in said

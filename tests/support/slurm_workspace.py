@@ -39,6 +39,15 @@ def make_template(folder: Path) -> None:
     subprocess.run(command, cwd=folder, env=environment, check=True)
 
 
+def make_pretrained(template: Path, folder: Path) -> None:
+    """Make a clone that has a short pretraining, too."""
+    shutil.copytree(template, folder, symlinks=True)
+    environment = smoke.environment(folder, programs=warm_python.programs())
+    short = ["experiment=smoke", "pretrain.max_steps=10", "pretrain.linear_probe=null", "tracking.enabled=false"]
+    for command in (["python", "pipelines/configure.py", *short, "--save"], ["dvc", "repro", "--quiet", "pretrain"]):
+        subprocess.run(command, cwd=folder, env=environment, check=True)
+
+
 @dataclass(frozen=True)
 class Workspace:
     """A clone whose `pretrain` and `sweep` are jobs of two nodes."""
@@ -118,6 +127,13 @@ class Workspace:
             if values.get(b"WORKSPACE") == os.fsencode(self.folder) and b"SLURM_PROCID" in values:
                 found.setdefault(int(values[b"SLURM_PROCID"]), int(folder.name))
         return [found[rank] for rank in sorted(found)]
+
+    def warm(self) -> None:
+        """Run the commands of shells, and the jobs that they submit, without the seconds of importing."""
+        programs = self.folder / "programs"
+        programs.mkdir(exist_ok=True)
+        for name in ("python", "dvc"):
+            (programs / name).symlink_to(warm_python.programs() / name)
 
     def configure(self, *overrides: str) -> None:
         """Save a configuration."""
