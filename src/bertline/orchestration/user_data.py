@@ -77,17 +77,24 @@ def check_paths(config: PipelineConfig) -> None:
     """Check that every path of the user's data exists, without linking anything.
 
     Raises:
-        ConfigError: A named path does not exist.
+        ConfigError: A named path does not exist, or is an empty folder.
     """
-    for key, path in _named_paths(config).values():
-        _require_existing(key, path)
+    for place, (key, path) in _named_paths(config).items():
+        if not _is_in(place, path) or not place.exists():  # into the place itself, data may still be put
+            _require_existing(key, path)
+
+
+def _is_in(place: Path, path: str) -> bool:
+    target = _base_of(path)
+    return target == place or place in target.parents
 
 
 def _require_existing(key: str, path: str) -> None:
     target = _base_of(path)
-    if not target.exists():
+    if not target.exists() or holds_nothing(target):
+        wrong = "is an empty folder" if target.exists() else "does not exist"
         raise ConfigError(
-            f"{key} is {path}; {target} does not exist (in {Path.cwd()}). Name the path where it is: "
+            f"{key} is {path}; {target} {wrong} (in {Path.cwd()}). Name the path where it is: "
             f"python pipelines/configure.py {key}=/path/to/it --save"
         )
 
@@ -120,7 +127,7 @@ def is_local(name_or_path: str) -> bool:
 
 def _link(place: Path, path: str, key: str) -> None:
     target = _base_of(path)
-    if target == place or place in target.parents:
+    if _is_in(place, path):
         if not place.exists() or holds_nothing(place):
             raise ConfigError(
                 f"{key} is {path}, and nothing is there. Put your data there, or name the path where it is: "

@@ -42,6 +42,7 @@ def test_a_folder_elsewhere_is_linked_and_linked_again_when_the_path_changes(com
     assert Path("data/text").resolve() == texts
     other = texts.parent / "other"
     other.mkdir()
+    (other / "b.txt").write_text("Other text.")
     link_user_data(pipeline_config(composed("corpus=text", f"corpus.path={other}")))
     assert Path("data/text").resolve() == other
 
@@ -54,6 +55,7 @@ def test_the_folder_that_a_glob_searches_is_linked(composed: Composed, texts: Pa
 def test_a_folder_whose_name_looks_like_a_glob_is_linked_itself(composed: Composed, texts: Path) -> None:
     folder = texts / "drafts [a]"
     folder.mkdir()
+    (folder / "b.txt").write_text("Other text.")
     link_user_data(pipeline_config(composed("corpus=text", f"corpus.path='{folder}'")))
     assert Path("data/text").resolve() == folder
 
@@ -74,6 +76,18 @@ def test_an_empty_place_is_an_error_that_says_how_to_name_the_path(composed: Com
 def test_a_path_that_does_not_exist_is_named(composed: Composed) -> None:
     with pytest.raises(ConfigError, match=r"corpus\.path is /no/such.*does not exist"):
         link_user_data(pipeline_config(composed("corpus=text", "corpus.path=/no/such")))
+
+
+def test_an_empty_folder_elsewhere_is_named_and_an_empty_place_may_still_be_filled(
+    composed: Composed, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    elsewhere = pipeline_config(composed("corpus=text", f"corpus.path={tmp_path / 'empty'}"))
+    for check in (check_paths, link_user_data):
+        with pytest.raises(ConfigError, match=r"corpus\.path is .*empty is an empty folder"):
+            check(elsewhere)
+    link_user_data(pipeline_config(composed()))
+    check_paths(pipeline_config(composed("corpus=text")))
 
 
 def test_other_data_in_the_place_is_never_replaced(composed: Composed, texts: Path) -> None:
