@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from servers import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ROOT / "pipelines/doctor.py"
 
@@ -21,7 +23,9 @@ def examine(cluster, tmp_path):
     places += [f"tracking.studies_url=sqlite:///{runs}/b.db", "runtime.device=cpu"]
 
     def run(*launcher, overrides=(), printed=None):
-        environment = {**cluster.environment(), "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+        # Clusters of other tests have a job of the same number, and with it the same port.
+        of_test = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port())}
+        environment = {**cluster.environment(), **of_test}
         command = [*launcher, sys.executable, str(DOCTOR), *places, *overrides, "--json"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
         said = done.stdout if printed is None else printed.read_text()

@@ -44,8 +44,10 @@ def commands(page: str, for_here: dict[str, str]) -> list[str]:
 
 
 @pytest.fixture
-def clone(template: Path, tmp_path: Path, cluster: SlurmCluster) -> Workspace:
+def clone(template: Path, tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A clone on the login node that knows nothing of Slurm."""
+    # Clusters of other tests have a job of the same number, and with it the same port.
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
     shutil.copytree(template, tmp_path / "clone", symlinks=True)
     (tmp_path / "clone/.venv").symlink_to(sys.prefix)
     workspace = Workspace(tmp_path / "clone", cluster)
