@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import warm_python
 from servers import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +27,8 @@ def examine(cluster, tmp_path):
         # Clusters of other tests have a job of the same number, and with it the same port.
         of_test = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port())}
         environment = {**cluster.environment(), **of_test}
-        command = [*launcher, sys.executable, str(DOCTOR), *places, *overrides, "--json"]
+        python = sys.executable if launcher else str(warm_python.programs() / "python")
+        command = [*launcher, python, str(DOCTOR), *places, *overrides, "--json"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
         said = done.stdout if printed is None else printed.read_text()
         assert said.startswith("{"), done.stderr

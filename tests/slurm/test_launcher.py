@@ -17,6 +17,7 @@ import pytest
 
 import once
 import slurm_workspace
+import warm_python
 from slurm_cluster import CONTROLLER, Settings, SlurmCluster
 from slurm_workspace import Workspace
 
@@ -34,10 +35,18 @@ NewWorkspace = Callable[..., Workspace]
 
 @pytest.fixture
 def new_workspace(template: Path, tmp_path: Path, new_cluster: Callable[..., SlurmCluster]) -> NewWorkspace:
-    """`new_workspace(*overrides, **settings_of_the_cluster)`."""
+    """`new_workspace(*overrides, warm=False, **settings_of_the_cluster)`.
 
-    def new(*overrides: str, **settings: object) -> Workspace:
-        return Workspace.copied(template, tmp_path / "workspace", new_cluster(**settings), *overrides)
+    `warm`: nothing depends on how its commands and the processes of its jobs start and end.
+    """
+
+    def new(*overrides: str, warm: bool = False, **settings: object) -> Workspace:
+        if warm:
+            overrides = (*overrides, warm_jobs())
+        workspace = Workspace.copied(template, tmp_path / "workspace", new_cluster(**settings), *overrides)
+        if warm:
+            workspace.warm()
+        return workspace
 
     return new
 
@@ -56,13 +65,18 @@ def undisturbed(template: Path, tmp_path_factory: pytest.TempPathFactory) -> str
     return once.made(tmp_path_factory, "undisturbed-weights", train).read_text()
 
 
+def warm_jobs() -> str:
+    """The override by which the processes of a job are warm, whoever submits it."""
+    return f"runtime.launcher.python={warm_python.programs() / 'python'}"
+
+
 def killed(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
 
 
 def test_dvc_repro_submits_once_and_takes_the_finished_result(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*SHORT)
+    workspace = new_workspace(*SHORT, warm=True)
     said = workspace.finish(*DVC)
     assert "submitted job 1" in said
     assert "step 20 of 20" in said
@@ -76,7 +90,7 @@ def test_dvc_repro_submits_once_and_takes_the_finished_result(new_workspace: New
 
 @pytest.mark.parametrize("moment", ["before", "during", "before, with sbatch", "after"])
 def test_a_client_killed_around_sbatch_never_starts_two_jobs(new_workspace: NewWorkspace, moment: str) -> None:
-    workspace = new_workspace(*SHORT, "runtime.launcher.flags=[--hold]")
+    workspace = new_workspace(*SHORT, "runtime.launcher.flags=[--hold]", warm=True)
     folder = workspace.folder
     if moment != "after":
         (folder / ("wait.after" if moment == "during" else "wait.before")).touch()
@@ -93,7 +107,7 @@ def test_a_client_killed_around_sbatch_never_starts_two_jobs(new_workspace: NewW
         os.kill(int((folder / "sbatch.begun").read_text()), signal.SIGKILL)
     for name in ("wait.before", "wait.after"):
         (folder / name).unlink(missing_ok=True)
-    workspace.start(output="again.log")
+    workspace.start("python", "pipelines/pretrain.py", output="again.log")
     expected = "submitted job 1" if "with sbatch" in moment else "attached to job 1"
     workspace.until(lambda: workspace.said(expected, output="again.log"))
     workspace.until(lambda: workspace.said("job 1 waits in the queue", output="again.log"))
@@ -102,7 +116,7 @@ def test_a_client_killed_around_sbatch_never_starts_two_jobs(new_workspace: NewW
 
 
 def test_another_shell_attaches_and_completes_the_stage(new_workspace: NewWorkspace, undisturbed: str) -> None:
-    workspace = new_workspace(*TRAINING)
+    workspace = new_workspace(*TRAINING, warm_jobs())
     first = workspace.start(*DVC)
     workspace.until_step(50)
     os.killpg(first.pid, signal.SIGHUP)  # the connection dies
@@ -117,7 +131,7 @@ def test_another_shell_attaches_and_completes_the_stage(new_workspace: NewWorksp
 
 
 def test_a_signal_to_the_client_leaves_the_job_running(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*TRAINING)
+    workspace = new_workspace(*TRAINING, warm_jobs())
     for number, said in ((signal.SIGINT, "submitted job 1"), (signal.SIGTERM, "attached to job 1")):
         output = f"{number}.log"
         client = workspace.start(output=output)
@@ -130,8 +144,8 @@ def test_a_signal_to_the_client_leaves_the_job_running(new_workspace: NewWorkspa
 
 
 def test_clients_at_once_follow_one_job(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*ON_ONE_NODE, "runtime.launcher.flags=[--hold]")
-    commands = {"0.log": (), "1.log": (), "2.log": DVC, "3.log": DVC}
+    workspace = new_workspace(*ON_ONE_NODE, "runtime.launcher.flags=[--hold]", warm=True)
+    commands = {"0.log": (), "1.log": ("python", "pipelines/pretrain.py"), "2.log": DVC, "3.log": DVC}
     clients = {output: workspace.start(*command, output=output) for output, command in commands.items()}
     # Of two `dvc repro` in one clone, DVC itself lets one run.
     refused = workspace.until(lambda: next((one for one in ("2.log", "3.log") if clients[one].poll()), None))
@@ -235,7 +249,7 @@ def without(workspace: Workspace, node: str) -> Workspace:
 
 
 def test_a_job_that_waits_says_why_and_can_be_left(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*ON_ONE_NODE, "runtime.launcher.flags=[--hold]")
+    workspace = new_workspace(*ON_ONE_NODE, "runtime.launcher.flags=[--hold]", warm=True)
     client = workspace.start()
     workspace.until(lambda: workspace.said("job 1 waits in the queue: JobHeldUser"))
     assert workspace.said("may never pass by itself")
@@ -254,7 +268,7 @@ def test_secrets_of_the_environment_are_in_no_file_of_the_job(
         monkeypatch.setenv(name, secret)
     monkeypatch.setenv("BERTLINE_STUDIES_URL", f"postgresql://ada:{secret}@127.0.0.1/studies")
     seen = "runtime.launcher.setup=['test -n \"$MLFLOW_TRACKING_TOKEN\" && echo the job has it']"
-    workspace = new_workspace(*SHORT, seen)
+    workspace = new_workspace(*SHORT, seen, warm=True)
     workspace.finish()
     assert "the job has it" in workspace.log
     assert {"job.sh", "job.json", "log", "starts.jsonl", "config.yaml"} <= {
@@ -267,7 +281,7 @@ def test_secrets_of_the_environment_are_in_no_file_of_the_job(
 
 
 def test_a_refused_job_is_told_in_slurms_words(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*SHORT, "runtime.launcher.partition=nowhere")
+    workspace = new_workspace(*SHORT, "runtime.launcher.partition=nowhere", warm=True)
     said = workspace.finish(expected=1)
     assert "invalid partition" in said.lower()
     assert "runtime.launcher" in said
@@ -275,7 +289,7 @@ def test_a_refused_job_is_told_in_slurms_words(new_workspace: NewWorkspace) -> N
 
 
 def test_a_job_whose_setup_fails_shows_its_last_lines(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*SHORT, "runtime.launcher.setup=['module load cuda || exit 7']")
+    workspace = new_workspace(*SHORT, "runtime.launcher.setup=['module load cuda || exit 7']", warm=True)
     said = workspace.finish(expected=1)
     assert "job 1 ended before its work was done (FAILED" in said
     assert "module: command not found" in said
@@ -317,7 +331,7 @@ def test_a_full_disk_on_the_node_that_saves_nothing_does_not_disturb(
 
 
 def test_a_failure_that_nobody_watched_is_shown_once_and_then_tried_again(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*ON_ONE_NODE, "runtime.device=cuda")
+    workspace = new_workspace(*ON_ONE_NODE, "runtime.device=cuda", warm=True)
     client = workspace.start()
     workspace.until(lambda: workspace.said("submitted job 1"))
     killed(client)

@@ -129,11 +129,16 @@ class Workspace:
         return [found[rank] for rank in sorted(found)]
 
     def warm(self) -> None:
-        """Run the commands of shells, and the jobs that they submit, without the seconds of importing."""
+        """Run `python` and `dvc` of shells, and the jobs that these submit, without the seconds of importing."""
         programs = self.folder / "programs"
         programs.mkdir(exist_ok=True)
         for name in ("python", "dvc"):
             (programs / name).symlink_to(warm_python.programs() / name)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether `warm` was called."""
+        return (self.folder / "programs/python").exists()
 
     def configure(self, *overrides: str) -> None:
         """Save a configuration."""
@@ -141,7 +146,10 @@ class Workspace:
         subprocess.run(command, cwd=self.folder, env=self.environment, check=True, capture_output=True, text=True)
 
     def start(self, *command: str, output: str = "client.log") -> subprocess.Popen[bytes]:
-        """Start a client in a session of its own; by default the recipe. What it prints is added to a file."""
+        """Start a client in a session of its own; by default the recipe, as a real process, which gets signals itself.
+
+        What it prints is added to a file.
+        """
         command = command or (sys.executable, "pipelines/pretrain.py")
         with (self.folder / output).open("ab") as handle:
             return subprocess.Popen(
@@ -154,11 +162,12 @@ class Workspace:
             )
 
     def finish(self, *command: str, expected: int = 0) -> str:
-        """Run a client to its end, and return what it printed.
+        """Run a client to its end, and return what it printed; by default the recipe, which may be warm.
 
         Raises:
             AssertionError: It ended with another status than expected.
         """
+        command = command or (("python" if self.is_warm else sys.executable), "pipelines/pretrain.py")
         process = self.start(*command, output="last.log")
         try:
             status = process.wait(WITHIN_S)
