@@ -31,7 +31,7 @@ test: install-dev ## Run the tests
 test-browser: install-browser ## Test report, MLflow and documentation in Chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 
-# Clusters of two nodes on this machine. They mostly wait: three at once on any number of cores.
+# Clusters of two nodes on this machine. They wait for a half of the time: four at once on two cores.
 test-slurm: install-dev ## Test launching on a Slurm cluster with real daemons
 	@PATH="$$PATH:/usr/sbin:$$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"; \
 	(for each in slurmctld slurmd sbatch munged ip tc nft postgres; do command -v $$each || exit 1; done) >/dev/null || { \
@@ -39,7 +39,7 @@ test-slurm: install-dev ## Test launching on a Slurm cluster with real daemons
 	    { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends $(SLURM); } \
 	      >/dev/null 2>&1 || echo "could not be installed: $(SLURM)"; \
 	  else echo "not installed: apt-get install $(SLURM)"; fi; }
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --maxschedchunk 1 -q tests/slurm
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --maxschedchunk 1 -q tests/slurm
 SLURM := slurm-wlm munge iproute2 nftables postgresql
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)

@@ -16,12 +16,13 @@ from slurm_cluster import Settings, SlurmCluster
 
 NewCluster = Callable[..., SlurmCluster]
 # Tests of more than a minute, most of which is Slurm's: begun last, one of them would run alone at the end. Each of
-# three processes begins with two. While the first makes what the others copy, they have tests that need nothing of it.
+# four processes begins with two. While the first makes what the others copy, they have tests that need nothing of it.
 FIRST = (
     *("node_that_is_left", "the_status_of_its_script"),
     *("gives_way", "leader killed"),
     *("link_of_a_node", "at_its_time_limit"),
-    *("lost_for_good", "member asked", "pre_empted", "killed_rank", "commands_on_clusters", "disk_on_one_node_fails"),
+    *("signal_that_the_job_asks_for", "lost_for_good"),
+    *("member asked", "pre_empted", "killed_rank", "commands_on_clusters", "disk_on_one_node_fails"),
 )
 
 
