@@ -6,10 +6,10 @@
     python benchmarks/general_text.py --corpus ... --data ... --folder FOLDER --keep --name wiki_mini_glue_3e-4 \\
         --recipe sweep.fine_tuning.learning_rate=3e-4
 
-The stages run in a clone in FOLDER, with one thread, and the processor time of the pretraining worker and all its
-children is summed over all its starts. The encoder is then fine-tuned on each set by pipelines/glue.py, with the fixed
-recipe of conf/sweep/glue.yaml, or with what --recipe changes in it, which the record says. A call that was killed is
-repeated without loss.
+The stages run in a clone in FOLDER, with one thread unless --cores says more, and the processor time of the pretraining
+worker and all its children is summed over all its starts. The encoder is then fine-tuned on each set by
+pipelines/glue.py, with the fixed recipe of conf/sweep/glue.yaml, or with what --recipe changes in it, which the record
+says. A call that was killed is repeated without loss.
 
 Each score is compared with TF-IDF as it was published when the goal was set (results/glue.md), with today's n-grams and
 with what the texts of a pair share, each with a verdict, and with what google-research/bert publishes for BERT-Tiny and
@@ -75,14 +75,14 @@ def pretrained(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
     )
     if not (clone.folder / "conf/local/default.yaml").exists():
         choices = ["experiment=wiki_mini", f"corpus.path={Path(arguments.corpus).resolve()}"]
-        threads = ["runtime.num_threads=1", "runtime.num_workers=0"]
+        threads = [f"runtime.num_threads={arguments.cores}", "runtime.num_workers=0"]
         clone.run("pipelines/configure.py", *choices, *threads, *arguments.set, "--save")
     with times:
         clone.run("-m", "dvc", "repro", "pretrain")
     metrics = read_manifest(clone.folder / "artifacts/pretrain", kind="pretrain", format_version=1)["metrics"]
     names = ("steps", "num_tokens", "num_parameters", "train_time_s", "val/mlm_loss", "val/mlm_accuracy")
     figures = {name: metrics[name] for name in (*names, "val/nsp_accuracy", "unigram_entropy") if name in metrics}
-    return {**figures, "processor_s": round(times.seconds), "processor_limit_s": LIMIT_S}
+    return {**figures, "threads": arguments.cores, "processor_s": round(times.seconds), "processor_limit_s": LIMIT_S}
 
 
 def fine_tuned(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def fine_tuned(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
     sets = [f"sets=[{','.join(arguments.sets)}]"] if arguments.sets else []
     clone.run(
         "pipelines/glue.py", f"data={Path(arguments.data).resolve()}", f"sweep.num_seeds={arguments.seeds}",
-        "runtime.num_threads=1", "runtime.sweep_workers=1", *arguments.recipe, *sets,
+        "runtime.num_threads=1", f"runtime.sweep_workers={arguments.cores}", *arguments.recipe, *sets,
     )  # fmt: skip
     tables = _tables(clone)
     newest = max(set(tables) - before or tables, key=lambda path: path.stat().st_mtime)
@@ -143,6 +143,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", required=True, help="folder of the GLUE download, or of some of its sets")
     parser.add_argument("--sets", nargs="+", help="only these")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=1, help="threads of the pretraining; fine-tunings at once")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="other choices of configuration")
     parser.add_argument("--recipe", nargs="+", default=[], metavar="KEY=VALUE", help="changes to the fixed recipe")
     parser.add_argument(
