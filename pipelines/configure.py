@@ -14,7 +14,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +83,12 @@ def main(arguments: list[str]) -> None:
         # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
         present = with_suited_lengths(_present())
         _mask_secrets()
-        write_params(present)
+        write_params(present, {key: new for key, (_, new) in differences(composed([]), present).items()})
     else:
+        mapping = composed([])
         if "--drop" not in flags:
-            refuse_to_undo(composed([]))
-        write_params(composed([]))
+            refuse_to_undo(mapping)
+        write_params(mapping)
 
 
 def explained(arguments: list[str]) -> None:
@@ -113,7 +114,7 @@ def composed(overrides: list[str]) -> dict[str, Any]:
     return {key: mapping[key] for key in mapping if key != "task_name"}
 
 
-def write_params(mapping: dict[str, Any]) -> None:
+def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] | None = None) -> None:
     """Validate, link the user's data, and write params.yaml and the code fingerprints."""
     refuse_secrets_of_dvc()
     config = checked(mapping)
@@ -124,7 +125,7 @@ def write_params(mapping: dict[str, Any]) -> None:
     link_user_data(config)
     for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
         Path(folder).mkdir(parents=True, exist_ok=True)
-    set_by_experiment = {key: new for key, (_, new) in differences(composed([]), mapping).items()}
+    set_by_experiment = set_by_experiment or {}
     content = {"task_name": None, **{section: mapping[section] for section in SECTIONS}}
     write_atomically(PARAMS, header(mapping, set_by_experiment) + OmegaConf.to_yaml(OmegaConf.create(content)))
     for stage in STAGES:

@@ -14,7 +14,7 @@ import functools
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -121,7 +121,18 @@ def syntax_digest(tree: ast.AST) -> str:
 @cache  # most modules are part of several stages
 def _read(text: str) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(text)
-    return syntax_digest(tree), tuple(_imports(tree))
+    nodes = ast.walk(tree) if _KIND_PART in text else _statements(tree)
+    return syntax_digest(tree), tuple(_imports(nodes))
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements, without the expressions in them, which are most of a tree."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+            waiting.extend(getattr(node, name, ()))
 
 
 def _path_of(module: str, root: Path) -> Path | None:
@@ -129,9 +140,9 @@ def _path_of(module: str, root: Path) -> Path | None:
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.exists()), None)
 
 
-def _imports(tree: ast.AST) -> Iterator[str]:
+def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the names of all imported modules; those outside bertline and the recipes have no path and are skipped."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -144,6 +155,13 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield f"{_EVERY_KIND}{part.value}"
 
 
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if name not in ("ctx", "type_comment"))
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+
+
 def _is_docstring(node: object) -> bool:
     """Return whether a statement is a bare string, which is documentation anywhere: of attributes, after them."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
@@ -151,6 +169,10 @@ def _is_docstring(node: object) -> bool:
 
 def _canonical(node: object) -> str:
     """Return a dump like `ast.dump`, but the same on every Python version: empty optional fields are left out."""
+    if isinstance(node, str):
+        return ascii(node)
+    if isinstance(node, list):
+        return "[" + ",".join(map(_canonical, node)) + "]"
     if isinstance(node, ast.Constant):
         # The value is not an optional field: None, "" and 0 are three values. `ascii`, because the characters that
         # `repr` escapes depend on the version's Unicode tables.
@@ -160,14 +182,14 @@ def _canonical(node: object) -> str:
         parts = [part for part in node.values if not (isinstance(part, ast.Constant) and part.value == "")]
         return f"JoinedStr({_canonical(parts)})"
     if isinstance(node, ast.AST):
-        fields = {name: getattr(node, name, None) for name in node._fields if name not in ("ctx", "type_comment")}
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            fields["body"] = [statement for statement in node.body if not _is_docstring(statement)]
-        told = {name: value for name, value in fields.items() if value is not None and value != []}
-        inside = ",".join(f"{name}={_canonical(value)}" for name, value in told.items())
-        return f"{type(node).__name__}({inside})"
-    if isinstance(node, list):
-        return "[" + ",".join(_canonical(item) for item in node) + "]"
+        told = []
+        for name in _FIELDS[type(node)]:
+            value = getattr(node, name, None)
+            if name == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                value = [statement for statement in node.body if not _is_docstring(statement)]
+            if value is not None and value != []:
+                told.append(f"{name}={_canonical(value)}")
+        return f"{type(node).__name__}({','.join(told)})"
     return ascii(node)
 
 
