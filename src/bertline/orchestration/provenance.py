@@ -15,6 +15,11 @@ from typing import Any
 
 import yaml
 
+try:
+    from yaml import CSafeLoader as _SafeLoader  # ten times as fast
+except ImportError:  # PyYAML was built without libyaml
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+
 from bertline.evaluation.facts import PROVENANCE_NAME
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.parallel import usable_cores
@@ -90,7 +95,7 @@ def _machine(runtime: RuntimeConfig) -> str:
     return f"{cores} ({processor_name()})"
 
 
-class _LockLoader(yaml.SafeLoader):
+class _LockLoader(_SafeLoader):
     """Reads numbers as DVC writes them: `1e-12` is a number in YAML 1.2, and text for PyYAML."""
 
 
