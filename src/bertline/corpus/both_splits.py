@@ -48,6 +48,7 @@ def with_both_splits(folder: Path, config: CorpusConfig, written: Written) -> Wr
             f"The corpus ({config.kind}) cannot be split into train and validation: all text is in one group "
             f"({next(iter(groups))!r}). {', or '.join(['Give more text', *_fixes(config)])}."
         )
+    found = f"{here} document{'s' * (here != 1)} fell into {few}"
     moved: list[str] = []
     nearest = sorted(groups, key=lambda name: (split_position(name, config.split_seed), name), reverse=few == "train")
     # Groups that hold most of the documents only where there is nothing else for an empty split.
@@ -55,7 +56,6 @@ def with_both_splits(folder: Path, config: CorpusConfig, written: Written) -> Wr
         if here < FEWEST_DOCUMENTS and (here == 0 or there - groups[group] >= max(FEWEST_DOCUMENTS, here)):
             moved.append(group)
             here, there = here + groups[group], there - groups[group]
-    found = f"{written.num_different(few)} documents fell into {few}"
     asked = f"corpus.validation_fraction is {config.validation_fraction}, sentence pairs need {FEWEST_DOCUMENTS}"
     if not moved:
         warn(f"{found} ({asked}), and {full} has none to spare. Give more files or smaller documents.")

@@ -170,7 +170,9 @@ def _codec_of(file: InputFile, encoding: str, faults: _Faults) -> str | None:
     if encoding == AUTO:
         codec = detect_encoding(file.path)
         if codec is None:
-            faults.count("files/undecodable", "not text in any known encoding", "Take it away, or set corpus.encoding")
+            if not faults.is_archive(1):
+                hint = "Take it away, or set corpus.encoding"
+                faults.count("files/undecodable", "not text in any known encoding", hint)
             return None
         faults.note_encoding(codec)
     else:
@@ -192,10 +194,17 @@ def _past_line_end(handle: io.TextIOWrapper, text: str) -> str:
 
 
 def counted(lines: Iterator[Line], file: InputFile, dropped: Counter[str]) -> Iterator[Line]:
-    """Pass on the lines of a file; a file of blank lines only is counted under `files/empty`."""
-    blank = True
+    """Pass on the lines of a file; a file of blank lines only is counted under `files/empty`.
+
+    One of which nothing could be read is counted by its fault alone.
+    """
+    blank, faults = True, _faulty_files(dropped)
     for line in lines:
         blank = blank and not line.text.strip()
         yield line
-    if blank:
+    if blank and _faulty_files(dropped) == faults:
         leave_out(dropped, "files/empty", file.name)
+
+
+def _faulty_files(dropped: Counter[str]) -> int:
+    return sum(number for reason, number in dropped.items() if reason.startswith("files/"))

@@ -172,7 +172,7 @@ def test_a_side_with_one_document_is_given_the_nearest_other_one(
     assert [document.id for document in read_documents(tmp_path / "out", "validation")] == nearest[:2]
     assert len(list(read_documents(tmp_path / "out", "train"))) == 38
     said = capsys.readouterr().err
-    assert "1 documents fell into validation" in said
+    assert "1 document fell into validation" in said
     assert f"moved there: {nearest[1]!r}" in said
 
 

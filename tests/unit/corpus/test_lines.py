@@ -16,7 +16,7 @@ from backports import zstd
 
 from bertline.corpus import lines as lines_module
 from bertline.corpus.input_files import InputFile
-from bertline.corpus.lines import Line, read_lines
+from bertline.corpus.lines import Line, counted, read_lines
 from bertline.foundation.errors import DataError
 
 TEXT = "".join(f"line number {number * 7919 % 1000}: déjà vu\n" for number in range(500))
@@ -53,6 +53,17 @@ def test_a_torn_archive_is_an_error_that_names_the_line_or_counted(tmp_path: Pat
     found, dropped = lines_of(path, "skip")
     assert dropped == {"files/torn": 1}
     assert TEXT.startswith("\n".join(line.text for line in found[:-1]))
+
+
+def test_a_file_without_lines_is_counted_as_empty_unless_it_has_a_fault(tmp_path: Path) -> None:
+    contents = {"blank.txt": b" \n\n", "torn.txt.bz2": bz2.compress(TEXT.encode())[:20], "a.txt": b"A text.\n"}
+    dropped: Counter[str] = Counter()
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        file = InputFile(tmp_path / name, name)
+        list(counted(read_lines(file, "utf-8", "skip", dropped), file, dropped))
+
+    assert dropped == {"files/empty": 1, "files/torn": 1}
 
 
 @pytest.mark.parametrize("ending", COMPRESSIONS)
@@ -131,12 +142,13 @@ def test_a_file_that_shrinks_while_it_is_read_is_named_or_counted(tmp_path: Path
             assert dropped == {"files/changed": 1}
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "auto"])
 @pytest.mark.parametrize("kind", ["tar", "zip", "tar in gzip"])
-def test_an_archive_is_not_opened_but_named_or_counted(tmp_path: Path, kind: str) -> None:
+def test_an_archive_is_not_opened_but_named_or_counted(tmp_path: Path, kind: str, encoding: str) -> None:
     path = tmp_path / "archive.txt"
     member = "../../outside.txt"
     if kind == "zip":
-        with zipfile.ZipFile(path, "w") as archive:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(member, TEXT)
     else:
         with tarfile.open(path, "w:gz" if "gzip" in kind else "w") as archive:
@@ -145,8 +157,8 @@ def test_an_archive_is_not_opened_but_named_or_counted(tmp_path: Path, kind: str
             archive.addfile(info, io.BytesIO(TEXT.encode()))
 
     with pytest.raises(DataError, match=rf"archive.txt: a {kind[:3]} archive.*Unpack it into a folder"):
-        lines_of(path)
-    found, dropped = lines_of(path, "skip")
+        lines_of(path, encoding=encoding)
+    found, dropped = lines_of(path, "skip", encoding)
     assert (found, dropped) == ([], {"files/archive": 1})
     assert sorted(file.name for file in tmp_path.iterdir()) == ["archive.txt"]
 
