@@ -34,7 +34,7 @@ class DropSamples:
         """Numbers by source and reason, if `source_of` is set."""
 
     def add(self, reason: str, where: str, text: str, note: str = "") -> None:
-        """Count and consider one dropped document or paragraph: those with the highest hashes are kept.
+        """Count and consider one dropped document or paragraph: of different texts, those with the highest hashes stay.
 
         Args:
             reason: As it is counted, such as `documents/duplicate`.
@@ -50,7 +50,11 @@ class DropSamples:
         text = text[:_MAX_CHARACTERS]
         rank = int.from_bytes(hashlib.blake2b(f"{where}\n{text}".encode(), digest_size=8).digest(), "big")
         kept = self._kept[reason, self._source(where)]
-        if len(kept) < (NUM_SAMPLES if self.source_of is None else NUM_SAMPLES_BY_SOURCE):
+        again = next((place for place, one in enumerate(kept) if text and one[2] == text), None)
+        if again is not None:  # a cookie notice is shown once, whichever of the pages has the highest hash
+            kept[again] = max(kept[again], (rank, where, text, note))
+            heapq.heapify(kept)
+        elif len(kept) < (NUM_SAMPLES if self.source_of is None else NUM_SAMPLES_BY_SOURCE):
             heapq.heappush(kept, (rank, where, text, note))
         else:
             heapq.heappushpop(kept, (rank, where, text, note))

@@ -16,7 +16,7 @@ from backports import zstd
 
 from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.contamination import passages, read_needles, write_needles
-from bertline.corpus.quality.drops import NUM_SAMPLES, DropSamples, drops_in_words
+from bertline.corpus.quality.drops import DropSamples, drops_in_words
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import PythonDocsConfig
@@ -130,15 +130,6 @@ def test_a_changed_file_reruns_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "a.txt").unlink()
     with pytest.raises(DataError.__base__, match=r"decontaminate names .*a.txt, which is not a file"):
         stage_versions(stage_named("corpus"), None, config)
-
-
-def test_samples_do_not_depend_on_the_order() -> None:
-    forward, backward = DropSamples(), DropSamples()
-    for number in range(100):
-        forward.add("documents/empty", str(number), "text")
-        backward.add("documents/empty", str(99 - number), "text")
-    assert forward.content() == backward.content()
-    assert len(forward.content()["samples"]["documents/empty"]) == NUM_SAMPLES
 
 
 def test_drops_are_counted_in_words() -> None:
