@@ -16,7 +16,7 @@ from backports import zstd
 
 from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.contamination import passages, read_needles, write_needles
-from bertline.corpus.quality.drops import DropSamples, drops_in_words
+from bertline.corpus.quality.drops import NUM_SAMPLES, DropSamples, drops_in_words
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import PythonDocsConfig
