@@ -10,7 +10,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -40,6 +40,8 @@ def mistyped(error: Exception, overrides: Sequence[str], config: str) -> str | N
                 f"{one} cannot be read: the documentation of Python packages (corpus=python_docs) is a corpus of its "
                 f"own, with a split of its own, and no source among several. Sources: {', '.join(_sources())}."
             )
+    if isinstance(error, OverrideParseException):
+        return unreadable(error)
     found = re.match(r"Could not override '([^']+)'", str(error))
     if found is None and not isinstance(error, ValueError) and "Error merging override" not in str(error):
         return None
@@ -58,6 +60,19 @@ def mistyped(error: Exception, overrides: Sequence[str], config: str) -> str | N
     if found[1] in known:
         return replaced(found[1], overrides)
     return f"{found[1]} is no key of the configuration.{suggestion(found[1], known)}"
+
+
+def unreadable(error: OverrideParseException) -> str:
+    """Return what to write instead of an override whose value has characters that mean something to Hydra."""
+    key, equals, value = error.override.partition("=")
+    quoted = value.strip("'\"").replace("'", "\\'")
+    said = f"{error.override} cannot be read: {error.message.splitlines()[0]}."
+    if not equals:
+        return f"{said} An override is KEY=VALUE."
+    return (
+        f"{said} A value with brackets, braces, parentheses, commas, colons or backslashes needs quotes inside those "
+        f"of the shell: \"{key}='{quoted}'\""
+    )
 
 
 def _sources() -> list[str]:

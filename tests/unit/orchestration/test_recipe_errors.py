@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import tiny
 from bertline.foundation.errors import BertlineError
@@ -176,6 +178,19 @@ def test_a_mistyped_key_is_answered_with_the_key_that_was_meant(command: tuple[s
     key = next(word.partition("=")[0] for word in command if "=" in word and "lamb" not in word)
     assert done.stderr.startswith(f"error: {key} is no key of the configuration. {meant}")
     assert len(done.stderr.splitlines()) == 1 and "+" not in done.stderr
+
+
+@pytest.mark.parametrize("recipe", ["pipelines/corpus.py", "pipelines/configure.py"])
+def test_a_value_that_hydra_cannot_read_is_shown_with_its_quotes(recipe: str) -> None:
+    given = "corpus.sentences.pattern=[.;]("
+    done = run_recipe(ROOT, recipe, "corpus=text", "corpus/sentences=regex", given)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"error: {given} cannot be read: ")
+    written = re.search(r'of the shell: "(.*)"$', done.stderr)
+    assert written is not None
+    (parsed,) = OverridesParser.create().parse_overrides([written[1]])
+    assert (parsed.key_or_group, parsed.value()) == ("corpus.sentences.pattern", "[.;](")
 
 
 @pytest.mark.parametrize("save", [(), ("--save",)])
