@@ -81,7 +81,7 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
             while text := handle.readline(_MAX_LINE_CHARACTERS):
                 number += 1
                 undecodable = False
-                if (not text.isascii() or "\0" in text) and (found := _NOT_TEXT.search(text)):
+                if not _is_text(text) and (found := _NOT_TEXT.search(text)):
                     if faults.is_archive(number):
                         return
                     undecodable = faults.is_marked(number, found, encoding, codec)
@@ -101,6 +101,16 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
             raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
         problem = f"the {compression_of(file.path)} data is torn after line {number} ({error})"
         faults.count("files/torn", problem, "Copy the file again")
+
+
+def _is_text(text: str) -> bool:
+    """Return whether `_NOT_TEXT` is nowhere in a text; UTF-8, which has no surrogates, tells it much faster."""
+    if "\0" in text:
+        return False
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 class _Faults(FileFaults):

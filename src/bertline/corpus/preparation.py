@@ -6,6 +6,7 @@ import hashlib
 import re
 import unicodedata
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bertline.corpus.document import SourceDocument, Split
 from bertline.corpus.quality.changes import Change
@@ -13,7 +14,7 @@ from bertline.corpus.quality.word_hashes import Signature
 from bertline.corpus.sentences.headings import Headings, place_headings
 from bertline.corpus.sentences.rules import RuleSplitter
 from bertline.corpus.sentences.splitter import Splitter
-from bertline.foundation.stretches import with_single_spaces
+from bertline.foundation.stretches import has_single_spaces, with_single_spaces
 
 # Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
 # surrogates (not text, and not encodable) and the replacement character.
@@ -24,8 +25,7 @@ _RULES = RuleSplitter()
 _KEY_BYTES = 12  # the probability of any collision among 10**9 texts is below 10**-10
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedParagraph:
+class PreparedParagraph(NamedTuple):  # made, and sent by workers, several times as fast as a frozen dataclass
     """One cleaned block of text."""
 
     key: bytes
@@ -100,9 +100,10 @@ def clean(text: str) -> str:
         >>> clean("Cafe\u0301\x00  au\n lait ")
         'Café au lait'
     """
-    text = with_single_spaces(text)
-    if not text.isprintable():
-        text = " ".join(_UNWANTED.sub("", text).split())
+    if not has_single_spaces(text):
+        text = with_single_spaces(text)
+        if not text.isprintable():
+            text = " ".join(_UNWANTED.sub("", text).split())
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 

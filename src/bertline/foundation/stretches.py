@@ -25,6 +25,12 @@ def distinct_stretches(text: str) -> tuple[npt.NDArray[np.int32], list[str]]:
     return found.indices.to_numpy(), found.dictionary.to_pylist()
 
 
+def has_single_spaces(text: str) -> bool:
+    """Return whether a text is printable, with no white space but single spaces between its stretches."""
+    # White space other than the space is not printable.
+    return "  " not in text and text[:1] != " " and text[-1:] != " " and text.isprintable()
+
+
 def with_single_spaces(text: str) -> str:
     r"""Return a text with single spaces for all white space between its stretches, and none around it.
 
@@ -32,7 +38,5 @@ def with_single_spaces(text: str) -> str:
         >>> with_single_spaces(" to be\n or\u00a0not")
         'to be or not'
     """
-    # White space other than the space is not printable. To see that nothing is to do is faster than to do it.
-    if "  " not in text and text.isprintable() and text[:1] != " " and text[-1:] != " ":
-        return text
-    return " ".join(text.split())
+    # To see that nothing is to do is faster than to do it.
+    return text if has_single_spaces(text) else " ".join(text.split())

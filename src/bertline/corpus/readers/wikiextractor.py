@@ -105,8 +105,12 @@ def _article(file: InputFile, head: re.Match[str], body: list[Line], dropped: Co
     if any(line.undecodable for line in body):
         _leave_out("undecodable", file, head, body, dropped)
         return
-    paragraphs = [html.unescape(_TAG.sub(" ", line.text)) for line in body if line.text.strip()]
+    paragraphs = [_without_tags(line.text) for line in body if line.text.strip()]
     if paragraphs and paragraphs[0].strip() == html.unescape(head["title"] or "").strip():
         leave_out(dropped, "paragraphs/title", f"{file.name}:{head['id']}", paragraphs[0])
         del paragraphs[0]
     yield SourceDocument(f"{file.name}:{head['id']}", head["id"], tuple(paragraphs))
+
+
+def _without_tags(text: str) -> str:
+    return html.unescape(_TAG.sub(" ", text) if "<" in text else text)

@@ -26,8 +26,8 @@ _VOWELS = frozenset("aeiouyäöüáéíóúýàèìòùâêîôûãõåæøœа�
 _MAX_UNKNOWN = 4
 _MAX_BEFORE = 40  # characters looked at before a full stop
 _ALL_BATCHES = 100
-_COUNTED_TOGETHER = 8
-"""Batches whose counts are added up at once: words come again and again."""
+_COUNTED_TOGETHER = 32
+"""Batches whose counts are added up at once, as words come again and again: for all workers together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +53,8 @@ class LearnedConfig(SentenceSettings):
         the logarithm of its size.
         """
         counts = Counts()
-        several = batches(_sample(read()), size=lambda _: 1, most=_COUNTED_TOGETHER)
+        most = max(1, _COUNTED_TOGETHER // num_workers)
+        several = batches(_sample(read()), size=lambda _: 1, most=most)
         for part in ordered_map(count_batches, several, num_workers=num_workers):
             counts.add(part)
         return LearnedSplitter.of(learn(counts), self.abbreviations)
