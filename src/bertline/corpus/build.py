@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from bertline.corpus.quality.cleaning import counted_changes, learn_cleaning, pr
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
+from bertline.corpus.reading import Reading
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig
 from bertline.corpus.selection import select_documents, split_of
 from bertline.corpus.sentences.headings import Headings
@@ -82,9 +83,9 @@ def build_corpus(
     dropped: Counter[str] = ShownCounts(samples.keep)
     # Each message once, and few of a kind: a splitter that learns reads the source before it is read for the corpus.
     with folder_written_atomically(out) as folder, _scratch() as scratch, few_said():
-        read = partial(_batches, config, python_docs, samples, num_workers=num_workers)
-        prepare = _preparation(config, read, num_workers=num_workers)
-        prepared = _prepared(read, dropped, prepare, config, Path(scratch), num_workers=num_workers)
+        reading = _reading(config, python_docs, Path(scratch), num_workers=num_workers)
+        prepare = _preparation(config, reading, num_workers=num_workers)
+        prepared = _prepared(reading, dropped, samples, prepare, config, Path(scratch), num_workers=num_workers)
         whole = written = Written(Path(scratch) if isinstance(config, SourcesCorpusConfig) else folder, config)
         for document in _selected(progress(prepared, description="corpus documents"), config, dropped, samples):
             written.add(
@@ -151,64 +152,58 @@ class _PrepareAll:
         return self.splitter.learned()
 
 
-def _batches(
-    config: CorpusConfig,
-    python_docs: PythonDocsConfig,
-    samples: DropSamples,
-    dropped: Counter[str],
-    *,
-    num_workers: int,
-    only: str | None = None,
-) -> Iterator[list[SourceDocument]]:
-    """Read the corpus, or `only` one of its sources, from its beginning.
-
-    The batches do not depend on the number of workers, and each is of one source.
-    """
-    sizes = {"most": _BATCH_CHARACTERS, "most_items": _BATCH_DOCUMENTS}
+def _reading(config: CorpusConfig, python_docs: PythonDocsConfig, scratch: Path, *, num_workers: int) -> Reading:
+    read = partial(_read_part, config, python_docs, num_workers=num_workers)
     if isinstance(config, SourcesCorpusConfig):
-        for name in sorted(config.sources) if only is None else [only]:
-            of_source = counts_of_source(dropped, name)
-            documents = source_documents(name, config.sources[name], of_source)
-            yield from batches(documents, size=_characters, **sizes)
-            dropped.update(of_source)
-            if only is None:
-                samples.by_source[name].update(
-                    {reason: of_source[reason] for reason in of_source if is_drop(reason, of_source)}
-                )
-        return
-    if isinstance(config, PythonDocsCorpusConfig):
-        source = module_documents(config, python_docs, dropped, num_workers=num_workers)
+        return Reading(read, sorted(config.sources), scratch, source_of)
+    return Reading(read, [""], scratch, None)
+
+
+def _read_part(
+    config: CorpusConfig, python_docs: PythonDocsConfig, name: str, dropped: Counter[str], *, num_workers: int
+) -> Iterator[list[SourceDocument]]:
+    """Read the corpus, or the source of a name, in batches that do not depend on the number of workers."""
+    if isinstance(config, SourcesCorpusConfig):
+        documents = source_documents(name, config.sources[name], dropped)
+    elif isinstance(config, PythonDocsCorpusConfig):
+        documents = module_documents(config, python_docs, dropped, num_workers=num_workers)
     else:
-        source = config.read(dropped)
-    yield from batches(source, size=_characters, **sizes)
+        documents = config.read(dropped)
+    return batches(documents, size=_characters, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
 
 
-def _preparation(
-    config: CorpusConfig, read: Callable[..., Iterator[list[SourceDocument]]], *, num_workers: int
-) -> _Preparation:
+def _counted(
+    reading: Reading, config: CorpusConfig, dropped: Counter[str], samples: DropSamples
+) -> Iterator[list[SourceDocument]]:
+    """Read the whole corpus, one source after the other, and count what the readers leave out."""
+    for name in reading.parts:
+        if not isinstance(config, SourcesCorpusConfig):
+            yield from reading.counted(name, dropped, samples)
+            continue
+        of_source = counts_of_source(dropped, name)
+        yield from reading.counted(name, of_source, samples)
+        dropped.update(of_source)
+        samples.by_source[name].update(
+            {reason: of_source[reason] for reason in of_source if is_drop(reason, of_source)}
+        )
+
+
+def _preparation(config: CorpusConfig, reading: Reading, *, num_workers: int) -> _Preparation:
     """Return how batches are prepared; sentences that are learned are learned of each source by itself."""
     paragraph_keys = config.deduplicate == "paragraph"
-    if not isinstance(config, SourcesCorpusConfig):
-        splitter = config.sentences.splitter(lambda: read(Counter()), num_workers=num_workers)
-        return _PrepareAll(splitter, config.sentences.headings, paragraph_keys)
     splitters = {
-        name: config.sentences.splitter(partial(read, Counter(), only=name), num_workers=num_workers)
-        for name in sorted(config.sources)
+        name: config.sentences.splitter(partial(reading.ahead, name), num_workers=num_workers) for name in reading.parts
     }
+    if not isinstance(config, SourcesCorpusConfig):
+        (splitter,) = splitters.values()
+        return _PrepareAll(splitter, config.sentences.headings, paragraph_keys)
     return PrepareBySource(splitters, config.sentences.headings, paragraph_keys)
 
 
-def _once_more(
-    config: CorpusConfig, read: Callable[..., Iterator[list[SourceDocument]]]
-) -> Iterator[list[SourceDocument]]:
-    """Read the corpus without counting what the reader drops."""
-    for only in sorted(config.sources) if isinstance(config, SourcesCorpusConfig) else [None]:
-        yield from read(Counter(), only=only)
-
-
 def _prepared(
-    read: Callable[..., Iterator[list[SourceDocument]]],
+    reading: Reading,
     dropped: Counter[str],
+    samples: DropSamples,
     prepare: _Preparation,
     config: CorpusConfig,
     scratch: Path,
@@ -219,14 +214,14 @@ def _prepared(
     needles = scratch / "needles.npz" if config.decontaminate else None
     if needles is not None:
         write_needles(config.decontaminate, needles)
-    plan = learn_cleaning(config.cleaning, partial(_once_more, config, read), scratch, num_workers=num_workers)
+    plan = learn_cleaning(config.cleaning, reading.ahead, scratch, num_workers=num_workers)
     near = config.near_duplicates
     prepare_fully = PrepareWithQuality(
         prepare_cleaned(prepare, config.cleaning, plan),
         ngram=None if near.threshold is None else near.ngram,
         needles=None if needles is None else str(needles),
     )
-    for batch in ordered_map(prepare_fully, read(dropped), num_workers=num_workers):
+    for batch in ordered_map(prepare_fully, _counted(reading, config, dropped, samples), num_workers=num_workers):
         yield from batch
 
 

@@ -145,6 +145,27 @@ def test_any_number_of_workers_writes_the_same_bytes(
     assert isinstance(config.sentences, LearnedConfig) == (kind == "learned")
 
 
+def test_a_source_that_is_too_large_to_be_kept_gives_the_same_corpus_counts_and_samples(
+    corpus: Make, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (texts / "novels/empty.txt").write_text("")
+    (texts / "wiki/b.txt").write_bytes(b"It is a caf\xe9. It was here.\nIt is a con- sequence.")
+    skipped = {"on_undecodable": "skip"}
+    cleaning = {"join_hyphens": True, "repeated_lines": 300, "fix_mojibake": False, "markup": "keep"}
+    config = corpus(novels=skipped, wiki=skipped, cleaning=cleaning,
+                    sentences={"kind": "learned", "headings": "stay", "abbreviations": []})  # fmt: skip
+    found = []
+    for limit in (1 << 30, 0):
+        monkeypatch.setattr("bertline.corpus.reading._MOST_BYTES", limit)
+        samples = DropSamples()
+        build_corpus(config, NO_PACKAGES, tmp_path / str(limit), num_workers=1, samples=samples)
+        files = {path.name: path.read_bytes() for path in (tmp_path / str(limit)).iterdir()}
+        found.append((files, samples.content()))
+
+    assert found[0] == found[1]
+    assert found[0][1]["by_source"]["wiki"]["documents/undecodable"] == 1
+
+
 def test_duplicates_are_found_across_sources_and_the_first_name_keeps_its_copy(
     corpus: Make, texts: Path, tmp_path: Path
 ) -> None:

@@ -59,6 +59,12 @@ class DropSamples:
         else:
             heapq.heappushpop(kept, (rank, where, text, note))
 
+    def take(self, others: DropSamples) -> None:
+        """Consider the samples of others, which are counted elsewhere."""
+        for (reason, _), kept in others._kept.items():
+            for _, where, text, note in kept:
+                self.keep(reason, where, text, note)
+
     def count(self, reason: str, where: str, number: int = 1) -> None:
         """Count under its source what has no text to show."""
         if self.source_of is not None:

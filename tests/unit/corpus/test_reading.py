@@ -1,0 +1,117 @@
+"""Reading a corpus several times, its source once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bertline.corpus import reading
+from bertline.corpus.document import SourceDocument
+from bertline.corpus.left_out import ShownCounts, leave_out
+from bertline.corpus.quality.drops import DropSamples
+from bertline.corpus.reading import Batch, Reading
+
+BATCHES = [
+    [
+        SourceDocument("a.txt:1", "a", ("One.", "Two \U0001f600 lines\nhere.")),
+        SourceDocument("a.txt:2", "", (), split="validation", language="de"),
+    ],
+    [SourceDocument("b.txt:1", "b", ("Γεια\tσου.",), split="train")],
+]
+
+
+class Source:
+    """Yields batches and leaves two documents out."""
+
+    def __init__(self, batches: list[Batch] = BATCHES) -> None:
+        self.batches = batches
+        self.times_read = 0
+
+    def __call__(self, part: str, dropped: Counter[str]) -> Iterator[Batch]:
+        self.times_read += 1
+        leave_out(dropped, "documents/undecodable", "a.txt:3", "torn")
+        yield from self.batches
+        leave_out(dropped, "documents/undecodable", "b.txt:2", "torn too")
+
+
+def reading_of(source: Source, folder: Path) -> Reading:
+    return Reading(source, [""], folder, None)
+
+
+def counted(one: Reading) -> tuple[list[Batch], dict[str, int], object]:
+    samples = DropSamples()
+    dropped = ShownCounts(samples.keep)
+    return list(one.counted("", dropped, samples)), dict(dropped), samples.content()["samples"]
+
+
+def test_a_source_is_read_once_and_all_readers_get_the_same_batches(tmp_path: Path) -> None:
+    source = Source()
+    one = reading_of(source, tmp_path)
+    found = [list(one.ahead()), list(one.ahead("")), counted(one)[0]]
+    assert found == [BATCHES] * 3
+    assert source.times_read == 1
+
+
+def test_what_is_left_out_is_counted_and_shown_once_wherever_it_was_read(tmp_path: Path) -> None:
+    directly = counted(reading_of(Source(), tmp_path))
+    ahead = reading_of(Source(), tmp_path)
+    list(ahead.ahead())
+    assert counted(ahead) == directly
+    assert directly[1] == {"documents/undecodable": 2}
+
+
+def test_a_source_over_the_limit_is_read_again_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_MOST_BYTES", 10)
+    source = Source()
+    one = reading_of(source, tmp_path)
+    assert list(one.ahead()) == list(one.ahead()) == BATCHES
+    assert counted(one) == counted(reading_of(Source(), tmp_path))
+    assert source.times_read == 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_costs_only_a_second_reading(tmp_path: Path) -> None:
+    (tmp_path / "read-1.arrow").symlink_to("/dev/full")
+    source = Source()
+    one = reading_of(source, tmp_path)
+    assert list(one.ahead()) == counted(one)[0] == BATCHES
+    assert source.times_read == 2
+
+
+def test_text_that_cannot_be_encoded_is_read_again(tmp_path: Path) -> None:
+    source = Source([[SourceDocument("a", "a", ("half \ud83d a smiley",))]])
+    one = reading_of(source, tmp_path)
+    assert list(one.ahead()) == counted(one)[0] == source.batches
+    assert source.times_read == 2
+
+
+def test_what_was_read_in_part_is_not_taken_for_all(tmp_path: Path) -> None:
+    source = Source()
+    one = reading_of(source, tmp_path)
+    begun = one.ahead()
+    next(begun)
+    begun.close()  # type: ignore[attr-defined]
+    assert counted(one)[0] == BATCHES
+    assert source.times_read == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_samples_of_sources_keep_their_names(tmp_path: Path) -> None:
+    def source_of(where: str) -> str:
+        return where.partition("/")[0]
+
+    one = Reading(Source(), ["x", "y"], tmp_path, source_of)
+    list(one.ahead())
+    samples = DropSamples()
+    samples.source_of = source_of
+    for part in one.parts:
+        list(one.counted(part, Counter(), samples))
+    shown = samples.content()["samples"]["documents/undecodable"]
+    assert {(sample["source"], sample["id"]) for sample in shown} == {
+        (name, f"{name}/{place}") for name in "xy" for place in ("a.txt:3", "b.txt:2")
+    }
