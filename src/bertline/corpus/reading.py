@@ -106,7 +106,7 @@ class _Writer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._sink = pa.OSFile(str(path), "wb")
-        self._stream = pa.ipc.new_stream(self._sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+        self._stream = pa.ipc.new_stream(self._sink, _SCHEMA)
         self._is_whole = True
 
     def add(self, batch: Batch) -> None:
