@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +117,24 @@ def with_saved(message: str) -> str:
     if not LOCAL.exists():
         return message
     content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))
-    named = [key for key in saved_choices(content) if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", message)]
+    choices = saved_choices(content)
+    named = [key for key in choices if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", message)]
     if not named:
-        return message
+        return message + _unknown_section(message, choices)
     keys = " ".join(named)
     return (
         f"{message}\n{', '.join(named)}: saved in {LOCAL.relative_to(CONF.parent)}. If no longer wanted: "
         f"python pipelines/configure.py --unset {keys}"
+    )
+
+
+def _unknown_section(message: str, choices: Iterable[str]) -> str:
+    """Return what to do about saved choices in a section that another option of its group does not have."""
+    unknown = re.search(r"([\w.]+) is not a known key", message)
+    if unknown is None or not any(f"{key.rpartition('@')[2]}.".startswith(f"{unknown[1]}.") for key in choices):
+        return ""
+    once, group = shlex.quote(f"~{unknown[1]}"), unknown[1].partition(".")[0]
+    return (
+        f"\n{unknown[1]}: saved in {LOCAL.relative_to(CONF.parent)}. To leave it out once, add {once}. "
+        f"If no longer wanted: python pipelines/configure.py --unset {group}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from bertline.corpus.written import SPLITS, Written
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 
+_HASH = re.compile("[0-9a-f]{24}")
 FEWEST_DOCUMENTS = 2
 """Documents of a split from which sentence pairs can be made: a random second segment comes from another document."""
 
@@ -39,14 +41,18 @@ def with_both_splits(folder: Path, config: CorpusConfig, written: Written) -> Wr
         DataError: There is only one group, and so nothing for the other split.
     """
     few, full = sorted(SPLITS, key=written.num_different)
-    groups = Counter(
-        document.group for split, document, is_copy in _documents(folder, written) if split == full and not is_copy
-    )
+    groups: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    for split, document, is_copy in _documents(folder, written):
+        if split == full and not is_copy:
+            groups[document.group] += 1
+            # A document without a group has a hash for one, which nobody knows.
+            names.setdefault(document.group, document.id if _HASH.fullmatch(document.group) else document.group)
     here, there = written.num_different(few), written.num_different(full)
     if here == 0 and len(groups) == 1:
         raise DataError(
             f"The corpus ({config.kind}) cannot be split into train and validation: all text is in one group "
-            f"({next(iter(groups))!r}). {', or '.join(['Give more text', *_fixes(config)])}."
+            f"({next(iter(names.values()))!r}). {', or '.join(['Give more text', *_fixes(config)])}."
         )
     found = f"{here} document{'s' * (here != 1)} fell into {few}"
     moved: list[str] = []
@@ -60,7 +66,7 @@ def with_both_splits(folder: Path, config: CorpusConfig, written: Written) -> Wr
     if not moved:
         warn(f"{found} ({asked}), and {full} has none to spare. Give more files or smaller documents.")
         return written
-    warn(f"{found} ({asked}); moved there: {', '.join(map(repr, moved))}.")
+    warn(f"{found} ({asked}); moved there: {', '.join(repr(names[group]) for group in moved)}.")
     again = Written(folder, config)
     before = [folder / name for split in SPLITS for name in written.shards[split]]
     for split, document, is_copy in _documents(folder, written):

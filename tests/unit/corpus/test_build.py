@@ -176,6 +176,21 @@ def test_a_side_with_one_document_is_given_the_nearest_other_one(
     assert f"moved there: {nearest[1]!r}" in said
 
 
+def test_a_moved_document_without_a_group_is_named_by_its_place(
+    texts: Path, text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in texts.iterdir():
+        path.unlink()
+    (texts / "lines.txt").write_text("\n".join(f"Line {number} is here." for number in range(5)))
+
+    build_corpus(text_config(validation_fraction=1e-9, document="line"), NO_PACKAGES, tmp_path / "out", num_workers=1)
+
+    moved = [document.id for document in read_documents(tmp_path / "out", "validation")]
+    said = capsys.readouterr().err
+    assert len(moved) == 2
+    assert all(repr(name) in said and name.startswith("lines.txt:") for name in moved)
+
+
 def test_a_group_of_most_documents_is_not_moved_to_fill_a_side_by_one(text_config: Make, tmp_path: Path) -> None:
     """Groups of a column can be of any size: a whole magazine is not moved for one more validation document."""
     config = text_config()

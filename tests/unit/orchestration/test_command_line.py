@@ -114,6 +114,9 @@ def test_saved_sources_are_listed_for_dvc_linked_and_can_be_taken_back(tmp_path:
     configured("corpus=sources", *groups, *named, "corpus.sources.two.weight=2", "--save")
     assert sources() == (["one", "two"], ["one", "two"])
     assert (tmp_path / "data/sources/two/0.txt").is_file()
+    done = run_recipe(tmp_path, str(tmp_path / "pipelines/corpus.py"), "corpus=text", f"corpus.path={tmp_path}/texts")
+    assert "saved in conf/local/default.yaml. To leave it out once, add '~corpus.sources'" in done.stderr
+    assert "python pipelines/configure.py --unset corpus\n" in done.stderr
     configured("--unset", "corpus.sources.one")
     assert sources() == (["two"], ["two"])
     said = configured("corpus=text", f"corpus.path={tmp_path}/texts/two", "--save")
