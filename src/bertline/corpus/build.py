@@ -61,8 +61,8 @@ def build_corpus(
     """Build the corpus artifact of the configured source in `out`.
 
     The output is byte-identical for the same input, configuration and versions, with any number of workers. Memory is
-    bounded by a few batches, a row group and a 12-byte key for each distinct document or paragraph (and 2 kB a document
-    where near duplicates are looked for).
+    bounded by some dozen batches, a row group and a 12-byte key for each distinct document or paragraph (and 2 kB a
+    document where near duplicates are looked for).
 
     Args:
         config: The corpus.
@@ -81,7 +81,7 @@ def build_corpus(
     samples = DropSamples() if samples is None else samples
     samples.source_of = source_of if isinstance(config, SourcesCorpusConfig) else None
     dropped: Counter[str] = ShownCounts(samples.keep)
-    # Each message once, and few of a kind: a splitter that learns reads the source before it is read for the corpus.
+    # Each message once, and few of a kind: what learns from a large source reads it before it is read for the corpus.
     with folder_written_atomically(out) as folder, _scratch() as scratch, few_said():
         reading = _reading(config, python_docs, Path(scratch), num_workers=num_workers)
         prepare = _preparation(config, reading, num_workers=num_workers)

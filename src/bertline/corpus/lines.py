@@ -104,7 +104,7 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
 
 
 def _is_text(text: str) -> bool:
-    """Return whether `_NOT_TEXT` is nowhere in a text; UTF-8, which has no surrogates, tells it much faster."""
+    """Return whether `_NOT_TEXT` matches nowhere; encoding to UTF-8, which refuses surrogates, tells it faster."""
     if "\0" in text:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Reading a corpus several times, its source once: what is read ahead is kept beside the corpus, up to a limit."""
+"""Reading a corpus several times, its source once: what is read ahead is kept in a temporary file, up to a limit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ ReadPart = Callable[[str, Counter[str]], Iterable[Batch]]
 """Reads a part of the corpus from its beginning, and counts what it leaves out."""
 
 _MOST_BYTES = 1 << 30
-"""Size of what is kept of a part; of a larger one the source is read again."""
+"""Largest size in bytes of all that is kept; a part that does not fit is read again from its source."""
 _TEXT = pa.string()
 _SCHEMA = pa.schema(
     [
@@ -67,12 +68,14 @@ class Reading:
                 yield from self._read(part, Counter())
 
     def counted(self, part: str, dropped: Counter[str], samples: DropSamples) -> Iterator[Batch]:
-        """Read a part for the corpus: what is left out is counted, and shown if `dropped` shows it."""
+        """Read a part for the corpus, the last time: what is left out is counted, and shown if `dropped` shows it."""
         kept = self._kept.get(part)
         if kept is None:
             yield from self._read(part, dropped)
             return
         yield from _batches(kept.path)
+        kept.path.unlink()
+        del self._kept[part]
         dropped.update(kept.dropped)
         samples.take(kept.samples)
 
@@ -83,7 +86,8 @@ class Reading:
         shown = ShownCounts(samples.keep)
         dropped = counts_of_source(shown, part) if part else shown
         path = self._folder / f"read-{len(self._kept)}.arrow"
-        with closing(_Writer(path)) as writer:
+        most = _MOST_BYTES - sum(kept.path.stat().st_size for kept in self._kept.values() if kept is not None)
+        with closing(_Writer(path, most)) as writer:
             for batch in self._read(part, dropped):
                 writer.add(batch)
                 yield batch
@@ -103,22 +107,26 @@ class _Kept:
 class _Writer:
     """Writes batches into a file, unless they are too large or cannot be written: then there is no file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_bytes: int) -> None:
         self._path = path
-        self._sink = pa.OSFile(str(path), "wb")
-        self._stream = pa.ipc.new_stream(self._sink, _SCHEMA)
-        self._is_whole = True
+        self._most_bytes = most_bytes
+        self._sink: Any = None
+        self._stream: Any = None
+        with suppress(OSError):
+            self._sink = pa.OSFile(str(path), "wb")
+            self._stream = pa.ipc.new_stream(self._sink, _SCHEMA)
+        self._is_whole = self._stream is not None
 
     def add(self, batch: Batch) -> None:
         """Write a batch."""
-        if self._sink.closed:
+        if not self._is_whole:
             return
         columns = ([getattr(document, name) for document in batch] for name in _SCHEMA.names)
         try:
             arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
             self._stream.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
-            self._is_whole = self._sink.tell() <= _MOST_BYTES
-        except (OSError, UnicodeEncodeError):  # the disk is full; lone surrogates, which the preparation takes out
+            self._is_whole = self._sink.tell() <= self._most_bytes
+        except (OSError, UnicodeEncodeError):  # the disk is full; lone surrogates
             self._is_whole = False
         if not self._is_whole:
             self.close()
@@ -135,9 +143,12 @@ class _Writer:
 
     def close(self) -> None:
         """Delete the file, unless it is complete."""
-        if not self._sink.closed:
-            with suppress(OSError):
-                self._sink.close()
+        if self._sink is None or (self._is_whole and self._sink.closed):
+            return
+        self._is_whole = False
+        with suppress(OSError):  # also where the folder was deleted before, after an error
+            self._sink.close()
+        with suppress(OSError):
             self._path.unlink()
 
 

@@ -18,7 +18,7 @@ def distinct_stretches(text: str) -> tuple[npt.NDArray[np.int32], list[str]]:
         >>> numbers.tolist(), stretches
         ([0, 1, 2, 3, 0, 1], ['to', 'be', 'or', 'not'])
     """
-    content = text.encode()
+    content = text.encode(errors="replace")  # a lone surrogate, which no text should have, becomes a question mark
     offsets = np.array([0, len(content)], dtype=np.int64)
     whole = pa.LargeStringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(content))
     found = pc.split_pattern(whole, pattern=" ").values.dictionary_encode()

@@ -184,3 +184,9 @@ def test_time_grows_with_length_and_not_with_its_square(text: str) -> None:
 
 def test_signs_of_comparison_end_no_sentence() -> None:
     assert layout_ends("Use x >> 2 here. If a > B then both are set.") == []
+
+
+def test_half_a_character_of_utf_16_in_a_text_stops_neither_learning_nor_splitting() -> None:
+    document = SourceDocument("a", "a", ("A smiley \ud83d was cut. It rained.",))
+    splitter = LearnedSplitter.of(learn(count_batches([[document]])))
+    assert len(splitter.split(document.paragraphs[0])) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,39 @@ def test_a_full_disk_costs_only_a_second_reading(tmp_path: Path) -> None:
     one = reading_of(source, tmp_path)
     assert list(one.ahead()) == counted(one)[0] == BATCHES
     assert source.times_read == 2
+
+
+def test_a_file_that_cannot_be_opened_costs_only_a_second_reading(tmp_path: Path) -> None:
+    (tmp_path / "read-1.arrow").mkdir()
+    source = Source()
+    one = reading_of(source, tmp_path)
+    assert list(one.ahead()) == counted(one)[0] == BATCHES
+    assert source.times_read == 2
+
+
+def test_what_is_kept_is_deleted_after_the_last_reading_and_all_parts_share_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Source()
+    one = Reading(source, ["x", "y"], tmp_path, None)
+    list(one.ahead("x"))
+    (kept,) = tmp_path.iterdir()
+    monkeypatch.setattr(reading, "_MOST_BYTES", kept.stat().st_size + 10)
+    assert list(one.ahead("y")) == BATCHES
+    assert list(tmp_path.iterdir()) == [kept]
+    for part in one.parts:
+        assert list(one.counted(part, Counter(), DropSamples())) == BATCHES
+    assert source.times_read == 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_while_it_is_read_is_the_only_one(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    begun = reading_of(Source(), folder).ahead()
+    next(begun)
+    shutil.rmtree(folder)  # as the end of a stage that was interrupted does
+    begun.close()  # type: ignore[attr-defined]
 
 
 def test_text_that_cannot_be_encoded_is_read_again(tmp_path: Path) -> None:

@@ -137,11 +137,11 @@ def test_any_number_of_workers_writes_the_same_bytes(
     config = corpus(novels={"weight": 1.5, "language": "en"}, wiki={"language": "la"}, language_exponent=0.7,
                     sentences=sentences)  # fmt: skip
 
-    for number in (1, 4):
+    for number in (0, 1, 4):
         build_corpus(config, NO_PACKAGES, tmp_path / str(number), num_workers=number)
 
-    one, four = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("1", "4"))
-    assert one == four
+    none, one, four = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "014")
+    assert none == one == four
     assert isinstance(config.sentences, LearnedConfig) == (kind == "learned")
 
 

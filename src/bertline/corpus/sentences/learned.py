@@ -27,7 +27,7 @@ _MAX_UNKNOWN = 4
 _MAX_BEFORE = 40  # characters looked at before a full stop
 _ALL_BATCHES = 100
 _COUNTED_TOGETHER = 32
-"""Batches whose counts are added up at once, as words come again and again: for all workers together."""
+"""Batches that are counted at once, as words come again and again; divided among the workers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +53,7 @@ class LearnedConfig(SentenceSettings):
         the logarithm of its size.
         """
         counts = Counts()
-        most = max(1, _COUNTED_TOGETHER // num_workers)
+        most = max(1, _COUNTED_TOGETHER // max(1, num_workers))
         several = batches(_sample(read()), size=lambda _: 1, most=most)
         for part in ordered_map(count_batches, several, num_workers=num_workers):
             counts.add(part)
