@@ -130,11 +130,13 @@ def with_saved(message: str) -> str:
 
 def _unknown_section(message: str, choices: Iterable[str]) -> str:
     """Return what to do about saved choices in a section that another option of its group does not have."""
-    unknown = re.search(r"([\w.]+) is not a known key", message)
-    if unknown is None or not any(f"{key.rpartition('@')[2]}.".startswith(f"{unknown[1]}.") for key in choices):
+    unknown = re.findall(r"([\w.]+) is not a known key", message)
+    inside = [name for name in unknown if any(f"{key.rpartition('@')[2]}.".startswith(f"{name}.") for key in choices)]
+    if not inside:
         return ""
-    once, group = shlex.quote(f"~{unknown[1]}"), unknown[1].partition(".")[0]
+    once = " ".join(shlex.quote(f"~{name}") for name in inside)
+    groups = list(dict.fromkeys(name.partition(".")[0] for name in inside))
     return (
-        f"\n{unknown[1]}: saved in {LOCAL.relative_to(CONF.parent)}. To leave it out once, add {once}. "
-        f"If no longer wanted: python pipelines/configure.py --unset {group}"
+        f"\n{', '.join(inside)}: saved in {LOCAL.relative_to(CONF.parent)}. To leave it out once, add {once}. "
+        f"If nothing saved of {', '.join(groups)} is wanted any longer: python pipelines/configure.py --unset {' '.join(groups)}"
     )

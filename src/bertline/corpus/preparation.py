@@ -14,7 +14,7 @@ from bertline.corpus.quality.word_hashes import Signature
 from bertline.corpus.sentences.headings import Headings, place_headings
 from bertline.corpus.sentences.rules import RuleSplitter
 from bertline.corpus.sentences.splitter import Splitter
-from bertline.foundation.stretches import has_single_spaces, with_single_spaces
+from bertline.foundation.stretches import has_single_spaces
 
 # Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
 # surrogates (not text, and not encodable) and the replacement character.
@@ -101,7 +101,7 @@ def clean(text: str) -> str:
         'Café au lait'
     """
     if not has_single_spaces(text):
-        text = with_single_spaces(text)
+        text = " ".join(text.split())
         if not text.isprintable():
             text = " ".join(_UNWANTED.sub("", text).split())
     return text if text.isascii() else unicodedata.normalize("NFC", text)

@@ -8,17 +8,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def distinct_stretches(text: str) -> tuple[npt.NDArray[np.int32], list[str]]:
+def distinct_stretches(text: str, *, errors: str = "strict") -> tuple[npt.NDArray[np.int32], list[str]]:
     """Return [stretches] the number of each stretch between two spaces of a text, and the distinct stretches.
 
     This is several times as fast as with a dictionary of Python.
+
+    Args:
+        text: Text.
+        errors: What becomes of lone surrogates, as `str.encode` has it.
 
     Example:
         >>> numbers, stretches = distinct_stretches("to be or not to be")
         >>> numbers.tolist(), stretches
         ([0, 1, 2, 3, 0, 1], ['to', 'be', 'or', 'not'])
     """
-    content = text.encode(errors="replace")  # a lone surrogate, which no text should have, becomes a question mark
+    content = text.encode(errors=errors)
     offsets = np.array([0, len(content)], dtype=np.int64)
     whole = pa.LargeStringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(content))
     found = pc.split_pattern(whole, pattern=" ").values.dictionary_encode()

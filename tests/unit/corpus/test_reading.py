@@ -77,7 +77,7 @@ def test_a_source_over_the_limit_is_read_again_and_leaves_no_file(
 
 
 def test_a_full_disk_costs_only_a_second_reading(tmp_path: Path) -> None:
-    (tmp_path / "read-1.arrow").symlink_to("/dev/full")
+    (tmp_path / "read-0.arrow").symlink_to("/dev/full")
     source = Source()
     one = reading_of(source, tmp_path)
     assert list(one.ahead()) == counted(one)[0] == BATCHES
@@ -85,7 +85,7 @@ def test_a_full_disk_costs_only_a_second_reading(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened_costs_only_a_second_reading(tmp_path: Path) -> None:
-    (tmp_path / "read-1.arrow").mkdir()
+    (tmp_path / "read-0.arrow").mkdir()
     source = Source()
     one = reading_of(source, tmp_path)
     assert list(one.ahead()) == counted(one)[0] == BATCHES

@@ -82,7 +82,8 @@ def count(*parts: Iterable[str]) -> Counts:
     counts = Counts()
     texts = [list(part) for part in parts]
     text = " ".join(chain.from_iterable(texts))
-    numbers, tokens = distinct_stretches(text)
+    # Text that has not been cleaned: JSON can have lone surrogates.
+    numbers, tokens = distinct_stretches(text, errors="replace")
     words = _count_tokens(tokens, np.bincount(numbers).tolist(), counts)
     stop = 0
     starts: defaultdict[str, int] = defaultdict(int)
