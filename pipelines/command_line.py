@@ -135,8 +135,8 @@ def _unknown_section(message: str, choices: Iterable[str]) -> str:
     if not inside:
         return ""
     once = " ".join(shlex.quote(f"~{name}") for name in inside)
-    groups = list(dict.fromkeys(name.partition(".")[0] for name in inside))
+    groups = " ".join(dict.fromkeys(name.partition(".")[0] for name in inside))
     return (
         f"\n{', '.join(inside)}: saved in {LOCAL.relative_to(CONF.parent)}. To leave it out once, add {once}. "
-        f"If nothing saved of {', '.join(groups)} is wanted any longer: python pipelines/configure.py --unset {' '.join(groups)}"
+        f"To take back all that is saved of it: python pipelines/configure.py --unset {groups}"
     )
