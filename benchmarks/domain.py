@@ -7,7 +7,7 @@
 Each arm of domain_arms.py is trained by the stages of the pipeline with `experiment=domain`, in a clone in FOLDER. All
 arms are then fine-tuned on the first `--rows` train rows of each task with the recipe of conf/sweep/finetune.yaml (but
 `--rate` and `--epochs`), with `--dev-seeds` seeds, and scored on dev. Chosen is the arm with the largest mean advantage
-over the untouched encoder, over the tasks but those that are only reported. It and the untouched encoder are fine-tuned
+over the untouched encoder, over the tasks but those that are only reported, and without a loss on one of them. It and the untouched encoder are fine-tuned
 with `--seeds` seeds and scored on test, which no other arm is. The verdict counts the noise of seeds and rows, as that
 of a sweep does.
 
@@ -57,6 +57,8 @@ ROOT = Path(__file__).resolve().parent.parent
 UNTOUCHED = "untouched"
 REPORTED_ONLY = ("docs_search",)
 """Tasks that do not take part in the choice of an arm."""
+LOSS = 0.005
+"""About the standard error of a dev score over two seeds: what an arm loses beyond it is taken for a loss."""
 _UNUSED_DEV_ROWS = 16
 """Dev is scored after each epoch; this many rows where nothing follows from it."""
 
@@ -203,20 +205,26 @@ def kind_of(task: str, folder: Path) -> TaskKind[Any, Any, Any]:
 def chosen_arm(dev: Mapping[str, Mapping[str, float]]) -> str | None:
     """Return the arm with the largest mean advantage over the untouched encoder on dev; None if it has no advantage.
 
+    Arms that lose more than LOSS on a task are passed over, unless all do.
+
     Args:
         dev: Score by task, by arm.
 
     >>> chosen_arm({"untouched": {"a": 0.5, "b": 0.5}, "x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.4, "b": 0.7}})
     'x'
+    >>> chosen_arm({"untouched": {"a": 0.5, "b": 0.5}, "x": {"a": 0.7, "b": 0.49}, "y": {"a": 0.6, "b": 0.5}})
+    'y'
     >>> chosen_arm({"untouched": {"a": 0.5}, "x": {"a": 0.4}}) is None
     True
     """
     tasks = [task for task in dev[UNTOUCHED] if task not in REPORTED_ONLY] or list(dev[UNTOUCHED])
-    gains = {
-        arm: round(statistics.fmean(scores[task] - dev[UNTOUCHED][task] for task in tasks), 10)
+    by_task = {
+        arm: [round(scores[task] - dev[UNTOUCHED][task], 10) for task in tasks]
         for arm, scores in dev.items()
         if arm != UNTOUCHED
     }
+    harmless = [arm for arm, each in by_task.items() if min(each) >= -LOSS]
+    gains = {arm: statistics.fmean(by_task[arm]) for arm in harmless or by_task}
     best = max(gains, key=lambda arm: gains[arm], default=None)
     return best if best is not None and gains[best] > 0 else None
 

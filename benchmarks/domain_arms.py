@@ -50,6 +50,18 @@ _MLM = ("objective=mlm", "examples=full_sentences", "tokenizer=existing")
 _CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", "tokenizer=existing")
 # A masked language model does not leave the frequencies of tokens in so few steps.
 _TITLED = (*_CONTRASTIVE, "objective.mlm_weight=0", "examples.lengths=[96]")
+# Longer, with a higher rate: the masked language model's head, which a sentence encoder lacks, is learned on the way.
+_MLM_NSP = (
+    "objective=mlm_nsp_tiny",
+    "examples=sentence_pairs",
+    "tokenizer=existing",
+    "examples.lengths=[64]",
+    "pretrain.phases=[{steps: 1200, max_length: 64, global_batch_size: 64}]",
+    "optimizer.lr=5e-4",
+    "schedule.num_warmup_steps=100",
+    "pretrain.validate_every_steps=300",
+    "pretrain.checkpoint_every_steps=300",
+)
 _SHORT = "pretrain.phases=[{steps: 150, max_length: 64, global_batch_size: 32}]"
 ARMS: Mapping[str, Arm] = {
     "untouched": Arm(),
@@ -71,6 +83,18 @@ ARMS: Mapping[str, Arm] = {
     "averaged_contrastive": Arm(average_with="contrastive"),
     "averaged_scattered": Arm(average_with="scattered_contrastive"),
     "averaged_scattered_quarter": Arm(average_with="scattered_contrastive", share=0.25),
+    "mlm_nsp": Arm(choices=_MLM_NSP),
+    "mlm_nsp_scattered": Arm(
+        choices=(
+            *_CONTRASTIVE,
+            "objective.mlm_weight=1",
+            "pretrain.phases=[{steps: 300, max_length: 64, global_batch_size: 32}]",
+            "schedule.num_warmup_steps=30",
+        ),
+        text=SCATTERED,
+        after="mlm_nsp",
+    ),
+    "averaged_mlm_nsp_scattered": Arm(average_with="mlm_nsp_scattered"),
     "titled_contrastive": Arm(
         choices=(
             *_TITLED,
