@@ -7,9 +7,9 @@
 Each arm of domain_arms.py is trained by the stages of the pipeline with `experiment=domain`, in a clone in FOLDER. All
 arms are then fine-tuned on the first `--rows` train rows of each task with the recipe of conf/sweep/finetune.yaml (but
 `--rate` and `--epochs`), with `--dev-seeds` seeds, and scored on dev. Chosen is the arm with the largest mean advantage
-over the untouched encoder, over the tasks but those that are only reported, and without a loss on one of them. It and the untouched encoder are fine-tuned
-with `--seeds` seeds and scored on test, which no other arm is. The verdict counts the noise of seeds and rows, as that
-of a sweep does.
+over the untouched encoder, over the tasks but those that are only reported; an arm that loses more than LOSS on one of
+them is passed over. It and the untouched encoder are fine-tuned with `--seeds` seeds and scored on test, which no other
+arm is. The verdict counts the noise of seeds and rows, as that of a sweep does.
 
 With `--epochs 0` nothing is fine-tuned, as where no labels are but those to choose by: encoders search as they are, the
 train rows count to dev, and there is one seed. Only tasks of kinds without a new head can be scored so. Scores on test

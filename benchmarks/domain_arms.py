@@ -12,14 +12,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import repository_source  # noqa: F401
-from safetensors.numpy import load_file, save_file
 
 from bertline.corpus.storage import read_documents
 from bertline.foundation.manifests import read_manifest
+from bertline.modeling.averaging import average_encoders
 from bertline.tasks.stored_rows import COLLECTION, Documents, read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -183,7 +182,7 @@ class Pipeline:
             shutil.rmtree(folder, ignore_errors=True)
             if arm.average_with is not None:
                 other, seconds = self.encoder_of(arm.average_with)
-                averaged(self.encoder, other, folder / "encoder", share=arm.share)
+                average_encoders(self.encoder, other, folder / "encoder", share=arm.share)
             else:
                 seconds = self._trained(arm, folder)
             (folder / "seconds.json").write_text(json.dumps(seconds), encoding="utf-8")
@@ -301,36 +300,6 @@ def texts_of(folder: Path, kind: str) -> Iterator[str]:
     for name in ("texts", "text_pairs", "queries", "words"):
         if name in rows.column_names and rows[name].null_count == 0:
             yield from (each if isinstance(each, str) else " ".join(each) for each in rows[name].to_pylist())
-
-
-def averaged(first: Path, second: Path, folder: Path, *, share: float = 0.5) -> None:
-    """Write `second` with each weight the mean of those of both encoders, which have the same shapes.
-
-    Args:
-        first: Folder of the first encoder.
-        second: Folder of the second encoder.
-        folder: Folder to write.
-        share: Weight of `second` in the mean.
-    """
-    theirs, ours = encoder_weights(first), encoder_weights(second)
-    mean = {name: share * ours[name] + (1 - share) * theirs[name] for name in ours}
-    _write_bare_encoder(second, mean, folder)
-
-
-def encoder_weights(folder: Path) -> dict[str, Any]:
-    """Return the weights of the encoder of a model folder under the names of a bare encoder."""
-    weights = load_file(folder / "model.safetensors")
-    of_encoder = [name for name in weights if name.startswith("bert.")] or list(weights)
-    return {name.removeprefix("bert."): weights[name] for name in of_encoder}
-
-
-def _write_bare_encoder(like: Path, weights: Mapping[str, Any], folder: Path) -> None:
-    """Write a folder with these weights and the configuration and tokenizer of another."""
-    shutil.copytree(like, folder)
-    save_file(dict(weights), folder / "model.safetensors", {"format": "pt"})
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**config, "architectures": ["BertModel"]}, indent=2), encoding="utf-8")
 
 
 def _checked(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:

@@ -1,6 +1,5 @@
 """The arms of benchmarks/domain.py: what is averaged, what the tasks give as text, and which arm is chosen."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -8,34 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 import tiny
 from bertline.corpus.document import Document
-from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import Documents
 
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
 import domain
 import domain_arms
-
-
-def test_the_mean_of_two_encoders_has_the_mean_of_each_weight(tmp_path):
-    first, second = (tiny.write_encoder(tmp_path / str(seed), heads=seed == 2, seed=seed) for seed in (1, 2))
-    domain_arms.averaged(first, second, tmp_path / "mean")
-    ours, theirs, mean = (load_encoder(folder).state_dict() for folder in (first, second, tmp_path / "mean"))
-    for name, tensor in mean.items():
-        torch.testing.assert_close(tensor, (ours[name] + theirs[name]) / 2)
-    assert json.loads((tmp_path / "mean/config.json").read_text())["architectures"] == ["BertModel"]
-
-
-def test_an_average_may_have_less_of_the_adapted_weights(tmp_path):
-    first, second = (tiny.write_encoder(tmp_path / str(seed), seed=seed) for seed in (1, 2))
-    domain_arms.averaged(first, second, tmp_path / "mean", share=0.25)
-    ours, theirs, mean = (load_encoder(folder).state_dict() for folder in (first, second, tmp_path / "mean"))
-    for name, tensor in mean.items():
-        torch.testing.assert_close(tensor, 0.75 * ours[name] + 0.25 * theirs[name])
 
 
 def test_a_title_stands_before_each_part_of_its_text():
