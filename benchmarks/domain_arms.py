@@ -33,7 +33,8 @@ class Arm:
     """A way to adapt the encoder."""
 
     choices: tuple[str, ...] = ()
-    """Choices of the configuration beside `experiment=domain`; empty for an arm without a training."""
+    """Choices of the configuration beside the experiment."""
+    experiment: str = "domain"
     text: str = CORPUS
     """Text that it learns from: the domain's corpus, the train rows of the tasks without their labels, the corpus with
     the sentences of each document in random order, two by two, or the title of each document with each part of it."""
@@ -49,18 +50,6 @@ _MLM = ("objective=mlm", "examples=full_sentences", "tokenizer=existing")
 _CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", "tokenizer=existing")
 # A masked language model does not leave the frequencies of tokens in so few steps.
 _TITLED = (*_CONTRASTIVE, "objective.mlm_weight=0", "examples.lengths=[96]")
-# Longer, with a higher rate: the masked language model's head, which a sentence encoder lacks, is learned on the way.
-_MLM_NSP = (
-    "objective=mlm_nsp_tiny",
-    "examples=sentence_pairs",
-    "tokenizer=existing",
-    "examples.lengths=[64]",
-    "pretrain.phases=[{steps: 1200, max_length: 64, global_batch_size: 64}]",
-    "optimizer.lr=5e-4",
-    "schedule.num_warmup_steps=100",
-    "pretrain.validate_every_steps=300",
-    "pretrain.checkpoint_every_steps=300",
-)
 _SHORT = "pretrain.phases=[{steps: 150, max_length: 64, global_batch_size: 32}]"
 ARMS: Mapping[str, Arm] = {
     "untouched": Arm(),
@@ -82,7 +71,7 @@ ARMS: Mapping[str, Arm] = {
     "averaged_contrastive": Arm(average_with="contrastive"),
     "averaged_scattered": Arm(average_with="scattered_contrastive"),
     "averaged_scattered_quarter": Arm(average_with="scattered_contrastive", share=0.25),
-    "mlm_nsp": Arm(choices=_MLM_NSP),
+    "mlm_nsp": Arm(experiment="domain_mlm", choices=("tokenizer=existing",)),
     "mlm_nsp_scattered": Arm(
         choices=(
             *_CONTRASTIVE,
@@ -196,7 +185,7 @@ class Pipeline:
         """
         start, earlier = self.encoder_of(arm.after) if arm.after is not None else (self.encoder, {})
         before = [
-            "experiment=domain",
+            f"experiment={arm.experiment}",
             "model=from_checkpoint",
             f"pretrain.start_from={start}",
             "tasks=[]",

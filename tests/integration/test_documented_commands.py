@@ -235,6 +235,7 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         # The sizes of this one are for a GPU.
         "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "tokenizer=extended": "tokenizer=extended tokenizer.min_frequency=1 tokenizer.num_new=20",
+        "experiment=domain_mlm": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "experiment=domain": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "/path/to/checkpoint": f"{tmp_path}/checkpoint",
         "examples=segment_pairs": "examples=segment_pairs objective.group_size=8",

@@ -16,7 +16,7 @@ from bertline.orchestration.config import pipeline_config
 Composed = Callable[..., dict[str, Any]]
 CONF = Path(__file__).resolve().parents[3] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
-STARTING = ("continued", "domain", "finetune")  # those that need a checkpoint
+STARTING = ("continued", "domain", "domain_mlm", "finetune")  # those that need a checkpoint
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
