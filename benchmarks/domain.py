@@ -7,9 +7,9 @@
 Each arm of domain_arms.py is trained by the stages of the pipeline with `experiment=domain`, in a clone in FOLDER. All
 arms are then fine-tuned on the first `--rows` train rows of each task with the recipe of conf/sweep/finetune.yaml (but
 `--rate` and `--epochs`), with `--dev-seeds` seeds, and scored on dev. Chosen is the arm with the largest mean advantage
-over the untouched encoder, over the tasks but those that are only reported; an arm that loses more than LOSS on one of
-them is passed over. It and the untouched encoder are fine-tuned with `--seeds` seeds and scored on test, which no other
-arm is. The verdict counts the noise of seeds and rows, as that of a sweep does.
+over the untouched encoder, over the tasks but those that are only reported; arms that lose more than LOSS on one
+of them are skipped. The chosen arm and the untouched encoder are fine-tuned with `--seeds` seeds and scored on test,
+and no other arm is. The verdict counts the noise of seeds and rows, as that of a sweep does.
 
 With `--epochs 0` nothing is fine-tuned, as where no labels are but those to choose by: encoders search as they are, the
 train rows count to dev, and there is one seed. Only tasks of kinds without a new head can be scored so. Scores on test
@@ -205,7 +205,7 @@ def kind_of(task: str, folder: Path) -> TaskKind[Any, Any, Any]:
 def chosen_arm(dev: Mapping[str, Mapping[str, float]]) -> str | None:
     """Return the arm with the largest mean advantage over the untouched encoder on dev; None if it has no advantage.
 
-    Arms that lose more than LOSS on a task are passed over, unless all do.
+    Arms that lose more than LOSS on a task are skipped, unless all do.
 
     Args:
         dev: Score by task, by arm.

@@ -35,6 +35,7 @@ class Arm:
     choices: tuple[str, ...] = ()
     """Choices of the configuration beside the experiment."""
     experiment: str = "domain"
+    """Preset, by its name in conf/experiment."""
     text: str = CORPUS
     """Text that it learns from: the domain's corpus, the train rows of the tasks without their labels, the corpus with
     the sentences of each document in random order, two by two, or the title of each document with each part of it."""

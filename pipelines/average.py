@@ -22,10 +22,8 @@ def main() -> None:
     parser.add_argument("before", type=Path, help="model folder that the training started from")
     parser.add_argument("after", type=Path, help="model folder of its result, such as artifacts/pretrain")
     parser.add_argument("folder", type=Path, help="folder to write")
-    parser.add_argument("--share", type=float, default=0.5, help="part of AFTER in the mean, 0 to 1; default 0.5")
+    parser.add_argument("--share", type=float, default=0.5, help="weight of AFTER in the mean, 0 to 1; default 0.5")
     arguments = parser.parse_args()
-    if not 0 <= arguments.share <= 1:
-        raise ConfigError(f"--share is {arguments.share:g}; it is the part of AFTER in the mean, from 0 to 1.")
     folder = arguments.folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is there already. Name a new folder; nothing was written.")

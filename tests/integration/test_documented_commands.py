@@ -87,7 +87,6 @@ WHOLE = (
     "README.md: Your own text",
     "README.md: Continue a checkpoint",
     "docs/howto/continue.md: A public checkpoint, on your own text",
-    "docs/howto/continue.md: Adapt a sentence encoder, and see whether it pays",
 )
 ONE_TASK = "docs_library"
 # What these print is looked at too, at the width that the page promises.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from bertline.foundation.errors import ArtifactError
+from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import read_json, write_json
 from bertline.modeling.huggingface import CONFIG_NAME
 from bertline.modeling.weight_files import WEIGHTS_NAME, read_weights, write_weights
@@ -30,10 +30,10 @@ def average_encoders(before: Path, after: Path, folder: Path, *, share: float = 
 
     Raises:
         ArtifactError: A folder has no weights or no tokenizer, or the encoders differ in shape.
-        ValueError: `share` is not in [0, 1].
+        ConfigError: `share` is not in [0, 1].
     """
     if not 0 <= share <= 1:
-        raise ValueError(f"share is {share}; it is the part of the second encoder in the mean, from 0 to 1")
+        raise ConfigError(f"share is {share:g}; it is the weight of the second encoder in the mean, from 0 to 1.")
     first, second = _encoder_weights(before), _encoder_weights(after)
     alone = {name for name in first.keys() ^ second.keys() if name.startswith(_POOLER)}
     names = (first.keys() | second.keys()) - alone

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tiny
-from bertline.foundation.errors import ArtifactError
+from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.modeling.averaging import average_encoders
 from bertline.modeling.huggingface import load_encoder
 from bertline.modeling.weight_files import read_weights, write_weights
@@ -64,7 +64,7 @@ def test_encoders_of_two_shapes_are_refused_with_both_shapes(tmp_path):
 
 
 def test_a_share_outside_0_to_1_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="from 0 to 1"):
+    with pytest.raises(ConfigError, match="from 0 to 1"):
         average_encoders(tmp_path, tmp_path, tmp_path / "mean", share=1.5)
 
 
@@ -81,6 +81,10 @@ def test_the_command_writes_the_average_and_spares_a_folder_that_is_there(tmp_pa
     average_encoders(Path(first), Path(second), tmp_path / "same", share=0.25)
     written = (tmp_path / "mean/model.safetensors").read_bytes()
     assert written == (tmp_path / "same/model.safetensors").read_bytes()
+    wrong = averaged_by_command(first, second, str(tmp_path / "other"), "--share", "2")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
+    assert "share is 2; it is the weight of the second encoder" in wrong.stderr
+    assert not (tmp_path / "other").exists()
     again = averaged_by_command(first, second, mean)
     assert again.returncode == 1
     assert "is there already" in again.stderr
