@@ -32,8 +32,10 @@ def fused(query, key, value, scope):
     return attend(query, key, value, scope, kind="sdpa").context
 
 
-def plain(query, key, value, scope):
-    return attend(query, key, value, scope, kind="plain").context
+def formula(query, key, value, scope):
+    """In double precision: bf16 rounds scores of several hundred to whole numbers."""
+    query, key, value = query.double(), key.double(), value.double()
+    return attend(query, key, value, scope._replace(bias=scope.bias.double()), kind="eager").context
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -42,7 +44,7 @@ def plain(query, key, value, scope):
 def test_gradients_of_masked_rows_are_finite_and_those_of_the_formula(length, scale, compiled):
     heads, mask = inputs(length, scale=scale)
     attention = torch.compile(fused, dynamic=False) if compiled else fused
-    found, expected = gradients(attention, heads, mask), gradients(plain, heads, mask)
+    found, expected = gradients(attention, heads, mask), gradients(formula, heads, mask)
     for name, ours, theirs in zip(("query", "key", "value"), found, expected, strict=True):
         assert ours.isfinite().all(), name
         assert (ours.float() - theirs.float()).norm() <= 0.05 * theirs.float().norm() + 1e-2, name

@@ -83,7 +83,8 @@ def test_a_large_product_is_faster_in_bf16_and_leaves_no_mark_on_the_peak_of_mem
     device = torch.device("cuda", 0)
     bf16, fp32 = matmul_rate(device, "bf16"), matmul_rate(device, "fp32")
     assert bf16 > fp32 > 1e12
-    assert torch.cuda.max_memory_allocated(device) < 8192**2
+    one_matrix = 2 * 8192**2  # bytes in bf16; the workspace that cuBLAS keeps is half of that on an H200
+    assert torch.cuda.max_memory_allocated(device) < one_matrix
 
 
 def test_a_profile_lists_kernels(tmp_path):

@@ -80,6 +80,7 @@ def test_a_rehearsal_leaves_weights_state_and_generators_as_they_were(tmp_path, 
     def watched(callback, trainer, module):
         optimizer = module.optimizers(use_pl_optimizer=False)
         before = [weight.detach().clone() for weight in module.parameters()]
+        memory = torch.cuda.memory_allocated()
         generators = torch.get_rng_state(), torch.cuda.get_rng_state()
         rehearse(callback, trainer, module)
         assert all(torch.equal(*pair) for pair in zip(before, module.parameters(), strict=True))
@@ -87,15 +88,15 @@ def test_a_rehearsal_leaves_weights_state_and_generators_as_they_were(tmp_path, 
         assert all(weight.grad is None for weight in module.parameters())
         assert torch.equal(generators[0], torch.get_rng_state())
         assert torch.equal(generators[1], torch.cuda.get_rng_state())
-        seen["memory"] = torch.cuda.memory_allocated()
-        seen["weights"] = sum(weight.nbytes for weight in module.parameters())
+        torch._C._cuda_clearCublasWorkspaces()  # kept for later products, 64 MiB on an H200
+        seen["left"] = torch.cuda.memory_allocated() - memory
 
     monkeypatch.setattr(rehearsal.Rehearsal, "on_train_start", watched)
     phases = [{"steps": 2, "max_length": 64, "global_batch_size": 24}]
     run_pretraining(
         job_of(tmp_path, phases=phases, model={"max_position_embeddings": 64}, optimizer=OPTIMIZERS[optimizer])
     )
-    assert seen["memory"] < 2 * seen["weights"] + (64 << 20)  # neither state nor activations are left
+    assert seen["left"] < 2 << 20  # neither state nor activations are left
 
 
 def test_the_second_phase_of_bert_large_takes_the_micro_batch_that_fits(tmp_path, capsys):

@@ -159,6 +159,7 @@ def _sections() -> dict[str, dict[str, Any]]:
             "precision": "fp32",
             "start_from": None,
             "start_from_revision": None,
+            "initial_embeddings": None,
             "extends": None,
             "validate_every_steps": 10,
             "validation_sequences": 100,

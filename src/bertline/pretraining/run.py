@@ -109,7 +109,7 @@ def _built(
     saved = checkpoint.state if checkpoint else {}
 
     tokenizer = Tokenizer.load(job.tokenizer_folder)
-    model = build_model(job, tokenizer, machine)
+    model = build_model(job, tokenizer, machine, resumes=checkpoint is not None)
     module = PretrainingModule(
         model,
         job.objective,

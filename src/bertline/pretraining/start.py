@@ -11,11 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bertline.examples.store import ExampleStore, token_counts
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import architecture_of, read_config
+from bertline.pretraining.cooccurrence import cooccurrence_embeddings
 from bertline.tokenization.tokenizer import Tokenizer
 
 # Keys of the model section that affect how weights are trained, not their shapes or meaning.
@@ -94,7 +96,7 @@ def has_mlm_head(folder: Path) -> bool:
 
 @torch.no_grad()
 def start_at_unigrams(
-    model: MaskedLanguageModel, token_counts: npt.ArrayLike, special_ids: Sequence[int], *, seed: int
+    model: MaskedLanguageModel, counts: npt.ArrayLike, special_ids: Sequence[int], *, seed: int
 ) -> None:
     """Make the masked language model head predict the frequencies of tokens, whatever the encoder says.
 
@@ -105,7 +107,7 @@ def start_at_unigrams(
 
     Args:
         model: The model; its embeddings are not changed.
-        token_counts: [vocab_size] count of each token in the train examples. One is added to each.
+        counts: [vocab_size] count of each token in the train examples. One is added to each.
         special_ids: Ids of tokens that are never targets; they count as never seen.
         seed: Seed of the transform's bias.
 
@@ -119,8 +121,38 @@ def start_at_unigrams(
     head.transform.bias.copy_(torch.empty(head.transform.bias.shape).normal_(generator=generator))
     head.norm.weight.fill_(1.0)
     head.norm.bias.zero_()
-    smoothed = np.asarray(token_counts, dtype=np.float64) + 1
-    smoothed[list(special_ids)] = 1  # not 0, whose logarithm would be infinite
-    log_prob = torch.from_numpy(np.log(smoothed / smoothed.sum())).float()
     constant = head.norm(head.activation(head.transform.bias))
-    head.bias.copy_(log_prob - words @ constant)
+    head.bias.copy_(_log_frequencies(counts, special_ids) - words @ constant)
+
+
+@torch.no_grad()
+def start_at_cooccurrences(model: MaskedLanguageModel, train: ExampleStore, *, seed: int) -> int:
+    """Replace random word embeddings by those of the co-occurrences of tokens, as long as the random ones are.
+
+    The output bias starts at the logarithms of the frequencies: the product of two embeddings is near the information
+    of a pair beyond the frequencies of its tokens. Tokens that co-occur with none keep their random embeddings. With
+    several ranks, each computes them, and training begins with those of the first.
+
+    Args:
+        model: The model, with random weights.
+        train: Examples to count.
+        seed: Seed of the factorisation.
+
+    Returns:
+        Number of tokens with a new embedding.
+    """
+    words = model.bert.embeddings.word_embeddings.weight
+    vocab_size, hidden_size = words.shape
+    found = cooccurrence_embeddings(train, vocab_size=vocab_size, hidden_size=hidden_size, seed=seed)
+    is_found = found.norm(dim=1) > 0
+    words[is_found] = found[is_found] * words.norm(dim=1).median()
+    special_ids = tuple(train.manifest["special_ids"].values())
+    model.mlm_head.bias.copy_(_log_frequencies(token_counts(train, vocab_size), special_ids))
+    return int(is_found.sum())
+
+
+def _log_frequencies(counts: npt.ArrayLike, special_ids: Sequence[int]) -> Tensor:
+    """Return [vocab_size] the logarithms of the frequencies, each count one higher, special tokens as if never seen."""
+    smoothed = np.asarray(counts, dtype=np.float64) + 1
+    smoothed[list(special_ids)] = 1  # not 0, whose logarithm would be infinite
+    return torch.from_numpy(np.log(smoothed / smoothed.sum())).float()

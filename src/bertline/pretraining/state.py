@@ -30,7 +30,13 @@ from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep
 from bertline.pretraining.result import write_model_folder
 from bertline.pretraining.row_layout import pretraining_attention
-from bertline.pretraining.start import has_mlm_head, refuse_other_vocabulary, start_at_unigrams, with_new_tokens
+from bertline.pretraining.start import (
+    has_mlm_head,
+    refuse_other_vocabulary,
+    start_at_cooccurrences,
+    start_at_unigrams,
+    with_new_tokens,
+)
 from bertline.tokenization.extension import parts_of_new_tokens
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
@@ -41,8 +47,16 @@ from bertline.training.process_group import decide_on_first_rank
 from bertline.training.saving import BackgroundWriter, HostCopy
 
 
-def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> MaskedLanguageModel:
+def build_model(
+    job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, resumes: bool = False
+) -> MaskedLanguageModel:
     """Build the model with the weights of a new training: those of `start_from_folder`, or random ones.
+
+    Args:
+        job: Model, objective and start.
+        tokenizer: Tokenizer of the examples.
+        machine: Device, for the attention kernel.
+        resumes: Whether a checkpoint replaces all weights, so that none need be computed from the examples.
 
     Raises:
         ArtifactError: The examples were made with a vocabulary of another size, or for another objective.
@@ -66,6 +80,12 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
             f"{job.examples_folder} was made with a vocabulary of {encoded_with} tokens, {job.tokenizer_folder} has "
             f"{tokenizer.vocab_size}. Run the examples stage again."
         )
+    if job.pretrain.initial_embeddings is not None and tokenizer.vocab_size <= job.model.hidden_size:
+        raise ConfigError(
+            f"pretrain.initial_embeddings={job.pretrain.initial_embeddings} needs more tokens than components, found "
+            f"{tokenizer.vocab_size} tokens and model.hidden_size={job.model.hidden_size}. Set it to null, or take a "
+            "larger tokenizer.vocab_size."
+        )
     device = attention_device(machine.device, machine.precision)
     first_length = job.pretrain.phases[0].max_length
     model = job.objective.model_class()(
@@ -76,6 +96,10 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
     )
     if job.start_from_folder is None:
         initialize(model, job.model, seed=job.pretrain.seed)
+        if job.pretrain.initial_embeddings is not None and not resumes:
+            train = ExampleStore.open(job.examples_folder, "train", first_length)
+            num_found = start_at_cooccurrences(model, train, seed=job.pretrain.seed)
+            say(f"{num_found:,} of {tokenizer.vocab_size:,} word embeddings start from co-occurrences in the examples")
     else:
         refuse_other_vocabulary(job.model, job.start_from_folder, tokenizer)
         # Another head that the checkpoint lacks is initialised randomly, with a warning.
