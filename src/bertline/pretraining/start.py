@@ -140,9 +140,17 @@ def start_at_cooccurrences(model: MaskedLanguageModel, train: ExampleStore, *, s
 
     Returns:
         Number of tokens with a new embedding.
+
+    Raises:
+        ConfigError: There are fewer tokens than components.
     """
     words = model.bert.embeddings.word_embeddings.weight
     vocab_size, hidden_size = words.shape
+    if vocab_size <= hidden_size:
+        raise ConfigError(
+            f"pretrain.initial_embeddings needs more tokens than components, found {vocab_size} tokens and "
+            f"model.hidden_size={hidden_size}. Set it to null, or take a larger tokenizer.vocab_size."
+        )
     found = cooccurrence_embeddings(train, vocab_size=vocab_size, hidden_size=hidden_size, seed=seed)
     is_found = found.norm(dim=1) > 0
     words[is_found] = found[is_found] * words.norm(dim=1).median()

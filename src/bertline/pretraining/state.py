@@ -80,12 +80,6 @@ def build_model(
             f"{job.examples_folder} was made with a vocabulary of {encoded_with} tokens, {job.tokenizer_folder} has "
             f"{tokenizer.vocab_size}. Run the examples stage again."
         )
-    if job.pretrain.initial_embeddings is not None and tokenizer.vocab_size <= job.model.hidden_size:
-        raise ConfigError(
-            f"pretrain.initial_embeddings={job.pretrain.initial_embeddings} needs more tokens than components, found "
-            f"{tokenizer.vocab_size} tokens and model.hidden_size={job.model.hidden_size}. Set it to null, or take a "
-            "larger tokenizer.vocab_size."
-        )
     device = attention_device(machine.device, machine.precision)
     first_length = job.pretrain.phases[0].max_length
     model = job.objective.model_class()(
@@ -94,30 +88,38 @@ def build_model(
         pad_token_id=tokenizer.pad_id,
         attention=pretraining_attention(job.runtime, job.model, device, first_length).kind,
     )
-    if job.start_from_folder is None:
-        initialize(model, job.model, seed=job.pretrain.seed)
-        if job.pretrain.initial_embeddings is not None and not resumes:
-            train = ExampleStore.open(job.examples_folder, "train", first_length)
-            num_found = start_at_cooccurrences(model, train, seed=job.pretrain.seed)
-            say(f"{num_found:,} of {tokenizer.vocab_size:,} word embeddings start from co-occurrences in the examples")
-    else:
-        refuse_other_vocabulary(job.model, job.start_from_folder, tokenizer)
-        # Another head that the checkpoint lacks is initialised randomly, with a warning.
-        starts_neutral = not has_mlm_head(job.start_from_folder)
-        new_head = (MLM_HEAD,) if starts_neutral else ()
-        start = load_with_head(job.start_from_folder, job.objective.model_class(), new_head=new_head)
-        weights = start.state_dict()
-        if parts := parts_of_new_tokens(Tokenizer.load(job.start_from_folder), tokenizer):
-            weights = with_new_tokens(weights, parts)
-            say(f"{len(parts):,} new tokens begin as the means of their old subwords")
-        model.load_state_dict(weights)
-        if starts_neutral:
-            train = ExampleStore.open(job.examples_folder, "train", first_length)
-            counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(examples["special_ids"].values())
-            start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
-            say("the checkpoint has no masked language model head: it starts with the frequencies of the tokens")
-        say(f"pretraining starts from {job.start_from_folder}")
+    if job.start_from_folder is not None:
+        _start_at_checkpoint(model, job, job.start_from_folder, tokenizer)
+        return model
+    initialize(model, job.model, seed=job.pretrain.seed)
+    if job.pretrain.initial_embeddings is not None and not resumes:
+        num_found = start_at_cooccurrences(model, _first_examples(job), seed=job.pretrain.seed)
+        say(f"{num_found:,} of {tokenizer.vocab_size:,} word embeddings start from co-occurrences in the examples")
     return model
+
+
+def _start_at_checkpoint(model: MaskedLanguageModel, job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> None:
+    """Load the weights of the checkpoint, with new tokens and a head that it lacks."""
+    refuse_other_vocabulary(job.model, folder, tokenizer)
+    # Another head that the checkpoint lacks is initialised randomly, with a warning.
+    starts_neutral = not has_mlm_head(folder)
+    new_head = (MLM_HEAD,) if starts_neutral else ()
+    start = load_with_head(folder, job.objective.model_class(), new_head=new_head)
+    weights = start.state_dict()
+    if parts := parts_of_new_tokens(Tokenizer.load(folder), tokenizer):
+        weights = with_new_tokens(weights, parts)
+        say(f"{len(parts):,} new tokens begin as the means of their old subwords")
+    model.load_state_dict(weights)
+    if starts_neutral:
+        train = _first_examples(job)
+        counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(train.manifest["special_ids"].values())
+        start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
+        say("the checkpoint has no masked language model head: it starts with the frequencies of the tokens")
+    say(f"pretraining starts from {folder}")
+
+
+def _first_examples(job: PretrainJob) -> ExampleStore:
+    return ExampleStore.open(job.examples_folder, "train", job.pretrain.phases[0].max_length)
 
 
 def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> Checkpoint | None:

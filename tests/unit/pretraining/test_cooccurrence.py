@@ -1,0 +1,186 @@
+"""Word embeddings that start from co-occurrences: the counts, the information in them, and the run that follows."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import pretraining_processes as processes
+from bertline.examples.store import ExampleBlock, ExampleStore, ExampleWriter, split_folder, token_counts
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.manifests import write_manifest
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.initialization import initialize
+from bertline.pretraining import cooccurrence, start
+from bertline.pretraining.cooccurrence import cooccurrence_embeddings, cooccurrences, positive_information
+from bertline.pretraining.probes import MaskPredictionProbe
+from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.state import build_model
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import resolve_machine
+from bertline.training.interruption import TrainingInterrupted
+
+CLS, SEP, FIRST = 2, 3, 5
+
+
+@pytest.fixture(scope="module")
+def store_of(pretraining, tmp_path_factory):
+    """A maker of stores with the given sequences of token ids, [CLS] and [SEP] included."""
+
+    def make(sequences, vocab_size=40, shard_sequences=1000):
+        folder = tmp_path_factory.mktemp("examples")
+        block = ExampleBlock(
+            input_ids=np.concatenate(sequences).astype(np.uint16),
+            lengths=np.array([len(sequence) for sequence in sequences]),
+            first_segment_lengths=np.array([len(sequence) for sequence in sequences]),
+            next_sentence_labels=np.zeros(len(sequences), dtype=np.int64),
+        )
+        writer = ExampleWriter(split_folder(folder, "train", 64), shard_sequences)
+        writer.write(block)
+        writer.close()
+        manifest = pretraining.examples_manifest(vocab_size, shard_sequences=shard_sequences)
+        manifest["lengths"]["64"] = {"train": {"examples": len(sequences), "tokens": int(block.lengths.sum())}}
+        write_manifest(folder, kind="examples", format_version=1, content=manifest)
+        return ExampleStore.open(folder, "train", 64)
+
+    return make
+
+
+def brute_force(sequences, vocab_size):
+    """The counts by the definition, one pair at a time."""
+    counts = np.zeros((vocab_size, vocab_size))
+    for sequence in sequences:
+        for place, token in enumerate(sequence):
+            for other in range(place + 1, min(place + 6, len(sequence))):
+                if any(each < FIRST for each in sequence[place : other + 1]):
+                    break
+                counts[token, sequence[other]] += 1 / (other - place)
+                counts[sequence[other], token] += 1 / (other - place)
+    return counts
+
+
+SEQUENCES = st.lists(
+    st.lists(st.integers(FIRST, 12), min_size=1, max_size=9).map(lambda body: [CLS, *body[:4], SEP, *body[4:], SEP]),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(sequences=SEQUENCES)
+def test_a_pair_counts_for_one_over_its_distance_within_a_segment(store_of, sequences):
+    counts = cooccurrences(store_of(sequences, vocab_size=13, shard_sequences=2), 13)
+    np.testing.assert_allclose(counts.toarray(), brute_force(sequences, 13), rtol=1e-5)
+
+
+def test_batches_lose_only_the_pairs_across_their_edges(store_of, monkeypatch):
+    sequences = [[CLS, *range(FIRST, 35), SEP] for _ in range(20)]
+    whole = cooccurrences(store_of(sequences), 40)
+    monkeypatch.setattr(cooccurrence, "_BATCH_TOKENS", len(sequences[0]))  # the edges are between sequences
+    assert (whole != cooccurrences(store_of(sequences), 40)).nnz == 0
+    monkeypatch.setattr(cooccurrence, "_MOST_TOKENS", 3 * len(sequences[0]))
+    assert cooccurrences(store_of(sequences), 40).sum() == pytest.approx(whole.sum() * 3 / 20)
+
+
+def test_information_is_that_of_the_definition_where_it_is_positive():
+    counts = np.random.default_rng(0).poisson(2.0, size=(9, 9)).astype(float)
+    counts += counts.T
+    together, token = counts / counts.sum(), counts.sum(axis=1) / counts.sum()
+    context = token**0.75 / (token**0.75).sum()
+    with np.errstate(divide="ignore"):
+        expected = np.where(counts >= 1, np.maximum(np.log(together / np.outer(token, context)), 0), 0)
+    assert 0 < (expected > 0).sum() < expected.size
+    np.testing.assert_allclose(positive_information(sparse.csr_matrix(counts)).toarray(), expected, rtol=1e-5)
+
+
+def test_tokens_with_the_same_neighbours_get_near_embeddings(store_of):
+    generator = np.random.default_rng(1)
+    topics = [np.arange(FIRST, 15), np.arange(15, 25), np.arange(25, 35)]
+    sequences = [[CLS, *generator.choice(topics[number % 3], 12), SEP] for number in range(300)]
+    found = cooccurrence_embeddings(store_of(sequences), vocab_size=40, hidden_size=8, seed=0)
+    near = found @ found.T
+    same = torch.block_diag(*(torch.ones(10, 10) for _ in topics)).bool()
+    among = near[FIRST:35, FIRST:35]
+    assert among[same].mean() > 0.4 > 0.2 > among[~same].abs().mean()
+    lengths = found.norm(dim=1)
+    assert torch.allclose(lengths[FIRST:35], torch.ones(30))
+    assert not lengths[:FIRST].any() and not lengths[35:].any()  # special tokens, and tokens never seen
+
+
+def test_the_seed_alone_turns_the_embeddings(store_of):
+    sequences = [[CLS, *np.random.default_rng(n).integers(FIRST, 40, 20), SEP] for n in range(60)]
+    store = store_of(sequences)
+    first, again, other = (cooccurrence_embeddings(store, vocab_size=40, hidden_size=39, seed=s) for s in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other, atol=0.05)
+    torch.testing.assert_close(first @ first.T, other @ other.T, atol=1e-3, rtol=0)
+
+
+def test_a_run_starts_from_them_and_all_else_is_as_with_random_ones(make_job, capfd):
+    job = make_job(pretrain__initial_embeddings="cooccurrence")
+    tokenizer = Tokenizer.load(job.tokenizer_folder)
+    model = build_model(job, tokenizer, resolve_machine(job.runtime, "fp32"))
+    plain = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+    initialize(plain, job.model, seed=job.pretrain.seed)
+    name = "bert.embeddings.word_embeddings.weight"
+    ours, random = model.state_dict(), plain.state_dict()
+    assert {key for key in ours if not torch.equal(ours[key], random[key])} == {name, "mlm_head.bias"}
+    moved = (ours[name] != random[name]).any(dim=1)
+    assert not moved[:FIRST].any() and moved.sum() > 40
+    assert (
+        f"{moved.sum():,} of {tokenizer.vocab_size} word embeddings start from co-occurrences" in capfd.readouterr().out
+    )
+    assert torch.allclose(ours[name][moved].norm(dim=1), random[name].norm(dim=1).median())
+    train = ExampleStore.open(job.examples_folder, "train", 16)
+    counts = token_counts(train, tokenizer.vocab_size)[FIRST:] + 1
+    expected = torch.from_numpy(np.log(counts / counts.sum())).float()
+    assert torch.allclose(ours["mlm_head.bias"][FIRST:].log_softmax(0), expected, atol=1e-4)
+
+
+def test_a_stopped_run_resumes_without_counting_again_and_ends_in_the_same_weights(pretraining, make_job, monkeypatch):
+    whole, part = (make_job(run, pretrain__initial_embeddings="cooccurrence") for run in ("whole", "part"))
+    run_pretraining(whole)
+    probe = MaskPredictionProbe.probe
+
+    def signalled(self, now):
+        if now == 15:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return probe(self, now)
+
+    with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
+        patched.setattr(MaskPredictionProbe, "probe", signalled)
+        run_pretraining(part)
+    monkeypatch.setattr(start, "cooccurrence_embeddings", None)  # calling it would be an error
+    run_pretraining(part)
+    ours, theirs = (pretraining.newest_state(job)["model"] for job in (part, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_two_ranks_start_from_the_same_embeddings_as_one(pretraining, inputs, tmp_path):
+    changes = {"pretrain__initial_embeddings": "cooccurrence", "pretrain__max_steps": 4}
+    changes |= {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    processes.finish(processes.start(inputs, alone, changes))
+    processes.finish(*processes.start_ranks(inputs, [together] * 2, changes))
+    ours, theirs = (
+        pretraining.newest_state(pretraining.pretrain_job(inputs, run))["model"] for run in (together, alone)
+    )
+    for name, weight in theirs.items():
+        torch.testing.assert_close(ours[name], weight, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_they_need_random_weights_and_more_tokens_than_components(make_job):
+    with pytest.raises(
+        ConfigError, match="initial_embeddings=cooccurrence is for random weights, but start_from names x"
+    ):
+        make_job(pretrain__initial_embeddings="cooccurrence", pretrain__start_from="x")
+    job = make_job(pretrain__initial_embeddings="cooccurrence", model__hidden_size=64)
+    with pytest.raises(
+        ConfigError, match=r"needs more tokens than components, found \d+ tokens and model.hidden_size=64"
+    ):
+        run_pretraining(job)
