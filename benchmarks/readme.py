@@ -214,7 +214,16 @@ def speed() -> str:
             f"| {model} ({what}), 2 CPU cores | {found['tokens_per_s'] / 1e3:.0f} k tokens/s | "
             f"{found['ratio_to_plain']:.1f} times as fast | {found['ratio_to_tuned']:.1f} times as fast |"
         )
-    return "\n".join(rows)
+    found = _read(RESULTS / "pretraining_step_nvidia-h200_base_128.json")
+    rows.append(
+        f"| base, one {found['device']} | {found['tokens_per_s'] / 1e3:.0f} k tokens/s | not timed | not timed |"
+    )
+    share, waiting = f"{found['matmul_fraction']:.1%}", f"{found['data_wait_fraction']:.1%}"
+    of_product = (
+        f"On the {found['device']}, {share} of the rate of large matrix products in the same run",
+        f"(bf16, torch {found['versions']['torch']}); {waiting} of the time was waiting for data.",
+    )
+    return "\n".join([*rows, "", *of_product])
 
 
 def learning() -> str:
