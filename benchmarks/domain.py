@@ -9,7 +9,9 @@ arms are then fine-tuned on the first `--rows` train rows of each task with the 
 `--rate` and `--epochs`), with `--dev-seeds` seeds, and scored on dev. Chosen is the arm with the largest mean advantage
 over the untouched encoder, over the tasks but those that are only reported; arms that lose more than LOSS on one
 of them are skipped. The chosen arm and the untouched encoder are fine-tuned with `--seeds` seeds and scored on test,
-and no other arm is. The verdict counts the noise of seeds and rows, as that of a sweep does.
+and no other arm is. With `--first-seed` these are others than those of an earlier call, whose
+verdicts are known, so that the comparison is repeated and not merely extended. The verdict counts the noise of seeds
+and rows, as that of a sweep does.
 
 With `--epochs 0` nothing is fine-tuned, as where no labels are but those to choose by: encoders search as they are, the
 train rows count to dev, and there is one seed. Only tasks of kinds without a new head can be scored so. Scores on test
@@ -240,6 +242,7 @@ def main() -> None:
     changes = [f"runtime.num_threads={arguments.threads}", *arguments.set]
     shared = Path(arguments.shared_data).resolve()
     pipeline = Pipeline(folder, DOMAINS[arguments.domain], encoder, shared, changes=changes)
+    test_seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     tasks = pipeline.tasks()
     chosen_tasks = {name: tasks[name] for name in arguments.tasks or tasks}
     comparison = Comparison(folder, chosen_tasks, arguments)
@@ -261,8 +264,7 @@ def main() -> None:
     for arm in (UNTOUCHED, best) if best else ():
         place = trained[arm][0]
         runs[arm] = {
-            task: [comparison.scored(arm, place, task, "test", seed) for seed in range(arguments.seeds)]
-            for task in chosen_tasks
+            task: [comparison.scored(arm, place, task, "test", seed) for seed in test_seeds] for task in chosen_tasks
         }
     found = {task: comparison.verdict(task, runs[best][task], runs[UNTOUCHED][task]) for task in chosen_tasks if best}
     compared_runs = [one for part in (*on_dev.values(), *runs.values()) for each in part.values() for one in each]
@@ -280,7 +282,7 @@ def main() -> None:
         },
         **{
             name: getattr(arguments, name)
-            for name in ("rows", "epochs", "rate", "dev_seeds", "seeds", "threads", "set")
+            for name in ("rows", "epochs", "rate", "dev_seeds", "seeds", "first_seed", "threads", "set")
         },
         "device": device_name(torch.device("cpu")),
         "load": round(os.getloadavg()[0], 1),
@@ -306,6 +308,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=2e-4, help="learning rate of fine-tuning")
     parser.add_argument("--dev-seeds", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="of --seeds; fresh ones repeat a comparison")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16"])
     parser.add_argument("--set", nargs="*", default=[], help="choices for all trainings, such as optimizer.lr=5e-5")
