@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,6 +210,8 @@ def compile_in_place(module: nn.Module) -> None:
     Shapes are static: each shape is compiled separately (usually one per phase), which runs faster than code for
     dynamic shapes.
     """
+    # On GPUs, the compiler asks the user to report a softmax that it splits, which is no fault.
+    warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled", category=UserWarning)
     # Beyond its recompile limit (8 by default) the compiler would silently run the slow path.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _MAX_SHAPES)
     module.compile(dynamic=False)

@@ -1,3 +1,5 @@
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -164,3 +166,12 @@ def test_compiling_keeps_object_and_names_of_weights():
     compile_in_place(module)
     assert list(module.state_dict()) == names
     assert [name for name, _ in module.named_parameters()] == names
+
+
+def test_what_the_compiler_asks_its_developers_for_is_not_shown(recwarn):
+    compile_in_place(nn.Linear(2, 2))
+    warnings.warn(
+        "\nOnline softmax is disabled on the fly since Inductor decides to\nsplit the reduction.", stacklevel=1
+    )
+    warnings.warn("something else", stacklevel=1)
+    assert [str(each.message) for each in recwarn] == ["something else"]
