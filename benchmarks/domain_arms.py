@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -16,14 +15,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import repository_source  # noqa: F401
 
-from bertline.corpus.storage import read_documents
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.averaging import average_encoders
 from bertline.tasks.stored_rows import COLLECTION, Documents, read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
-CORPUS, TASK_TEXT, SCATTERED, TITLED = "corpus", "task_text", "scattered", "titled"
-_SENTENCES_TOGETHER = 2
+CORPUS, TASK_TEXT, TITLED = "corpus", "task_text", "titled"
 _WORDS_TOGETHER = 60
 """With a title, about 96 tokens."""
 
@@ -37,8 +34,8 @@ class Arm:
     experiment: str = "domain"
     """Preset, by its name in conf/experiment."""
     text: str = CORPUS
-    """Text that it learns from: the domain's corpus, the train rows of the tasks without their labels, the corpus with
-    the sentences of each document in random order, two by two, or the title of each document with each part of it."""
+    """Text that it learns from: the domain's corpus, the train rows of the tasks without their labels, or the title
+    of each document with each part of it."""
     after: str | None = None
     """Arm whose result it starts from; None: the untouched encoder."""
     average_with: str | None = None
@@ -47,23 +44,23 @@ class Arm:
     """Weight of that arm in the average."""
 
 
-_MLM = ("objective=mlm", "examples=full_sentences", "tokenizer=existing")
-_CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", "tokenizer=existing")
+_STEPS = (
+    "tokenizer=existing",
+    "pretrain.phases=[{steps: 400, max_length: 64, global_batch_size: 32}]",
+    "schedule.num_warmup_steps=40",
+)
+_MLM = ("objective=mlm", "examples=full_sentences", *_STEPS)
+_CONTRASTIVE = ("objective=contrastive", "examples=segment_pairs", *_STEPS)
+_SCATTERED = ("objective=contrastive", "examples=scattered_pairs", *_STEPS)
 # A masked language model does not leave the frequencies of tokens in so few steps.
-_TITLED = (*_CONTRASTIVE, "objective.mlm_weight=0", "examples.lengths=[96]")
-_SHORT = "pretrain.phases=[{steps: 150, max_length: 64, global_batch_size: 32}]"
+_TITLED = ("objective=contrastive", "objective.mlm_weight=0", "examples=segment_pairs", "tokenizer=existing")
 ARMS: Mapping[str, Arm] = {
     "untouched": Arm(),
     "mlm": Arm(choices=_MLM),
     "task_mlm": Arm(choices=_MLM, text=TASK_TEXT),
     "contrastive": Arm(choices=_CONTRASTIVE),
-    "scattered_contrastive": Arm(choices=_CONTRASTIVE, text=SCATTERED),
-    "scattered_both": Arm(choices=(*_CONTRASTIVE, "objective.mlm_weight=1", "optimizer.lr=4e-4"), text=SCATTERED),
+    "scattered_contrastive": Arm(choices=_SCATTERED),
     "neighbours_contrastive": Arm(choices=(*_CONTRASTIVE, "objective.neighbours=4")),
-    "scattered_neighbours": Arm(
-        choices=(*_CONTRASTIVE, "objective.neighbours=4", _SHORT, "schedule.num_warmup_steps=15"),
-        after="scattered_contrastive",
-    ),
     "mlm_contrastive": Arm(choices=_CONTRASTIVE, after="mlm"),
     "task_mlm_contrastive": Arm(choices=_CONTRASTIVE, after="task_mlm"),
     "extended_contrastive": Arm(
@@ -73,16 +70,7 @@ ARMS: Mapping[str, Arm] = {
     "averaged_scattered": Arm(average_with="scattered_contrastive"),
     "averaged_scattered_quarter": Arm(average_with="scattered_contrastive", share=0.25),
     "mlm_nsp": Arm(experiment="domain_mlm", choices=("tokenizer=existing",)),
-    "mlm_nsp_scattered": Arm(
-        choices=(
-            *_CONTRASTIVE,
-            "objective.mlm_weight=1",
-            "pretrain.phases=[{steps: 300, max_length: 64, global_batch_size: 32}]",
-            "schedule.num_warmup_steps=30",
-        ),
-        text=SCATTERED,
-        after="mlm_nsp",
-    ),
+    "mlm_nsp_scattered": Arm(choices=("tokenizer=existing",), after="mlm_nsp"),
     "averaged_mlm_nsp_scattered": Arm(average_with="mlm_nsp_scattered"),
     "titled_contrastive": Arm(
         choices=(
@@ -192,11 +180,9 @@ class Pipeline:
             "tasks=[]",
             *arm.choices,
         ]
-        if "objective=contrastive" in arm.choices:
+        if arm.experiment == "domain" and "objective=mlm" not in arm.choices:  # contrastive
             before.append(f"objective.pooling={self.domain.pooling}")
-        if arm.text == SCATTERED:
-            choices = self._scattered_choices(before)
-        elif arm.text == TITLED:
+        if arm.text == TITLED:
             choices = self._titled_choices()
         else:
             choices = self._text_choices(arm.text)
@@ -223,15 +209,6 @@ class Pipeline:
             _write_texts(texts, path)
         return [*_jsonl_choices(path), "corpus.min_document_characters=20"]
 
-    def _scattered_choices(self, before: Sequence[str]) -> list[str]:
-        """Write the train documents of the corpus with their sentences scattered; return the choices that name them."""
-        path = self.folder / "scattered.jsonl"
-        if not path.exists():
-            self._configured([*before, *self._text_choices(CORPUS)])
-            self._dvc("corpus")
-            _write_texts(scattered(self.clone / "artifacts/corpus"), path)
-        return [*_jsonl_choices(path), "corpus/sentences=lines"]
-
     def _titled_choices(self) -> list[str]:
         """Write the documents of the tasks by `titled`; return the choices that name them."""
         path = self.folder / f"{TITLED}.jsonl"
@@ -254,20 +231,6 @@ def _jsonl_choices(path: Path) -> list[str]:
 
 def _write_texts(texts: Iterable[str], path: Path) -> None:
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-
-
-def scattered(corpus: Path) -> Iterator[str]:
-    """Yield the train documents of a corpus, a sentence a line, with pairs of sentences in random order.
-
-    So the two segments of an example come from anywhere in the document: they have its subject in common, and seldom
-    the words of one paragraph, by which neighbouring segments are recognised.
-    """
-    for document in read_documents(corpus, "train"):
-        sentences = document.sentences
-        starts = list(range(0, len(sentences), _SENTENCES_TOGETHER))
-        random.Random(document.id).shuffle(starts)
-        together = (sentences[start : start + _SENTENCES_TOGETHER] for start in starts)
-        yield "\n".join(sentence for pair in together for sentence in pair)
 
 
 def titled(documents: Documents) -> Iterator[str]:

@@ -24,6 +24,7 @@ from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import blocks_of_documents, generate_block
 from bertline.examples.languages import SourcesOfDocuments
 from bertline.examples.masking import MaskingPolicy, mask_example, masked_batch, masking_policy
+from bertline.examples.shuffling import shuffled
 from bertline.examples.store import (
     FORMAT_VERSION,
     KIND,
@@ -162,6 +163,7 @@ def build_examples(
             "random_next_prob": config.random_next_prob,
             "short_sequence_prob": config.short_sequence_prob,
             "shard_sequences": config.shard_sequences,
+            **({"shuffle_sentences": config.shuffle_sentences} if config.shuffle_sentences else {}),
             "vocab_size": tokenizer.vocab_size,
             "special_ids": {token: tokenizer.vocab.index(token) for token in SPECIAL_TOKENS},
             "corpus": corpus_counts,
@@ -185,7 +187,10 @@ def build_examples(
 def _encode(
     split: Split, config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, folder: Path, num_workers: int
 ) -> dict[str, int]:
-    documents = progress(read_documents(corpus_folder, split), description=f"encoding {split} documents")
+    documents = read_documents(corpus_folder, split)
+    if (together := config.shuffle_sentences) is not None:
+        documents = (shuffled(document, together=together, seed=config.seed) for document in documents)
+    documents = progress(documents, description=f"encoding {split} documents")
     sources = SourcesOfDocuments() if has_sources(corpus_folder) and config.random_next_prob else None
     counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers, sources=sources)
     different = counts["documents"] - counts["documents/copies"]

@@ -106,6 +106,9 @@ class ExamplesConfig:
     shard_sequences: int
     """Sequences per shard."""
     masking: DynamicMaskingConfig | StaticMaskingConfig
+    shuffle_sentences: int | None = None
+    """Shuffle the sentences of each document, in runs of so many that stay together: the segments of a sequence then
+    come from anywhere in it. None: the order of the text."""
     bounds: BoundsConfig = NO_BOUNDS
 
     def __post_init__(self) -> None:
@@ -113,6 +116,10 @@ class ExamplesConfig:
             raise ValueError(f"lengths must be different numbers of at least 8, found {list(self.lengths)}")
         if not 1 <= self.shard_sequences <= _MAX_SHARD_SEQUENCES:
             raise ValueError(f"shard_sequences must be 1 to {_MAX_SHARD_SEQUENCES}, found {self.shard_sequences}")
+        if self.shuffle_sentences is not None and self.shuffle_sentences < 1:
+            raise ValueError(
+                f"shuffle_sentences must be 1 or more, or null for the text's order, found {self.shuffle_sentences}"
+            )
         for name in ("random_next_prob", "short_sequence_prob"):
             if not 0 <= (getattr(self, name) or 0) <= 1:
                 raise ValueError(f"{name} must be in [0, 1], found {getattr(self, name)}")
