@@ -30,7 +30,7 @@ _TRAIN_POINTS = 100
 _ALIKE = ("corpus", "python_docs", "tokenizer", "examples", "objective", "model")
 """Sections that define data, objective and model; losses are comparable only if these sections are equal."""
 _MAY_DIFFER = ("optimizer", "schedule", "pretrain")
-_PRETRAIN_KEYS = ("seed", "max_steps", "precision", "start_from")
+_PRETRAIN_KEYS = ("seed", "max_steps", "precision", "start_from", "initial_embeddings")
 """Keys of the pretrain section that affect learning, besides the steps of its phases."""
 _PUBLIC_CORPORA = ("python_docs", "hub")
 
@@ -189,6 +189,7 @@ def _batches(settings: Mapping[str, Any]) -> list[tuple[int, int]]:
 
 
 def _effective(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield "pretrain.initial_embeddings", None  # references from before this key lack it
     for section in _MAY_DIFFER:
         for key, value in _plain(settings.get(section, {})).items():
             if section != "pretrain" or key in _PRETRAIN_KEYS:

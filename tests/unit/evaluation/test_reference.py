@@ -115,6 +115,14 @@ def test_a_run_whose_loss_means_something_else_has_no_reference(params: dict[str
     assert reference_for(changed(params, key, value)) is None
 
 
+def test_a_start_that_references_from_before_it_lack_is_a_difference(params: dict[str, Any]) -> None:
+    (reference,) = (curve for curve in read_references() if curve.name == "docs_tiny")
+    reference.settings["pretrain"].pop("initial_embeddings", None)
+    assert reference.differences(params | {"pretrain": params["pretrain"] | {"initial_embeddings": None}}) == []
+    params["pretrain"]["initial_embeddings"] = "cooccurrence"
+    assert reference.differences(params) == ["pretrain.initial_embeddings is cooccurrence instead of null"]
+
+
 def test_tuples_and_lists_are_the_same_setting(params: dict[str, Any]) -> None:
     params["examples"]["lengths"] = tuple(params["examples"]["lengths"])
     params["pretrain"]["phases"] = tuple(params["pretrain"]["phases"])
