@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import sparse
-from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from bertline.examples.store import ExampleStore
@@ -38,7 +37,7 @@ def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size
     """Return [vocab_size, hidden_size] embeddings of length 1; rows of 0 for tokens that co-occur with none.
 
     They are the left singular vectors of the positive pointwise mutual information of tokens, each times the square
-    root of its singular value, so that the product of two embeddings is near the information of the pair. A random
+    root of its singular value, so that the product of two embeddings grows with the information of the pair. A random
     rotation spreads what the first singular vectors hold over all components; it changes no product.
 
     Args:
@@ -52,6 +51,8 @@ def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size
         Dagan, Improving Distributional Similarity with Lessons Learned from Word Embeddings (TACL 2015), sections 3.1
         and 3.3. Halko et al., Finding Structure with Randomness (arXiv 0909.4061), algorithm 5.1.
     """
+    from sklearn.utils.extmath import randomized_svd  # slow to import, and most trainings do not need it
+
     information = positive_information(cooccurrences(store, vocab_size))
     drawn = seed_for(seed, "cooccurrence_embeddings")
     generator = np.random.default_rng(drawn)
@@ -107,9 +108,10 @@ def positive_information(counts: _Counts) -> _Counts:
     """
     of_token = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
     of_context = of_token**_CONTEXT_SMOOTHING
-    pairs = counts.tocoo()
-    expected = of_token[pairs.row] * of_context[pairs.col] / max(of_context.sum(), 1e-9)
-    values = np.log(pairs.data / expected)
-    kept = (values > 0) & (pairs.data >= _FEWEST_COUNTS)
-    places = (pairs.row[kept], pairs.col[kept])
-    return sparse.csr_matrix((values[kept].astype(np.float32), places), shape=counts.shape)
+    pairs = counts.tocoo(copy=False)
+    is_frequent = pairs.data >= _FEWEST_COUNTS  # first, as only a quarter are left to compute
+    rows, columns, together = pairs.row[is_frequent], pairs.col[is_frequent], pairs.data[is_frequent]
+    expected = of_token[rows] * of_context[columns] / max(of_context.sum(), 1e-9)
+    values = np.log(together / expected)
+    kept = values > 0
+    return sparse.csr_matrix((values[kept].astype(np.float32), (rows[kept], columns[kept])), shape=counts.shape)

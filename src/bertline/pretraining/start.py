@@ -142,7 +142,7 @@ def start_at_cooccurrences(model: MaskedLanguageModel, train: ExampleStore, *, s
         Number of tokens with a new embedding.
 
     Raises:
-        ConfigError: There are fewer tokens than components.
+        ConfigError: There are no more tokens than components.
     """
     words = model.bert.embeddings.word_embeddings.weight
     vocab_size, hidden_size = words.shape
