@@ -18,6 +18,8 @@ def what_it_is(facts: CardFacts) -> str:
     """Return the description at the top of the card."""
     model, case = facts.model, "lower-cased" if facts.lowercase else "cased"
     begin = "trained from random weights"
+    if facts.params.get("pretrain", {}).get("initial_embeddings") is not None:
+        begin += " and word embeddings of co-occurrences in its text"
     if facts.start_from is not None:
         begin = "continued from " + (f"`{facts.hub_start}`" if facts.hub_start else "another checkpoint")
     learnt = "" if facts.objective is None else f" with {facts.objective.showing.title}"

@@ -7,6 +7,9 @@ vectors before the first step.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,7 @@ _CONTEXT_SMOOTHING = 0.75
 _FEWEST_COUNTS = 1.0
 """Pairs that count for less are left out: their values are mostly noise, and they are three quarters of all."""
 _MOST_TOKENS = 1 << 26
-"""Tokens that are counted, from the first shards: more cost minutes and change little."""
+"""About how many tokens are counted, in batches from all of the text: more would cost minutes and change little."""
 _BATCH_TOKENS = 1 << 22
 _POWER_ITERATIONS = 4
 
@@ -74,15 +77,16 @@ def cooccurrences(store: ExampleStore, vocab_size: int) -> _Counts:
         vocab_size: Number of tokens.
     """
     special_ids = np.array(sorted(store.manifest["special_ids"].values()))
-    counts, num_tokens = sparse.csr_matrix((vocab_size, vocab_size), dtype=np.float32), 0
-    for ids in store.id_shards():
-        for start in range(0, len(ids), _BATCH_TOKENS):
-            if num_tokens >= _MOST_TOKENS:
-                return counts + counts.T
-            batch = np.asarray(ids[start : start + _BATCH_TOKENS])
-            counts += _one_sided(batch, special_ids, vocab_size)
-            num_tokens += len(batch)
+    counts = sparse.csr_matrix((vocab_size, vocab_size), dtype=np.float32)
+    every = max(1, math.ceil(store.num_tokens / _MOST_TOKENS))
+    for batch in itertools.islice(_batches(store), 0, None, every):
+        counts += _one_sided(batch, special_ids, vocab_size)
     return counts + counts.T
+
+
+def _batches(store: ExampleStore) -> Iterator[npt.NDArray[np.unsignedinteger]]:
+    for ids in store.id_shards():
+        yield from (ids[start : start + _BATCH_TOKENS] for start in range(0, len(ids), _BATCH_TOKENS))
 
 
 def _one_sided(ids: npt.NDArray[np.unsignedinteger], special_ids: npt.NDArray[np.int64], vocab_size: int) -> _Counts:

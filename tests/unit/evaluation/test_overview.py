@@ -33,6 +33,15 @@ def test_bold_text_is_escaped_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "more"), [(None, ""), ("cooccurrence", " and word embeddings of co-occurrences in its text")]
+)
+def test_what_the_weights_started_from_is_said(whole_pipeline: PipelineFolders, kind: str | None, more: str) -> None:
+    facts = read_facts(whole_pipeline, "title")
+    facts.params["pretrain"] |= {"start_from": None, "initial_embeddings": kind}
+    assert f"was trained from random weights{more} for" in summary(facts, {})
+
+
+@pytest.mark.parametrize(
     ("verdict", "bold", "says"),
     [
         ("better", "0.420 ± 0.016", "this encoder"),

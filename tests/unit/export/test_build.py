@@ -120,6 +120,13 @@ def test_a_continued_checkpoint_keeps_its_positions(pipeline: Any, tmp_path: Pat
     assert front_matter(card)["base_model"] == "google/some_bert"
 
 
+def test_a_card_says_that_embeddings_started_from_co_occurrences(pipeline: Any, tmp_path: Path) -> None:
+    pipeline.facts["params"]["pretrain"]["initial_embeddings"] = "cooccurrence"
+    export(pipeline, tmp_path / "out")
+    card = (tmp_path / "out/encoder/README.md").read_text()
+    assert "trained from random weights and word embeddings of co-occurrences in its text with" in card
+
+
 def front_matter(card: str) -> dict[str, Any]:
     _, content, _ = card.split("---\n", 2)
     return yaml.safe_load(content)

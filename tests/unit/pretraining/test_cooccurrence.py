@@ -83,8 +83,15 @@ def test_batches_lose_only_the_pairs_across_their_edges(store_of, monkeypatch):
     whole = cooccurrences(store_of(sequences), 40)
     monkeypatch.setattr(cooccurrence, "_BATCH_TOKENS", len(sequences[0]))  # the edges are between sequences
     assert (whole != cooccurrences(store_of(sequences), 40)).nnz == 0
-    monkeypatch.setattr(cooccurrence, "_MOST_TOKENS", 3 * len(sequences[0]))
-    assert cooccurrences(store_of(sequences), 40).sum() == pytest.approx(whole.sum() * 3 / 20)
+    assert (whole != cooccurrences(store_of(sequences, shard_sequences=7), 40)).nnz == 0
+
+
+def test_of_a_long_text_every_few_batches_are_counted(store_of, monkeypatch):
+    sequences = [[CLS, *range(FIRST, FIRST + 10), SEP], [CLS, *range(FIRST + 10, FIRST + 20), SEP]] * 10
+    monkeypatch.setattr(cooccurrence, "_BATCH_TOKENS", len(sequences[0]))
+    monkeypatch.setattr(cooccurrence, "_MOST_TOKENS", len(sequences[0]) * 7)  # every third of 20
+    counts = cooccurrences(store_of(sequences), 40).toarray()
+    np.testing.assert_allclose(counts, brute_force(sequences[::3], 40), rtol=1e-5)
 
 
 def test_information_is_that_of_the_definition_where_it_is_positive():
