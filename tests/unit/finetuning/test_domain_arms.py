@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import tiny
-from bertline.corpus.document import Document
 from bertline.tasks.stored_rows import Documents
 
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
@@ -39,16 +38,6 @@ def test_a_title_stands_before_each_part_of_its_text():
 def test_the_text_of_a_task_is_its_train_rows_without_labels(tmp_path, columns, expected):
     pq.write_table(pa.table(columns), tmp_path / "train.parquet")
     assert list(domain_arms.texts_of(tmp_path, domain_arms.TASK_TEXT)) == expected
-
-
-def test_scattered_text_has_all_sentences_of_a_document_two_by_two_in_another_order(tmp_path, monkeypatch):
-    sentences = tuple(f"Sentence {number}." for number in range(21))
-    documents = [Document(id=name, group=name, sentences=sentences) for name in ("a", "b")]
-    monkeypatch.setattr(domain_arms, "read_documents", lambda folder, split: documents if split == "train" else [])
-    first, second = (text.split("\n") for text in domain_arms.scattered(tmp_path))
-    assert sorted(first) == sorted(second) == sorted(sentences)
-    assert first != second and first != list(sentences)
-    assert all(first.index(sentences[n + 1]) == first.index(sentences[n]) + 1 for n in range(0, 20, 2))
 
 
 def test_dev_is_small_where_nothing_follows_from_it(tmp_path, monkeypatch):
