@@ -353,22 +353,6 @@ def domain() -> str:
     return "\n".join(rows + notes)
 
 
-def adapted() -> str:
-    """Return the scores on the documentation tasks of a sentence encoder that was adapted to them, with minutes."""
-    record = _read(RESULTS / "domain_docs.json")
-    minutes = record["training_s"][record["chosen"]]["steps"] / 60
-    compared = record["comparison_s"]["processor"] / 60
-    rows = [
-        f"| test, {record['seeds']} seeds | MiniLM | adapted in {minutes:.0f} minutes of one core | difference | |",
-        "|---|---|---|---|---|",
-        *_domain_rows(record),
-        "",
-        f"{record['rows']} train rows a task; the comparison took {compared:.0f} minutes of processor time.",
-        *_domain_failures(record),
-    ]
-    return "\n".join(rows)
-
-
 def _domain_rows(record: Mapping[str, Any]) -> list[str]:
     """Return a row of a table for each task: means before and after, their difference and its verdict."""
     rows = []
@@ -434,7 +418,6 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "scaling": scaling,
     "sentences": sentences,
     "domain": domain,
-    "adapted": adapted,
     "wiki_mini": general_text_page.documented,
 }
 
