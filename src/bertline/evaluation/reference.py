@@ -180,7 +180,7 @@ def _curves(rows: Sequence[MetricsRow], objective: Objective) -> Iterator[tuple[
 
 
 def _is_alike(settings: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
-    same = all(section in params and _plain(params[section]) == settings[section] for section in _ALIKE)
+    same = all(section in params and _given(_plain(params[section])) == _given(settings[section]) for section in _ALIKE)
     return same and _batches(settings) == _batches(params)
 
 
@@ -199,6 +199,11 @@ def _effective(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _shown(value: Any) -> str:
     return "null" if value is None else setting(value)
+
+
+def _given(section: Any) -> Any:
+    """Return a section without keys that are null: references from before a key lack it."""
+    return {key: value for key, value in section.items() if value is not None} if isinstance(section, dict) else section
 
 
 def _plain(value: Any) -> Any:

@@ -159,7 +159,10 @@ STAGES = (
         inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
         output="artifacts/pretrain",
         versions=("torch", "pytorch-lightning", "numpy", "tokenizers"),
-        versions_where=(VersionsWhere("pretrain.linear_probe", None, ("scikit-learn",)),),
+        versions_where=(
+            VersionsWhere("pretrain.linear_probe", None, ("scikit-learn",)),
+            VersionsWhere("pretrain.initial_embeddings", None, ("scikit-learn", "scipy")),
+        ),
         in_worker=True,
         compiles=True,
         on_several_devices=True,

@@ -124,6 +124,13 @@ def test_pretraining_depends_on_scikit_learn_where_it_has_a_linear_probe(
     assert ("pretrain" in stale_after(upgraded, "scikit-learn", composed(*TEXT, *probe))) is expected
 
 
+@pytest.mark.parametrize(("start", "expected"), [((), False), (("pretrain.initial_embeddings=cooccurrence",), True)])
+def test_pretraining_depends_on_scipy_where_embeddings_start_from_co_occurrences(
+    composed: Composed, upgraded: Callable[[str], None], start: tuple[str, ...], expected: bool
+) -> None:
+    assert ("pretrain" in stale_after(upgraded, "scipy", composed(*TEXT, *start))) is expected
+
+
 def test_every_stage_that_names_versions_has_the_python_minor_version(composed: Composed) -> None:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert {found["python"] for found in versions_by_stage(composed()).values()} == {python}
