@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import sparse
+from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from bertline.examples.store import ExampleStore
@@ -54,8 +55,6 @@ def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size
         Dagan, Improving Distributional Similarity with Lessons Learned from Word Embeddings (TACL 2015), sections 3.1
         and 3.3. Halko et al., Finding Structure with Randomness (arXiv 0909.4061), algorithm 5.1.
     """
-    from sklearn.utils.extmath import randomized_svd  # slow to import, and most trainings do not need it
-
     information = positive_information(cooccurrences(store, vocab_size))
     drawn = seed_for(seed, "cooccurrence_embeddings")
     generator = np.random.default_rng(drawn)

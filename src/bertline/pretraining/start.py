@@ -17,7 +17,6 @@ from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import architecture_of, read_config
-from bertline.pretraining.cooccurrence import cooccurrence_embeddings
 from bertline.tokenization.tokenizer import Tokenizer
 
 # Keys of the model section that affect how weights are trained, not their shapes or meaning.
@@ -144,6 +143,9 @@ def start_at_cooccurrences(model: MaskedLanguageModel, train: ExampleStore, *, s
     Raises:
         ConfigError: There are no more tokens than components.
     """
+    # Imported here, because it needs SciPy and scikit-learn, which a bare GPU image lacks.
+    from bertline.pretraining.cooccurrence import cooccurrence_embeddings
+
     words = model.bert.embeddings.word_embeddings.weight
     vocab_size, hidden_size = words.shape
     if vocab_size <= hidden_size:

@@ -16,7 +16,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining import cooccurrence, start
+from bertline.pretraining import cooccurrence
 from bertline.pretraining.cooccurrence import cooccurrence_embeddings, cooccurrences, positive_information
 from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
@@ -162,7 +162,7 @@ def test_a_stopped_run_resumes_without_counting_again_and_ends_in_the_same_weigh
     with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
         patched.setattr(MaskPredictionProbe, "probe", signalled)
         run_pretraining(part)
-    monkeypatch.setattr(start, "cooccurrence_embeddings", None)  # calling it would be an error
+    monkeypatch.setattr(cooccurrence, "cooccurrence_embeddings", None)  # calling it would be an error
     run_pretraining(part)
     ours, theirs = (pretraining.newest_state(job)["model"] for job in (part, whole))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
