@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -105,6 +106,18 @@ def newest_state(job: PretrainJob) -> dict[str, Any]:
     checkpoint = CheckpointFolder(job.checkpoints_folder, keep=1).load_newest()
     assert checkpoint is not None
     return checkpoint.state
+
+
+def signal_at(probe: type[Any], step: int, number: int, monkeypatch: Any) -> None:
+    """Make this probe send the process a signal after a step."""
+    original = probe.probe
+
+    def signalled(self: Any, now: int) -> Any:
+        if now == step:
+            os.kill(os.getpid(), number)
+        return original(self, now)
+
+    monkeypatch.setattr(probe, "probe", signalled)
 
 
 def curve(job: PretrainJob) -> list[tuple[int, dict[str, float]]]:

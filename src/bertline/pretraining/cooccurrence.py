@@ -27,9 +27,9 @@ _WINDOW = 5
 _CONTEXT_SMOOTHING = 0.75
 """Power of the frequencies of contexts, without which rare contexts have the largest values (Levy et al. 2015)."""
 _FEWEST_COUNTS = 1.0
-"""Pairs that count for less are left out: their values are mostly noise, and they are three quarters of all."""
+"""Pairs that count for less are left out: the rarest, three quarters of all."""
 _MOST_TOKENS = 1 << 26
-"""About how many tokens are counted, in batches from all of the text: more would cost minutes and change little."""
+"""About how many tokens are counted, in batches from all of the text: more would cost minutes."""
 _BATCH_TOKENS = 1 << 22
 _POWER_ITERATIONS = 4
 

@@ -128,9 +128,9 @@ def start_at_unigrams(
 def start_at_cooccurrences(model: MaskedLanguageModel, train: ExampleStore, *, seed: int) -> int:
     """Replace random word embeddings by those of the co-occurrences of tokens, as long as the random ones are.
 
-    The output bias starts at the logarithms of the frequencies: the product of two embeddings is near the information
-    of a pair beyond the frequencies of its tokens. Tokens that co-occur with none keep their random embeddings. With
-    several ranks, each computes them, and training begins with those of the first.
+    The output bias starts at the logarithms of the frequencies: the product of two embeddings grows with the
+    information of a pair beyond the frequencies of its tokens. Tokens that co-occur with none keep their random
+    embeddings. With several ranks, each computes them, and training begins with those of the first.
 
     Args:
         model: The model, with random weights.

@@ -2,12 +2,12 @@
 
 import dataclasses
 import math
-import os
 import signal
 
 import pytest
 import torch
 
+import pretraining_inputs
 import tiny
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.modeling.bert import BertForMaskedLM, BertModel
@@ -146,14 +146,7 @@ def test_it_resumes_to_the_same_bits(pretraining, make_contrastive, monkeypatch,
     }
     alone, stopped = make_contrastive("alone", **changes), make_contrastive("stopped", **changes)
     run_pretraining(alone)
-    probe = BestStep.probe
-
-    def signalled(self, step):
-        if step == 30:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return probe(self, step)
-
-    monkeypatch.setattr(BestStep, "probe", signalled)
+    pretraining_inputs.signal_at(BestStep, 30, signal.SIGTERM, monkeypatch)
     with pytest.raises(TrainingInterrupted, match="saved after step 30 of 50"):
         run_pretraining(stopped)
     monkeypatch.undo()

@@ -1,6 +1,5 @@
 """Word embeddings that start from co-occurrences: the counts, the information in them, and the run that follows."""
 
-import os
 import signal
 
 import numpy as np
@@ -152,15 +151,8 @@ def test_a_run_starts_from_them_and_all_else_is_as_with_random_ones(make_job, ca
 def test_a_stopped_run_resumes_without_counting_again_and_ends_in_the_same_weights(pretraining, make_job, monkeypatch):
     whole, part = (make_job(run, pretrain__initial_embeddings="cooccurrence") for run in ("whole", "part"))
     run_pretraining(whole)
-    probe = MaskPredictionProbe.probe
-
-    def signalled(self, now):
-        if now == 15:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return probe(self, now)
-
     with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
-        patched.setattr(MaskPredictionProbe, "probe", signalled)
+        pretraining.signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
         run_pretraining(part)
     monkeypatch.setattr(cooccurrence, "cooccurrence_embeddings", None)  # calling it would be an error
     run_pretraining(part)

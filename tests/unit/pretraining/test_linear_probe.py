@@ -1,5 +1,4 @@
 import dataclasses
-import os
 import signal
 from types import SimpleNamespace
 
@@ -19,6 +18,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
+from pretraining_inputs import signal_at
 
 SHIFT, ODD = "probe/bigram_shift_accuracy", "probe/odd_word_accuracy"
 
@@ -154,14 +154,7 @@ def test_a_run_measures_at_its_steps_and_trains_as_without(make_job):
 def test_a_stopped_run_goes_on_with_one_clean_curve(make_job, monkeypatch):
     whole, stopped = make_job("whole"), make_job("stopped")
     run_pretraining(whole, make_probes=linear_probes(whole))
-    measure = LinearProbe.probe
-
-    def signalled(self, step):
-        if step == 10:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return measure(self, step)
-
-    monkeypatch.setattr(LinearProbe, "probe", signalled)
+    signal_at(LinearProbe, 10, signal.SIGTERM, monkeypatch)
     with pytest.raises(TrainingInterrupted):
         run_pretraining(stopped, make_probes=linear_probes(stopped))
     monkeypatch.undo()

@@ -1,13 +1,13 @@
 """What every objective must say of itself, and a training by each that the others share no test with."""
 
 import dataclasses
-import os
 import re
 import signal
 
 import pytest
 import torch
 
+import pretraining_inputs
 import tiny
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
@@ -133,14 +133,7 @@ def test_mlm_resumes_to_the_same_bits(pretraining, make_mlm, monkeypatch, packin
     }
     alone, stopped = make_mlm("alone", **changes), make_mlm("stopped", **changes)
     run_pretraining(alone)
-    probe = MaskPredictionProbe.probe
-
-    def signalled(self, step):
-        if step == 45:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return probe(self, step)
-
-    monkeypatch.setattr(MaskPredictionProbe, "probe", signalled)
+    pretraining_inputs.signal_at(MaskPredictionProbe, 45, signal.SIGTERM, monkeypatch)
     with pytest.raises(TrainingInterrupted, match="saved after step 45 of 70"):
         run_pretraining(stopped)
     monkeypatch.undo()

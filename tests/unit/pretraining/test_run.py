@@ -1,5 +1,4 @@
 import dataclasses
-import os
 import signal
 import time
 
@@ -15,6 +14,7 @@ from bertline.pretraining.probes import MaskPredictionProbe, read_mask_predictio
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
+from pretraining_inputs import signal_at
 
 NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 LONGER = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
@@ -142,23 +142,11 @@ def test_a_finished_run_is_not_trained_again(finished):
     assert figures == read_manifest(finished.result_folder, kind="pretrain", format_version=1)["metrics"]
 
 
-def signal_at(step, number, monkeypatch):
-    """Make the probe after a step send this process a signal."""
-    probe = MaskPredictionProbe.probe
-
-    def signalled(self, now):
-        if now == step:
-            os.kill(os.getpid(), number)
-        return probe(self, now)
-
-    monkeypatch.setattr(MaskPredictionProbe, "probe", signalled)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_after_the_step_and_the_next_start_goes_on(make_job, finished, monkeypatch, number):
     job = make_job("stopped")
     with monkeypatch.context() as patched:
-        signal_at(15, number, patched)
+        signal_at(MaskPredictionProbe, 15, number, patched)
         with pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
             run_pretraining(job)
     assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == 15
@@ -192,7 +180,7 @@ def test_a_run_is_resumed_with_other_workers_and_micro_batches(make_job, monkeyp
     run_pretraining(whole)
     job = make_job("stopped", **NO_DROPOUT)
     with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted):
-        signal_at(15, signal.SIGTERM, patched)
+        signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
         run_pretraining(job)
     changed = again(make_job, job, runtime__num_workers=1, runtime__micro_batch_size=2, **NO_DROPOUT)
     run_pretraining(changed)

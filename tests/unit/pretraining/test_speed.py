@@ -1,6 +1,5 @@
 """The figures of time in metrics.jsonl, on a clock on which every step takes a second and a quarter."""
 
-import os
 import signal
 from contextlib import contextmanager, nullcontext
 
@@ -19,6 +18,7 @@ from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import TrainingInterrupted
+from pretraining_inputs import signal_at
 
 COMPUTING_S, WAITING_S, VALIDATING_S = 1.0, 0.25, 10.0
 STEP_S = COMPUTING_S + WAITING_S
@@ -75,15 +75,8 @@ def tokens_of(job, steps: range) -> int:
 
 
 def stop_after_15(job, monkeypatch) -> None:
-    guesses = MaskPredictionProbe.probe
-
-    def signalled(self, step):
-        if step == 15:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return guesses(self, step)
-
     with monkeypatch.context() as patched:
-        patched.setattr(MaskPredictionProbe, "probe", signalled)
+        signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
         with pytest.raises(TrainingInterrupted, match="saved after step 15"):
             run_pretraining(job)
 
