@@ -274,7 +274,7 @@ def second_processor() -> str:
         "A verdict counts the noise of fine-tuning seeds and of rows, not that of pretraining.",
         "On an Intel Xeon with AMX, which rounds otherwise, the same code",
         f"wins {len(won)} of {len(tasks)} tasks ({', '.join(won)}), with {', '.join(scores)}",
-        f"(`benchmarks/results/{record.name}`).",
+        f"([record](benchmarks/results/{record.name})).",
     )
     return "\n".join(sentences)
 
