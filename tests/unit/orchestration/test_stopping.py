@@ -26,7 +26,8 @@ def main():
     child.start()
     try:
         Path(sys.argv[1]).touch()
-        time.sleep(30)
+        for _ in range(1500):  # a signal just before the system call of a long sleep would be handled at its end
+            time.sleep(0.02)
     finally:
         child.terminate()
         child.join()
@@ -75,11 +76,13 @@ def test_a_second_signal_ends_a_command_that_is_still_ending(tmp_path: Path) -> 
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = sorted(path for path in (ROOT / "pipelines").glob("*.py") if '__name__ == "__main__"' in path.read_text())
+# Many short sleeps: a signal just before the system call of a long one would only be handled at its end.
 SLOW_IMPORT = """
 import sys, time
 from pathlib import Path
 Path(sys.argv[-1]).touch()
-time.sleep(30)
+for _ in range(1500):
+    time.sleep(0.02)
 """
 
 
