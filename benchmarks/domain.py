@@ -6,12 +6,12 @@
 
 Each arm of domain_arms.py is trained by the stages of the pipeline with `experiment=domain`, in a clone in FOLDER. All
 arms are then fine-tuned on the first `--rows` train rows of each task with the recipe of conf/sweep/finetune.yaml (but
-`--rate` and `--epochs`), with `--dev-seeds` seeds, and scored on dev. Chosen is the arm with the largest mean advantage
-over the untouched encoder, over the tasks but those that are only reported; arms that lose more than LOSS on one
-of them are skipped. The chosen arm and the untouched encoder are fine-tuned with `--seeds` seeds and scored on test,
-and no other arm is. With `--first-seed` these are others than those of an earlier call, whose
-verdicts are known, so that the comparison is repeated and not merely extended. The verdict counts the noise of seeds
-and rows, as that of a sweep does.
+`--epochs`), at each of `--rates` and with `--dev-seeds` seeds, and scored on dev. Each arm has its best rate on each
+task, so that none wins because one rate for all suits it. Chosen is the arm with the largest mean advantage over the
+untouched encoder, over the tasks but those that are only reported; arms that lose more than LOSS on one of them are
+skipped. The chosen arm and the untouched encoder are fine-tuned with `--seeds` seeds and scored on test, and no other
+arm is. With `--first-seed` these are others than those of an earlier call, whose verdicts are known, so that the
+comparison is repeated and not merely extended. The verdict counts the noise of seeds and rows, as that of a sweep does.
 
 With `--epochs 0` nothing is fine-tuned, as where no labels are but those to choose by: encoders search as they are, the
 train rows count to dev, and there is one seed. Only tasks of kinds without a new head can be scored so. Scores on test
@@ -91,23 +91,23 @@ class Comparison:
         self._machine = resolve_machine(self._runtime, settings.precision)
         self._recipe = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/sweep/finetune.yaml").fine_tuning)
         self._kinds = {name: kind_of(name, place) for name, place in tasks.items()}
+        self._used: list[Scored] = []
 
     def kind(self, task: str) -> TaskKind[Any, Any, Any]:
         """Return the kind of a task."""
         return self._kinds[task]
 
-    def scored(self, arm: str, encoder: Path, task: str, split: str, seed: int) -> Scored:
-        """Fine-tune with one seed and score a split, unless that was done before."""
-        chosen = self._settings
-        name = f"{arm}-{task}-{split}-{seed}-{chosen.rows}-{chosen.epochs}-{chosen.rate:g}.npz"
+    def scored(self, arm: str, encoder: Path, task: str, split: str, seed: int, rate: float) -> Scored:
+        """Fine-tune with one seed and learning rate and score a split, unless that was done before."""
+        name = f"{arm}-{task}-{split}-{seed}-{self._settings.rows}-{self._settings.epochs}-{rate:g}.npz"
         path = self._folder / "scores" / name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             wall, used = time.monotonic(), time.process_time()
-            if chosen.epochs:
-                rows = {split: self._fine_tuned(encoder, task, split, seed)}
+            if self._settings.epochs:
+                rows = {split: self._fine_tuned(encoder, task, split, seed, rate)}
             else:
-                rows = self._as_it_is(encoder, task, seed)
+                rows = self._as_it_is(encoder, task, seed, rate)
             times = [time.monotonic() - wall, time.process_time() - used]
             for each in rows:
                 place = path.with_name(path.name.replace(f"-{split}-", f"-{each}-"))
@@ -123,23 +123,40 @@ class Comparison:
             wall_s=float(found["times"][0]),
             processor_s=float(found["times"][1]),
         )
-        print(f"{arm}, {task}, {split}, seed {seed}: {result.score:.4f} (load {os.getloadavg()[0]:.1f})", flush=True)
+        load = f"load {os.getloadavg()[0]:.1f}"
+        print(f"{arm}, {task}, {split}, rate {rate:g}, seed {seed}: {result.score:.4f} ({load})", flush=True)
+        self._used.append(result)
         return result
 
-    def _fine_tuned(self, encoder: Path, task: str, split: str, seed: int) -> np.ndarray:
+    def seconds(self) -> dict[str, int]:
+        """Return the wall and processor time of all that was scored."""
+        return {
+            "wall": round(sum(one.wall_s for one in self._used)),
+            "processor": round(sum(one.processor_s for one in self._used)),
+        }
+
+    def by_rate(self, arm: str, encoder: Path, task: str) -> dict[float, float]:
+        """Return the mean score over seeds on dev at each learning rate."""
+        seeds = range(self._settings.dev_seeds)
+        return {
+            rate: statistics.fmean(self.scored(arm, encoder, task, "dev", seed, rate).score for seed in seeds)
+            for rate in self._settings.rates
+        }
+
+    def _fine_tuned(self, encoder: Path, task: str, split: str, seed: int, rate: float) -> np.ndarray:
         kind, tokenizer = self._kinds[task], Tokenizer.load(encoder)
         rows = {name: kind.read(self._tasks[task], name) for name in {"train", "dev", split}}
         rows["train"] = rows["train"].first(self._settings.rows)
         if split != "dev" and not _calibrated_on_dev(kind):
             rows["dev"] = rows["dev"].first(_UNUSED_DEV_ROWS)
         splits = {name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in rows.items()}
-        result = self._result(kind, encoder, splits["train"], splits["dev"], seed)
+        result = self._result(kind, encoder, splits["train"], splits["dev"], seed, rate)
         if split == "dev":
             return result.dev_statistics
         predictions = kind.predict(result.model, splits[split].encoded, self._machine)
         return kind.statistics(splits[split].rows, predictions, result.calibration)
 
-    def _as_it_is(self, encoder: Path, task: str, seed: int) -> dict[str, np.ndarray]:
+    def _as_it_is(self, encoder: Path, task: str, seed: int, rate: float) -> dict[str, np.ndarray]:
         """Score dev and test without training, since vectors of documents take nearly all of the time and serve both.
 
         Train rows, of which nothing is learned, count to dev.
@@ -149,13 +166,13 @@ class Comparison:
         for name in ("train", "dev", "test"):
             rows = kind.read(self._tasks[task], name)  # type: ignore[arg-type]
             scored = TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-            found[name] = self._result(kind, encoder, scored, scored, seed).dev_statistics
+            found[name] = self._result(kind, encoder, scored, scored, seed, rate).dev_statistics
         return {"dev": np.concatenate([found["train"], found["dev"]]), "test": found["test"]}
 
     def _result(
-        self, kind: TaskKind[Any, Any, Any], encoder: Path, train: TaskSplit, dev: TaskSplit, seed: int
+        self, kind: TaskKind[Any, Any, Any], encoder: Path, train: TaskSplit, dev: TaskSplit, seed: int, rate: float
     ) -> FineTuningResult:
-        changes = {"learning_rate": self._settings.rate, "num_epochs": self._settings.epochs}
+        changes = {"learning_rate": rate, "num_epochs": self._settings.epochs}
         return fine_tune(
             FineTuningJob(
                 kind=kind,
@@ -236,53 +253,56 @@ def main() -> None:
     arguments = _arguments()
     if arguments.epochs == 0:
         arguments.dev_seeds = arguments.seeds = 1  # nothing is drawn
+        arguments.rates = arguments.rates[:1]
     torch.set_num_threads(arguments.threads)
     folder = Path(arguments.folder).resolve()
     encoder = Path(arguments.encoder).expanduser().resolve() if arguments.encoder else minilm_folder()
     changes = [f"runtime.num_threads={arguments.threads}", *arguments.set]
     shared = Path(arguments.shared_data).resolve()
     pipeline = Pipeline(folder, DOMAINS[arguments.domain], encoder, shared, changes=changes)
-    test_seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    tasks = pipeline.tasks()
-    chosen_tasks = {name: tasks[name] for name in arguments.tasks or tasks}
-    comparison = Comparison(folder, chosen_tasks, arguments)
+    folders = pipeline.tasks()
+    tasks = {name: folders[name] for name in arguments.tasks or folders}
+    comparison = Comparison(folder, tasks, arguments)
     trained = {arm: pipeline.encoder_of(arm) for arm in dict.fromkeys((UNTOUCHED, *arguments.arms))}
-    on_dev = {
-        arm: {
-            task: [comparison.scored(arm, place, task, "dev", n) for n in range(arguments.dev_seeds)] for task in tasks
-        }
-        for arm, (place, _) in trained.items()
-        for tasks in [[task for task in chosen_tasks if task not in REPORTED_ONLY] or list(chosen_tasks)]
-    }
+    choosing = [task for task in tasks if task not in REPORTED_ONLY] or list(tasks)
     dev = {
-        arm: {task: statistics.fmean(one.score for one in each) for task, each in of_arm.items()}
-        for arm, of_arm in on_dev.items()
+        arm: {task: comparison.by_rate(arm, place, task) for task in choosing} for arm, (place, _) in trained.items()
     }
-    best = chosen_arm(dev)
-    print(f"dev: {json.dumps(dev)}; chosen: {best}", flush=True)
-    runs: dict[str, dict[str, list[Scored]]] = {}
+    at_best = {arm: {task: max(rates.values()) for task, rates in of_arm.items()} for arm, of_arm in dev.items()}
+    best = chosen_arm(at_best)
+    print(f"dev: {json.dumps(at_best)}; chosen: {best}", flush=True)
     for arm in (UNTOUCHED, best) if best else ():
-        place = trained[arm][0]
-        runs[arm] = {
-            task: [comparison.scored(arm, place, task, "test", seed) for seed in test_seeds] for task in chosen_tasks
+        dev[arm] |= {task: comparison.by_rate(arm, trained[arm][0], task) for task in tasks if task not in choosing}
+    chosen = {
+        arm: {task: max(scores, key=scores.__getitem__) for task, scores in of.items()} for arm, of in dev.items()
+    }
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    runs = {
+        arm: {
+            task: [comparison.scored(arm, trained[arm][0], task, "test", seed, chosen[arm][task]) for seed in seeds]
+            for task in tasks
         }
-    found = {task: comparison.verdict(task, runs[best][task], runs[UNTOUCHED][task]) for task in chosen_tasks if best}
-    compared_runs = [one for part in (*on_dev.values(), *runs.values()) for each in part.values() for one in each]
+        for arm in ((UNTOUCHED, best) if best else ())
+    }
+    found = {task: comparison.verdict(task, runs[best][task], runs[UNTOUCHED][task]) for task in tasks if best}
     record = {
         "domain": arguments.domain,
         "text": "a corpus" if DOMAINS[arguments.domain].corpus else "the documents that test queries search, too",
         "encoder": encoder.parent.name if encoder.name == "model" else encoder.name,
         "chosen": best,
-        "dev": {arm: {task: round(score, 5) for task, score in scores.items()} for arm, scores in dev.items()},
+        "dev": {
+            arm: {
+                task: {f"{each:g}": round(score, 5) for each, score in rates.items()} for task, rates in of_arm.items()
+            }
+            for arm, of_arm in dev.items()
+        },
+        "rate": chosen,
         "test": found,
         "training_s": {arm: seconds for arm, (_, seconds) in trained.items() if seconds},
-        "comparison_s": {
-            "wall": round(sum(one.wall_s for one in compared_runs)),
-            "processor": round(sum(one.processor_s for one in compared_runs)),
-        },
+        "comparison_s": comparison.seconds(),
         **{
             name: getattr(arguments, name)
-            for name in ("rows", "epochs", "rate", "dev_seeds", "seeds", "first_seed", "threads", "set")
+            for name in ("rows", "epochs", "rates", "dev_seeds", "seeds", "first_seed", "threads", "set")
         },
         "device": device_name(torch.device("cpu")),
         "load": round(os.getloadavg()[0], 1),
@@ -305,7 +325,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="+", help="those of the domain where not given")
     parser.add_argument("--rows", type=int, default=1000, help="train rows of each task")
     parser.add_argument("--epochs", type=int, default=3, help="0: encoders are scored as they are")
-    parser.add_argument("--rate", type=float, default=2e-4, help="learning rate of fine-tuning")
+    parser.add_argument(
+        "--rates", type=float, nargs="+", default=[1e-4, 2e-4, 4e-4], help="of fine-tuning; dev chooses"
+    )
     parser.add_argument("--dev-seeds", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0, help="of --seeds; fresh ones repeat a comparison")

@@ -43,14 +43,16 @@ def test_the_text_of_a_task_is_its_train_rows_without_labels(tmp_path, columns, 
 def test_dev_is_small_where_nothing_follows_from_it(tmp_path, monkeypatch):
     sizes = {}
     monkeypatch.setattr(domain, "fine_tune", lambda job: sizes.update(dev=len(job.dev.rows), train=len(job.train.rows)))
-    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 1, "rate": 1e-4})()
+    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 1})()
     comparison = domain.Comparison(tmp_path, {}, settings)
     comparison._tasks = {"t": tmp_path}
 
     def dev_rows(split, **choices):
         comparison._kinds["t"] = FakeKind(choices)
         with pytest.raises(AttributeError):  # the pretended result has nothing to score
-            comparison._fine_tuned(tiny.write_encoder(tmp_path / f"{split}-{len(sizes)}-{choices}"), "t", split, 0)
+            comparison._fine_tuned(
+                tiny.write_encoder(tmp_path / f"{split}-{len(sizes)}-{choices}"), "t", split, 0, 1e-4
+            )
         return sizes["dev"]
 
     assert dev_rows("dev", calibration="none") == 100
@@ -67,11 +69,11 @@ def test_without_training_train_rows_count_to_dev_and_test_is_computed_with_it_o
         return type("Result", (), {"dev_statistics": np.full((len(job.dev.rows), 1), len(scored))})
 
     monkeypatch.setattr(domain, "fine_tune", result)
-    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 0, "rate": 1e-4})()
+    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 0})()
     comparison = domain.Comparison(tmp_path, {}, settings)
     comparison._tasks, comparison._kinds["t"] = {"t": tmp_path}, FakeKind({}, {"train": 7, "dev": 3, "test": 2})
     encoder = tiny.write_encoder(tmp_path / "encoder")
-    dev, test = (comparison.scored("arm", encoder, "t", split, 0) for split in ("dev", "test"))
+    dev, test = (comparison.scored("arm", encoder, "t", split, 0, 1e-4) for split in ("dev", "test"))
     assert dev.rows[:, 0].tolist() == [1] * 7 + [2] * 3
     assert test.rows[:, 0].tolist() == [3] * 2
     assert scored == [7, 3, 2] and test.wall_s == 0
@@ -133,12 +135,25 @@ def test_scores_are_measured_once(tmp_path, monkeypatch, capsys):
         def scores(self, rows):
             return {"accuracy": float(rows.mean())}
 
-    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 1, "rate": 1e-4})()
+    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rows": 5, "epochs": 1})()
     comparison = domain.Comparison(tmp_path, {}, settings)
     comparison._kinds["t"] = Kind()
     calls = []
     monkeypatch.setattr(comparison, "_fine_tuned", lambda *given: calls.append(given) or np.array([[1.0], [0.0]]))
-    scores = [comparison.scored("arm", tmp_path, "t", "dev", 0).score for _ in range(2)]
+    scores = [comparison.scored("arm", tmp_path, "t", "dev", 0, 1e-4).score for _ in range(2)]
     assert scores == [0.5, 0.5] and len(calls) == 1
-    comparison.scored("arm", tmp_path, "t", "dev", 1)
+    comparison.scored("arm", tmp_path, "t", "dev", 1, 1e-4)
     assert len(calls) == 2
+
+
+def test_every_rate_is_scored_on_dev_with_the_same_seeds(tmp_path, monkeypatch):
+    settings = type("Settings", (), {"threads": 1, "precision": "fp32", "rates": [1e-4, 2e-4], "dev_seeds": 2})()
+    comparison = domain.Comparison(tmp_path, {}, settings)
+    scores = {(1e-4, 0): 0.5, (1e-4, 1): 0.7, (2e-4, 0): 0.8, (2e-4, 1): 0.0}
+
+    def scored(arm, encoder, task, split, seed, rate):
+        assert split == "dev"
+        return type("Scored", (), {"score": scores[rate, seed]})
+
+    monkeypatch.setattr(comparison, "scored", scored)
+    assert comparison.by_rate("arm", tmp_path, "t") == pytest.approx({1e-4: 0.6, 2e-4: 0.4})
