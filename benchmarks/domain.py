@@ -323,8 +323,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--shared-data", default=str(ROOT.parent / "shared" / "data"))
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--tasks", nargs="+", help="those of the domain where not given")
-    parser.add_argument("--rows", type=int, default=1000, help="train rows of each task")
-    parser.add_argument("--epochs", type=int, default=3, help="0: encoders are scored as they are")
+    parser.add_argument("--rows", type=int, default=300, help="train rows of each task")
+    parser.add_argument("--epochs", type=int, default=6, help="0: encoders are scored as they are")
     parser.add_argument(
         "--rates", type=float, nargs="+", default=[1e-4, 2e-4, 4e-4], help="of fine-tuning; dev chooses"
     )

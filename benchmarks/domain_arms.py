@@ -72,6 +72,11 @@ ARMS: Mapping[str, Arm] = {
     "mlm_nsp": Arm(experiment="domain_mlm", choices=("tokenizer=existing",)),
     "mlm_nsp_scattered": Arm(choices=("tokenizer=existing",), after="mlm_nsp"),
     "averaged_mlm_nsp_scattered": Arm(average_with="mlm_nsp_scattered"),
+    "mlm_nsp_twice": Arm(
+        experiment="domain_mlm", choices=("tokenizer=existing", "schedule.num_warmup_steps=50"), after="mlm_nsp"
+    ),
+    "mlm_nsp_twice_scattered": Arm(choices=("tokenizer=existing",), after="mlm_nsp_twice"),
+    "averaged_mlm_nsp_twice_scattered": Arm(average_with="mlm_nsp_twice_scattered"),
     "titled_contrastive": Arm(
         choices=(
             *_TITLED,

@@ -393,9 +393,13 @@ def _domain_notes(title: str, record: Mapping[str, Any]) -> list[str]:
     """Return the lines below the table that say what was trained and compared, and how long it took."""
     adapting = record["training_s"].get(record["chosen"], {}).get("steps", 0)
     wall, processor = (record["comparison_s"][name] / 60 for name in ("wall", "processor"))
-    fine_tuned = (
-        f"{record['rows']} train rows a task, {record['seeds']} seeds" if record["epochs"] else "no fine-tuning"
-    )
+    fine_tuned = "no fine-tuning"
+    if record["epochs"]:
+        rates = [f"{rate:.0e}".replace("e-0", "e-") for rate in record["rates"]]
+        fine_tuned = (
+            f"{record['rows']} train rows a task, {record['epochs']} epochs at the best of {', '.join(rates)} for each "
+            f"encoder and task, {record['seeds']} seeds"
+        )
     compared = "fine-tunings" if record["epochs"] else "searches"
     return [
         f"{title}: arm `{record['chosen']}` of `benchmarks/domain.py`, chosen on dev among {len(record['dev']) - 1}; "
