@@ -398,7 +398,7 @@ def _domain_notes(title: str, record: Mapping[str, Any]) -> list[str]:
         rates = [f"{rate:.0e}".replace("e-0", "e-") for rate in record["rates"]]
         fine_tuned = (
             f"{record['rows']} train rows a task, {record['epochs']} epochs at the best of {', '.join(rates)} for each "
-            f"encoder and task, {record['seeds']} seeds"
+            f"encoder and task, {record['seeds']} seeds ({record['reported_seeds']} of `docs_search`)"
         )
     compared = "fine-tunings" if record["epochs"] else "searches"
     return [
