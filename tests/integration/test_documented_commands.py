@@ -87,6 +87,7 @@ WHOLE = (
     "README.md: Your own text",
     "README.md: Continue a checkpoint",
     "docs/howto/continue.md: A public checkpoint, on your own text",
+    "docs/howto/continue.md: Adapt a sentence encoder, and see whether it pays",
 )
 ONE_TASK = "docs_library"
 # What these print is looked at too, at the width that the page promises.
@@ -234,6 +235,8 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         # The sizes of this one are for a GPU.
         "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "tokenizer=extended": "tokenizer=extended tokenizer.min_frequency=1 tokenizer.num_new=20",
+        "schedule.num_warmup_steps=50": "schedule.num_warmup_steps=5",
+        "schedule.num_warmup_steps=30": "schedule.num_warmup_steps=5",
         "experiment=domain_mlm": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "experiment=domain": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "/path/to/checkpoint": f"{tmp_path}/checkpoint",
