@@ -14,11 +14,12 @@ arm is. With `--first-seed` these are others than those of an earlier call, whos
 comparison is repeated and not merely extended. The verdict counts the noise of seeds and rows, as that of a sweep does.
 
 With `--epochs 0` nothing is fine-tuned, as where no labels are but those to choose by: encoders search as they are, the
-train rows count to dev, and there is one seed. Only tasks of kinds without a new head can be scored so. Scores on test
-are computed with those on dev, and looked at for the chosen arm alone.
+train rows count to dev, there is one seed, and rates play no part. Only tasks of kinds without a new head can be scored
+so. Scores on test are computed with those on dev, and looked at for the chosen arm alone.
 
 FOLDER keeps everything, so that a call that was killed is repeated without loss. The last line is JSON: the scores on
-dev, the chosen arm, the scores on test with their differences and verdicts, and the seconds of training and comparison.
+dev at each rate, the best rates, the chosen arm, the scores on test with their differences and verdicts, and the
+seconds of training and comparison.
 """
 
 from __future__ import annotations
@@ -248,9 +249,20 @@ def chosen_arm(dev: Mapping[str, Mapping[str, float]]) -> str | None:
     return best if best is not None and gains[best] > 0 else None
 
 
+def best_rates(dev: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
+    """Return the learning rate with the best score on dev, by task.
+
+    >>> best_rates({"a": {1e-4: 0.5, 2e-4: 0.6}, "b": {1e-4: 0.7, 2e-4: 0.6}})
+    {'a': 0.0002, 'b': 0.0001}
+    """
+    return {task: max(scores, key=lambda rate: scores[rate]) for task, scores in dev.items()}
+
+
 def main() -> None:
     """Train, choose, compare, and print the JSON line."""
     arguments = _arguments()
+    if arguments.reported_seeds is None:
+        arguments.reported_seeds = min(4, arguments.seeds)
     if arguments.epochs == 0:
         arguments.dev_seeds = arguments.seeds = arguments.reported_seeds = 1  # nothing is drawn
         arguments.rates = arguments.rates[:1]
@@ -273,16 +285,12 @@ def main() -> None:
     print(f"dev: {json.dumps(at_best)}; chosen: {best}", flush=True)
     for arm in (UNTOUCHED, best) if best else ():
         dev[arm] |= {task: comparison.by_rate(arm, trained[arm][0], task) for task in tasks if task not in choosing}
-    chosen = {
-        arm: {task: max(scores, key=scores.__getitem__) for task, scores in of.items()} for arm, of in dev.items()
-    }
+    rate = {arm: best_rates(of_arm) for arm, of_arm in dev.items()}
     number = {task: arguments.reported_seeds if task in REPORTED_ONLY else arguments.seeds for task in tasks}
     seeds = {task: range(arguments.first_seed, arguments.first_seed + number[task]) for task in tasks}
     runs = {
         arm: {
-            task: [
-                comparison.scored(arm, trained[arm][0], task, "test", seed, chosen[arm][task]) for seed in seeds[task]
-            ]
+            task: [comparison.scored(arm, trained[arm][0], task, "test", seed, rate[arm][task]) for seed in seeds[task]]
             for task in tasks
         }
         for arm in ((UNTOUCHED, best) if best else ())
@@ -299,7 +307,7 @@ def main() -> None:
             }
             for arm, of_arm in dev.items()
         },
-        "rate": chosen,
+        "rate": rate,
         "test": found,
         "training_s": {arm: seconds for arm, (_, seconds) in trained.items() if seconds},
         "comparison_s": comparison.seconds(),
@@ -341,9 +349,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rates", type=float, nargs="+", default=[1e-4, 2e-4, 4e-4], help="of fine-tuning; dev chooses"
     )
-    parser.add_argument("--dev-seeds", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--reported-seeds", type=int, default=4, help="of tasks that choose nothing")
+    parser.add_argument("--dev-seeds", type=int, default=2, help="at each rate")
+    parser.add_argument("--seeds", type=int, default=5, help="on test")
+    parser.add_argument("--reported-seeds", type=int, help="of tasks that choose nothing; default: 4 of --seeds")
     parser.add_argument("--first-seed", type=int, default=0, help="of --seeds; fresh ones repeat a comparison")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16"])

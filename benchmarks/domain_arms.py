@@ -175,7 +175,8 @@ class Pipeline:
         """Train an arm by the stages of the pipeline, into `encoder`.
 
         Returns:
-            Seconds of the stage `pretrain` (`stage`), and of its steps alone (`steps`), with those of the arms before.
+            Seconds of the stage `pretrain` (`stage`; of the last call alone where an earlier one was stopped), and of
+            its steps alone (`steps`), with those of the arms before.
         """
         start, earlier = self.encoder_of(arm.after) if arm.after is not None else (self.encoder, {})
         before = [

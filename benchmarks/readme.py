@@ -18,6 +18,7 @@ from typing import Any
 
 import general_text_page
 import learning_table
+import numpy as np
 import repository_source  # noqa: F401
 import yaml
 
@@ -404,10 +405,12 @@ def _domain_notes(title: str, record: Mapping[str, Any]) -> list[str]:
     wall, processor = (record["comparison_s"][name] / 60 for name in ("wall", "processor"))
     fine_tuned = "no fine-tuning"
     if record["epochs"]:
-        rates = [f"{rate:.0e}".replace("e-0", "e-") for rate in record["rates"]]
+        rates = [np.format_float_scientific(rate, trim="-", exp_digits=1) for rate in record["rates"]]
+        numbers = {task: len(found["adapted"]) for task, found in record["test"].items()}
+        fewer = [f"{number} of `{task}`" for task, number in numbers.items() if number < record["seeds"]]
         fine_tuned = (
             f"{record['rows']} train rows a task, {record['epochs']} epochs at the best of {', '.join(rates)} for each "
-            f"encoder and task, {record['seeds']} seeds ({record['reported_seeds']} of `docs_search`)"
+            f"encoder and task, {record['seeds']} seeds" + (f" ({', '.join(fewer)})" if fewer else "")
         )
     compared = "fine-tunings" if record["epochs"] else "searches"
     return [

@@ -235,6 +235,7 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         # The sizes of this one are for a GPU.
         "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "tokenizer=extended": "tokenizer=extended tokenizer.min_frequency=1 tokenizer.num_new=20",
+        # Warm-up has to be shorter than the smoke preset's steps.
         "schedule.num_warmup_steps=50": "schedule.num_warmup_steps=5",
         "schedule.num_warmup_steps=30": "schedule.num_warmup_steps=5",
         "experiment=domain_mlm": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
