@@ -9,9 +9,10 @@ arms are then fine-tuned on the first `--rows` train rows of each task with the 
 `--epochs`), at each of `--rates` and with `--dev-seeds` seeds, and scored on dev. Each arm has its best rate on each
 task, so that none wins because one rate for all suits it. Chosen is the arm with the largest mean advantage over the
 untouched encoder, over the tasks but those that are only reported; arms that lose more than LOSS on one of them are
-skipped. The chosen arm and the untouched encoder are fine-tuned with `--seeds` seeds and scored on test, and no other
-arm is. With `--first-seed` these are others than those of an earlier call, whose verdicts are known, so that the
-comparison is repeated and not merely extended. The verdict counts the noise of seeds and rows, as that of a sweep does.
+skipped. The chosen arm and the untouched encoder are fine-tuned with `--seeds` seeds (`--reported-seeds` on tasks that
+are only reported) and scored on test, and no other arm is. With `--first-seed` these are others than those of an
+earlier call, whose verdicts are known, so that the comparison is repeated and not merely extended. The verdict counts
+the noise of seeds and rows, as that of a sweep does.
 
 With `--epochs 0` nothing is fine-tuned, as where no labels are but those to choose by: encoders search as they are, the
 train rows count to dev, there is one seed, and rates play no part. Only tasks of kinds without a new head can be scored
@@ -20,6 +21,7 @@ so. Scores on test are computed with those on dev, and looked at for the chosen 
 FOLDER keeps everything, so that a call that was killed is repeated without loss. The last line is JSON: the scores on
 dev at each rate, the best rates, the chosen arm, the scores on test with their differences and verdicts, and the
 seconds of training and comparison.
+
 """
 
 from __future__ import annotations
