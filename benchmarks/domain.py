@@ -21,7 +21,6 @@ so. Scores on test are computed with those on dev, and looked at for the chosen 
 FOLDER keeps everything, so that a call that was killed is repeated without loss. The last line is JSON: the scores on
 dev at each rate, the best rates, the chosen arm, the scores on test with their differences and verdicts, and the
 seconds of training and comparison.
-
 """
 
 from __future__ import annotations
