@@ -207,8 +207,8 @@ def test_a_killed_pretraining_resumes_where_it_was(pipeline: Path, run: Run) -> 
 
     for _ in range(2):
         process = subprocess.Popen(command, cwd=pipeline, env=environment(pipeline), stdout=subprocess.DEVNULL)
-        seen = checkpoints(folder)
-        while checkpoints(folder) <= seen and process.poll() is None:
+        seen = newest_checkpoint(folder)
+        while newest_checkpoint(folder) <= seen and process.poll() is None:
             time.sleep(0.05)
         if process.poll() is None:
             os.kill(json.loads((folder / "status.json").read_text())["pid"], signal.SIGKILL)
@@ -277,9 +277,9 @@ def test_several_values_give_a_run_each_which_mlflow_shows_beside_each_other(pip
     assert len(re.findall("is finished already; taking its result", again.stdout)) == 2, again.stderr
 
 
-def checkpoints(folder: Path) -> float:
-    """When the newest checkpoint was written; 0 before the first."""
-    return max((path.stat().st_mtime for path in folder.glob("checkpoints/*")), default=0.0)
+def newest_checkpoint(folder: Path) -> int:
+    """The step of the newest checkpoint, by names alone, as files come and go while they are listed; 0 before one."""
+    return max((int(path.stem.removeprefix("step-")) for path in folder.glob("checkpoints/step-*.pt")), default=0)
 
 
 def losses(folder: Path) -> list[tuple[int, dict[str, float]]]:
