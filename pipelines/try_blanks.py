@@ -9,6 +9,7 @@ import on_ctrl_c  # noqa: F401
 
 # isort: split
 import argparse
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -42,12 +43,20 @@ def main() -> None:
 def newest_model() -> Path:
     """Return the newest weights of a running pretraining, else the finished encoder, else the newest of any run."""
     finished = Path("artifacts/pretrain")
-    newest_first = sorted(Path().glob("runs/pretrain/*/latest"), key=lambda path: path.stat().st_mtime, reverse=True)
+    newest_first = sorted(Path().glob("runs/pretrain/*/latest"), key=written_s, reverse=True)
     running = [path for path in newest_first if is_locked(path.parent)]
     found = [*running, *([finished] if (finished / "model.safetensors").exists() else []), *newest_first]
     if not found:
         raise ArtifactError("there is no encoder yet in artifacts/pretrain or runs/pretrain. Run `make repro` first.")
     return found[0]
+
+
+def written_s(latest: Path) -> float:
+    """Return when the weights of a run were written, in seconds of the epoch."""
+    try:
+        return latest.stat().st_mtime
+    except FileNotFoundError:  # a running pretraining is just putting newer ones in their place
+        return math.inf
 
 
 def typed() -> Iterator[str]:

@@ -9,13 +9,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from bertline.doctor.finding import Finding, green, note, red, unused
 from bertline.doctor.speed import PAGE_BYTES, Speed, measure, measure_reading, rate
+from bertline.orchestration.changed import files_now_in
 
 _REPLACE_S, _MOST_REPLACEMENTS = 0.5, 200
 _CONTENT = 64 * 1024
@@ -204,9 +205,12 @@ def _clock(folder: Folder, trial: Path) -> Iterator[Finding]:
 
 def _reading(folder: Folder) -> Iterator[Finding]:
     """Measure a folder that cannot be written by the largest of the first files in it."""
-    files = (path for path in islice(folder.path.rglob("*"), _MOST_LISTED) if path.is_file())
-    largest = max(files, key=lambda path: path.stat().st_size, default=None)
-    if largest is not None and largest.stat().st_size >= PAGE_BYTES:
+    sizes: dict[Path, int] = {}
+    for path in islice(files_now_in(folder.path), _MOST_LISTED):
+        with suppress(FileNotFoundError):
+            sizes[path] = path.stat().st_size
+    largest = max(sizes, key=lambda path: sizes[path], default=None)
+    if largest is not None and sizes[largest] >= PAGE_BYTES:
         read, pages = measure_reading(largest)
         yield green(
             f"{folder.title}: speed",

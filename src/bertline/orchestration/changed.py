@@ -7,7 +7,8 @@ the result. A stage uses what it froze when it started. If the two differ, the s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -126,9 +127,18 @@ def _is_other(path: Path, digest: str) -> bool:
         return False  # it is being removed
 
 
+def files_now_in(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and below, in no order, for a folder that other processes may be changing.
+
+    A folder that is renamed or removed while it is listed is left out; `Path.rglob` would raise.
+    """
+    for place, _, names in os.walk(folder):
+        yield from (path for name in names if (path := Path(place, name)).is_file())
+
+
 def mark_of(path: Path) -> tuple[str, float]:
     """Return the mark of a file or a folder (see `marks_of`), and when it was last changed, in seconds of the epoch."""
-    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    files = sorted(files_now_in(path)) if path.is_dir() else [path]
     digest, newest = hashlib.sha256(), 0.0
     for file in files:
         with suppress(FileNotFoundError):

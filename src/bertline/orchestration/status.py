@@ -69,8 +69,10 @@ def problem_with_result(folder: Path, status: Status) -> str | None:
 
 def time_of_status(folder: Path) -> int | None:
     """Return when the status was last replaced, in nanoseconds of the file system's clock; None if there is none."""
-    path = folder / "status.json"
-    return path.stat().st_mtime_ns if path.exists() else None
+    try:
+        return (folder / "status.json").stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def write_status(folder: Path, status: Status) -> None:

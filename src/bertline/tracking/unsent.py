@@ -93,6 +93,9 @@ def unmarked(kept: Mapping[str, Any]) -> Path | None:
 def _mark(path: Path) -> str | None:
     if not path.exists():
         return None
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    stats = [file.stat() for file in files]
+    try:
+        files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+        stats = [file.stat() for file in files]
+    except FileNotFoundError:  # it is being removed
+        return None
     return f"{len(stats)}/{sum(stat.st_size for stat in stats)}/{max((stat.st_mtime_ns for stat in stats), default=0)}"

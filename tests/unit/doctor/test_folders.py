@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -127,14 +128,20 @@ def test_a_file_server_with_a_wrong_clock_is_red(folder, monkeypatch):
 def test_measuring_takes_as_long_on_a_slow_disk(folder, monkeypatch):
     sync = os.fsync
 
+    clock = SimpleNamespace(now_s=0.0)
+
+    def look():
+        clock.now_s += 0.001
+        return clock.now_s
+
     def slow(descriptor):
-        time.sleep(0.2)
+        clock.now_s += 0.2
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
-    started = time.monotonic()
+    monkeypatch.setattr(speed, "time", SimpleNamespace(monotonic=look))
     measured = measure(folder.path)
-    assert time.monotonic() - started < 1
+    assert clock.now_s < 1
     assert measured.written_bytes_per_s < 10e6
 
 
@@ -163,3 +170,11 @@ def test_data_that_is_not_there_is_not_used_and_links_in_it_are_followed(folder)
     (data.path / "text").symlink_to("/dev/shm")
     (data.path / "own").mkdir()
     assert [(one.title, str(one.path)) for one in linked_folders(data)] == [("data/text", "/dev/shm")]
+
+
+def test_a_file_that_goes_while_a_folder_of_inputs_is_looked_at_is_not_measured(folder, monkeypatch):
+    (folder.path / "text.txt").write_bytes(bytes(10**6))
+    there = folders.files_now_in
+    monkeypatch.setattr(folders, "files_now_in", lambda path: [path / "gone", *there(path)])
+    (line,) = folders._reading(Folder(title="data", path=folder.path, needed_bytes=0, is_input=True))
+    assert (line.status, "text.txt" in line.found) == ("green", True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import yaml
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_json
+from bertline.orchestration.changed import files_now_in, mark_of
 from bertline.orchestration.fingerprints import code_fingerprint
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.stages import CODE, METRICS, stage_named
@@ -96,3 +99,23 @@ def test_a_stage_that_is_open_is_seen_until_it_ends(composed: Composed) -> None:
     run(composed, lambda: seen.extend(open_folders(Path("runs"))))
     assert [folder.parent.name for folder in seen] == ["tokenizer"]
     assert open_folders(Path("runs")) == []
+
+
+def test_a_folder_that_goes_while_an_input_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while DVC removes the output of the stage before, or another machine renames a folder into place."""
+    inputs = tmp_path / "inputs"
+    for name in ("kept", "going"):
+        (inputs / name).mkdir(parents=True)
+        (inputs / name / "file").write_text(name)
+    before, scan = mark_of(inputs)[0], os.scandir
+
+    def gone_before_it_is_listed(path: str | int) -> Any:
+        if not isinstance(path, int) and Path(path).name == "going":
+            shutil.rmtree(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", gone_before_it_is_listed)
+    assert mark_of(inputs)[0] != before
+    assert list(files_now_in(inputs)) == [inputs / "kept/file"]
