@@ -12,7 +12,6 @@ import functools
 import http.server
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ import pytest
 
 import smoke
 from browsing import Visit, opened
+from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = next(
@@ -111,9 +111,7 @@ def _two_pipelines(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def views(pipelines: Path) -> Iterator[dict[str, str]]:
     """Addresses that `make ui` prints, by title; its server runs."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "pipelines/ui.py", "--port", str(port)]
     with subprocess.Popen(
         command, cwd=pipelines, env=smoke.environment(pipelines), stdout=subprocess.PIPE, text=True

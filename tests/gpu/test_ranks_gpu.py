@@ -6,6 +6,7 @@ import torch
 import pretraining_inputs
 import pretraining_processes as processes
 from bertline.training import devices
+from ports import free_port
 
 pytestmark = [
     pytest.mark.gpu,
@@ -69,7 +70,7 @@ def test_each_rank_may_see_its_gpu_alone(inputs, tmp_path):
     both, own = tmp_path / "both", tmp_path / "own"
     processes.finish(*processes.start_ranks(inputs, [both] * 2, COMMON))
     changes = {**COMMON, "runtime__num_devices": 2}
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": processes.free_port()}
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
         processes.start(
             inputs,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import warm_python
+from ports import free_port
 from terminal import coloured_on_terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,9 +90,7 @@ def test_ranks_of_torchrun_print_one_table_that_fits_its_width(places):
 
 
 def test_tasks_of_srun_on_two_nodes_compare_their_folders_and_one_red_line_is_the_exit_status(places):
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
+    port = str(free_port())
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "MASTER_PORT": port}
     step |= {"SLURM_STEP_NODELIST": "localhost", "SLURM_LOCALID": "0", "PATH": f"{Path(sys.executable).parent}:/bin"}
     arguments = [sys.executable, DOCTOR, *places, "runtime.num_nodes=2", "tracking.uri=http://127.0.0.1:9", "--json"]
@@ -190,9 +188,3 @@ import bertline.doctor.together as together
 together._MEET_S = 3.0
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]

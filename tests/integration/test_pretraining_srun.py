@@ -1,11 +1,10 @@
 """Tasks of one srun, each a rank: processes with Slurm's variables and none of torchrun's."""
 
-import socket
-
 import torch
 
 import pretraining_processes as processes
 from bertline.modeling.huggingface import load_pretraining_model
+from ports import free_port
 from pretraining_inputs import pretrain_job, write_inputs
 
 
@@ -14,9 +13,7 @@ def test_tasks_of_srun_train_as_ranks_of_torchrun_do(tmp_path):
     changes = {"runtime__num_devices": 2}
     launched, slurm = tmp_path / "torchrun", tmp_path / "srun"
     processes.finish(*processes.start_ranks(tmp_path, [launched] * 2, {}))
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
+    port = str(free_port())
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "localhost", "MASTER_PORT": port}
     tasks = [
         processes.start(

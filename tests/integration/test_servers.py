@@ -12,6 +12,7 @@ import pytest
 
 import found_processes
 import servers
+from ports import free_port
 
 OWNS = """
 import sys, time
@@ -46,7 +47,7 @@ class Files(servers.Server):
     name = "the file server"
 
     def __init__(self) -> None:
-        self.port = servers.free_port()
+        self.port = free_port()
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(self.port)]

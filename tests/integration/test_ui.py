@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -24,9 +26,7 @@ def answers(port: int) -> bool:
 def test_a_signal_ends_the_server_too_and_is_named_in_one_line(
     tmp_path: Path, number: signal.Signals, num_processes: int
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, str(ROOT / "pipelines/ui.py"), "--port", str(port)]
     command += ["--workers", str(num_processes)]
     with subprocess.Popen(

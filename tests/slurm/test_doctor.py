@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import warm_python
-from servers import free_port
+from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ROOT / "pipelines/doctor.py"

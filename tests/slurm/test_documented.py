@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from servers import PostgreSQL, free_port
+from ports import free_port
+from servers import PostgreSQL
 from slurm_cluster import SlurmCluster
 from slurm_workspace import Workspace
 

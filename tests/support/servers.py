@@ -28,16 +28,10 @@ from typing import Any, Self
 import pytest
 
 import found_processes
+from ports import free_port
 
 _NOBODY = 65534
 STARTS_WITHIN_S = 90.0
-
-
-def free_port() -> int:
-    """A port of loopback that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def answers(port: int) -> bool:

@@ -27,6 +27,7 @@ from types import TracebackType
 import found_processes
 import slurm_configuration
 from node_networks import NodeNetworks
+from ports import free_port
 from slurm_configuration import Settings
 
 CONTROLLER = "slurmctld"
@@ -67,7 +68,7 @@ class SlurmCluster:
         """Choose ports and addresses."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.networks = NodeNetworks(self.nodes) if self.settings.networks else None
-        controller, *of_nodes = _free_ports(1 + len(self.nodes))
+        controller, *of_nodes = (free_port() for _ in range(1 + len(self.nodes)))
         self._controller_port, self._ports = controller, dict(zip(self.nodes, of_nodes, strict=True))
         # A folder with a short name, for sockets; and munged runs as munge, which cannot enter pytest's folders.
         self._short = Path(tempfile.mkdtemp(prefix="bertline-slurm-"))
@@ -310,17 +311,6 @@ def _binary(name: str) -> str:
 
 def _found(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-
-
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _until(true: Callable[[], bool], within_s: float, complaint: Callable[[], str]) -> None:

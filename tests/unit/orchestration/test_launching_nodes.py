@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -36,6 +35,7 @@ from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import Tracker
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
+from ports import free_port
 
 NODE = """
 import json, sys
@@ -70,9 +70,7 @@ def place_by_torchrun(rank: int, port: int) -> dict[str, str]:
 
 def start_nodes(folder: Path, place: Callable[[int, int], dict[str, str]] = place) -> list[subprocess.Popen[str]]:
     """The same command on each of two nodes; the second comes later, when the first waits already."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     nodes = []
     for rank in range(2):
         command = [str(warm_python.programs() / "python"), "-c", NODE, str(folder), json.dumps(RUNTIME)]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from mlflow.artifacts import download_artifacts
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import open_tracker
+from ports import free_port
 from serving_inputs import serving
 
 
@@ -23,9 +23,7 @@ class Server:
     """`mlflow server` on loopback."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.uri = f"http://127.0.0.1:{self.port}"
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
