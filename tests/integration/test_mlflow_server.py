@@ -74,7 +74,7 @@ class Training:
         self.pipeline = pipeline
         self.guard = tmp_path / "connections.txt"
         self._log = tmp_path / "output.txt"
-        self._before = set((pipeline / "runs/pretrain").iterdir())
+        self._before = set((pipeline / "runs/pretrain").glob("[!.]*"))
         phases = f"pretrain.phases=[{{steps: {num_steps}, max_length: 32, global_batch_size: 16}}]"
         rare = [f"pretrain.{key}.every_steps={num_steps // 4}" for key in ("mask_predictions", "linear_probe")]
         rare += [f"pretrain.{key}={num_steps // 4}" for key in ("validate_every_steps", "checkpoint_every_steps")]
@@ -90,7 +90,7 @@ class Training:
     @property
     def folder(self) -> Path:
         """Its run folder."""
-        (found,) = set((self.pipeline / "runs/pretrain").iterdir()) - self._before
+        (found,) = self._new_folders()
         return found
 
     def wait_for_rows(self, more: int) -> None:
@@ -117,9 +117,11 @@ class Training:
         """What it printed."""
         return self._log.read_text()
 
+    def _new_folders(self) -> set[Path]:
+        return set((self.pipeline / "runs/pretrain").glob("[!.]*")) - self._before
+
     def _num_rows(self) -> int:
-        new = set((self.pipeline / "runs/pretrain").iterdir()) - self._before
-        paths = [folder / "metrics.jsonl" for folder in new]
+        paths = [folder / "metrics.jsonl" for folder in self._new_folders()]
         return sum(len(path.read_bytes().splitlines()) for path in paths if path.exists())
 
 

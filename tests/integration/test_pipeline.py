@@ -11,10 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
+
+from bertline.orchestration.status import read_status
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.slow
@@ -210,8 +213,9 @@ def test_a_killed_pretraining_resumes_where_it_was(pipeline: Path, run: Run) -> 
         seen = newest_checkpoint(folder)
         while newest_checkpoint(folder) <= seen and process.poll() is None:
             time.sleep(0.05)
-        if process.poll() is None:
-            os.kill(json.loads((folder / "status.json").read_text())["pid"], signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has just ended
+            if (worker := read_status(folder).pid) is not None:
+                os.kill(worker, signal.SIGKILL)
         process.wait()
     resumed = run(pipeline, *command)
     assert resumed.returncode == 0, resumed.stderr

@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -27,9 +28,7 @@ def started(tmp_path, before=None):
 
 def ended(job, rank):
     """What the rank that is left says; it ends within the timeout, and leaves a whole checkpoint."""
-    begun = time.monotonic()
-    rank.join(timeout=60)
-    took_s = time.monotonic() - begun
+    took_s = processes.seconds_until_end(rank)
     printed = processes.output_of(job.run_folder).read_text()
     assert rank.exitcode == 1, printed
     assert took_s < TIMEOUT_S + 2, printed  # 2 s: the process ends
@@ -57,7 +56,8 @@ def test_a_launcher_that_stops_the_others_hides_no_reason(tmp_path):
     try:
         ranks[1].kill()
         time.sleep(0.1)
-        os.kill(ranks[0].pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it may have noticed, and ended, where this process was kept waiting
+            os.kill(ranks[0].pid, signal.SIGTERM)
         assert f"rank 1 on {socket.gethostname()} (process {ranks[1].pid})" in ended(job, ranks[0])
     finally:
         processes.kill(*ranks)
@@ -76,10 +76,9 @@ def test_a_rank_that_hangs_ends_the_training_and_the_message_says_where(tmp_path
 
 
 def test_a_rank_that_is_lost_while_the_others_wait_for_it_is_not_taken_for_slow(tmp_path):
-    job, ranks = started(tmp_path, before=processes.hang_at_step(30, rank=1, seconds=3600))
+    # The other one notices that it waits after half a second, and would find it to hang after 4 s.
+    job, ranks = started(tmp_path, before=processes.stop_at_step(30, rank=1, after_s=1.5))
     try:
-        time.sleep(2.0)  # of the 4 s after which it would be found to hang
-        os.kill(ranks[1].pid, signal.SIGSTOP)
         assert "has given no sign of life" in ended(job, ranks[0])
     finally:
         processes.kill(*ranks)
@@ -100,10 +99,10 @@ def test_a_first_rank_that_validates_for_longer_is_waited_for(tmp_path):
         **CHANGES,
         "pretrain__phases": [{"steps": 8, "max_length": 16, "global_batch_size": 8}],
         "pretrain__validate_every_steps": 5,
-        "runtime__peer_timeout_s": 2.0,
+        "runtime__peer_timeout_s": 4.0,
     }
     job = pretrain_job(tmp_path, tmp_path / "run", **changes)
-    before = processes.slow_validation(3.0, rank=0)
+    before = processes.slow_validation(4.5, rank=0)
     processes.finish(*processes.start_ranks(tmp_path, [job.run_folder] * 2, changes, before=before))
 
 
@@ -120,11 +119,10 @@ def test_a_rank_that_fails_before_it_joins_is_not_waited_for(tmp_path, missing, 
         tmp_path, [job.run_folder] * 2, changes, before=processes.fail_before_joining(rank=missing)
     )
     try:
-        begun = time.monotonic()
-        ranks[1 - missing].join(timeout=60)
+        took_s = processes.seconds_until_end(ranks[1 - missing])
         printed = processes.output_of(job.run_folder).read_text()
         assert ranks[1 - missing].exitcode == 1, printed
-        assert time.monotonic() - begun < 15, printed
+        assert took_s < 15, printed
         assert f"PeerLostError: {'rank 1 ' if missing == 0 else ''}{said}" in printed
     finally:
         processes.kill(*ranks)

@@ -97,10 +97,12 @@ def test_killed_at_twenty_random_moments_it_ends_as_if_left_alone(inputs, alone,
     seed = random.SystemRandom().randrange(2**32)
     chance = random.Random(seed)
     print(f"moments are drawn with seed {seed}")
+    # None ends before it is killed, even if this process is kept waiting.
+    held = processes.hold_at_step(STEPS - 10, tmp_path / "never")
     # Some come before there is a checkpoint, some before training has begun; each after a random while.
     for number, target in enumerate(sorted([-1, -1, -1, *(chance.randrange(STEPS - 50) for _ in range(17))])):
         changes = {**CHANGES, "runtime__num_workers": number % 2}
-        process = processes.start(inputs, job.run_folder, changes)
+        process = processes.start(inputs, job.run_folder, changes, before=held)
         processes.wait_for(lambda target=target: newest_checkpoint(job) >= target, process)
         time.sleep(chance.uniform(0, 0.2 if target < 0 else 0.03))
         assert process.is_alive(), f"it ended with {process.exitcode} before the kill came"
@@ -164,11 +166,12 @@ def test_other_processes_workers_and_micro_batches_go_on_to_the_same_end_to_roun
 
     moved = pretrain_job(inputs, tmp_path / "moved", **changes)
     padded = {**changes, "runtime__packing": "off", "runtime__micro_batch_size": 2}
-    first = processes.start(inputs, moved.run_folder, padded)
+    first = processes.start(inputs, moved.run_folder, padded, before=processes.hold_at_step(20, tmp_path / "never"))
     processes.wait_for(lambda: newest_checkpoint(moved) >= 10, first)
     processes.kill(first)
     packed = {**changes, "runtime__packing": "on", "runtime__micro_batch_tokens": 32, "runtime__num_workers": 1}
-    ranks = processes.start_ranks(inputs, [moved.run_folder] * 2, packed)
+    held = processes.hold_at_step(45, tmp_path / "never")
+    ranks = processes.start_ranks(inputs, [moved.run_folder] * 2, packed, before=held)
     begun = newest_checkpoint(moved)
     processes.wait_for(lambda: newest_checkpoint(moved) >= begun + 15, ranks[0])
     processes.kill(*ranks)
@@ -186,7 +189,8 @@ def test_other_processes_workers_and_micro_batches_go_on_to_the_same_end_to_roun
 
 def killed_after_a_checkpoint(inputs, run_folder):
     job = pretrain_job(inputs, run_folder)
-    process = processes.start(inputs, job.run_folder, {})
+    before = processes.hold_at_step(20, run_folder.with_name("never"))
+    process = processes.start(inputs, job.run_folder, {}, before=before)
     processes.wait_for(lambda: newest_checkpoint(job) >= 8, process)
     processes.kill(process)
     return job

@@ -32,22 +32,22 @@ CHANGES = {
 def test_ranks_stop_and_save_within_two_steps_whichever_of_them_hears_of_it(tmp_path, signalled, numbers):
     write_inputs(tmp_path)
     job = pretrain_job(tmp_path, tmp_path / "run", **CHANGES)
-    before = processes.slow_steps(STEP_S)
+    held = tmp_path / "held"
+    before = processes.all_of(processes.slow_steps(STEP_S), processes.hold_at_step(3, held))
     ranks = processes.start_ranks(tmp_path, [job.run_folder] * 2, CHANGES, before=before)
 
-    def said() -> str:
-        return processes.output_of(job.run_folder).read_text() if processes.output_of(job.run_folder).exists() else ""
-
-    processes.wait_for(lambda: "step 3 of 40" in said(), ranks[0])
+    processes.wait_for(lambda: all((tmp_path / f"held.{rank}").exists() for rank in range(2)), ranks[0])
     for number in numbers:
         for rank in signalled:
             os.kill(ranks[rank].pid, number)
         time.sleep(0.01)
+    held.touch()
     for rank in ranks:
         rank.join(timeout=60)
     assert 0 not in [rank.exitcode for rank in ranks]
     # Each says after which step it stopped.
-    stopped = re.findall(r"TrainingInterrupted: pretraining was stopped and saved after step (\d+) of 40", said())
+    said = processes.output_of(job.run_folder).read_text()
+    stopped = re.findall(r"TrainingInterrupted: pretraining was stopped and saved after step (\d+) of 40", said)
     assert len(stopped) == 2
     assert stopped[0] == stopped[1]
     assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == int(stopped[0]) <= 5
@@ -58,19 +58,19 @@ def test_a_signal_to_all_processes_of_a_step_leaves_the_data_workers_their_work(
     write_inputs(tmp_path)
     changes = {**CHANGES, "runtime__num_workers": 2}
     job = pretrain_job(tmp_path, tmp_path / "run", **changes)
-    before = processes.slow_steps_in_a_group(STEP_S)
+    held = tmp_path / "held"
+    before = processes.all_of(processes.slow_steps_in_a_group(STEP_S), processes.hold_at_step(3, held))
     trainer = processes.start(tmp_path, job.run_folder, changes, before=before)
 
-    def said() -> str:
-        return processes.output_of(job.run_folder).read_text() if processes.output_of(job.run_folder).exists() else ""
-
-    processes.wait_for(lambda: "step 3 of 40" in said(), trainer)
+    processes.wait_for((tmp_path / "held.0").exists, trainer)
     workers = children_of(trainer.pid)
     assert len(workers) == 2
     os.killpg(trainer.pid, signal.SIGTERM)
+    held.touch()
     trainer.join(timeout=60)
-    assert "DataLoader" not in said()
-    (stopped,) = re.findall(r"TrainingInterrupted: pretraining was stopped and saved after step (\d+) of 40", said())
+    said = processes.output_of(job.run_folder).read_text()
+    assert "DataLoader" not in said
+    (stopped,) = re.findall(r"TrainingInterrupted: pretraining was stopped and saved after step (\d+) of 40", said)
     assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == int(stopped)
     assert not [worker for worker in workers if Path("/proc", worker).exists()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections import Counter
@@ -72,19 +73,32 @@ def alone(folder, tmp_path_factory):
 
 
 class Crew:
-    """A leader and two others in the same run folder."""
+    """A leader and two others in the same run folder; nothing depends on which of them is quick."""
 
     def __init__(self, folder, tmp_path, url):
         self.job = job_in(folder, tmp_path / "run", url, num_epochs=3)
         self.job.run_folder.mkdir()
         self.logs = [tmp_path / f"{number}.log" for number in range(3)]
+        self.leader, self.killed = tmp_path / "leader", tmp_path / "killed"
+        self.processes = []
+
+    def start(self, killed=None, at="trial"):
+        """Start all; each waits after its first trial until all have had one.
+
+        Is one of them to be killed after a piece of work, the others wait for that; the sweep does not end before.
+        """
         functions = (sweep_pieces.lead, sweep_pieces.help_along, sweep_pieces.help_along)
-        self.processes = [
-            forking().Process(target=function, args=(self.job, log, tmp_path / "leader"))
-            for function, log in zip(functions, self.logs, strict=True)
-        ]
-        for process in self.processes:
-            process.start()
+        all_had = functools.partial(sweep_pieces.all_say, dict.fromkeys(self.logs, ", trial "))
+        held = sweep_pieces.Held(", trial ", 1, all_had if killed is None else self.killed.exists)
+        for number, (function, log) in enumerate(zip(functions, self.logs, strict=True)):
+            own = sweep_pieces.Held(f", {at} ", 2, sweep_pieces.never) if number == killed else held
+            self.processes.append(forking().Process(target=function, args=(self.job, log, self.leader, own)))
+            self.processes[-1].start()
+
+    def kill(self, number):
+        self.processes[number].kill()
+        self.processes[number].join()
+        self.killed.touch()
 
     def lines(self, number):
         return self.logs[number].read_text().splitlines() if self.logs[number].exists() else []
@@ -117,7 +131,8 @@ def check_each_done_once(crew, url):
 
 
 def test_three_processes_share_all_work_and_end_as_one_alone(crew, url, alone, server):
-    wait_until(lambda: any("trial" in line for line in crew.lines(0)))
+    crew.start()
+    wait_until(lambda: any("trial" in line for line in crew.lines(0)), timeout_s=240)
     server.restart()
     assert crew.end() == [0, 0, 0]
     assert result_of(crew.job) == alone
@@ -134,8 +149,9 @@ def test_three_processes_share_all_work_and_end_as_one_alone(crew, url, alone, s
 @pytest.mark.parametrize(("who", "at"), [("a member", "trial"), ("the leader", "trial"), ("the leader", "seed")])
 def test_a_killed_process_loses_only_what_it_had_in_progress(crew, url, alone, who, at):
     killed = 0 if who == "the leader" else 2
-    wait_until(lambda: any(f", {at} " in line for line in crew.lines(killed)), every_s=0.02)
-    crew.processes[killed].kill()
+    crew.start(killed, at)
+    wait_until(lambda: any(f", {at} " in line for line in crew.lines(killed)), timeout_s=240, every_s=0.02)
+    crew.kill(killed)
     codes = crew.end()
     assert [code for number, code in enumerate(codes) if number != killed] == [0, 0]
     assert result_of(crew.job) == alone

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import optuna
 import pytest
@@ -13,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 import finetuning_inputs as inputs
 from bertline.foundation.errors import MachineError
+from bertline.sweep import patience as patience_module
 from bertline.sweep import store as store_module
 from bertline.sweep.patience import is_outage
 from bertline.sweep.store import StudyStore
@@ -70,6 +73,21 @@ def without_answer(monkeypatch):
         return times
 
     return arm
+
+
+@contextmanager
+def away_until_missed(server, store):
+    """The server is stopped, and starts again as soon as an operation of the store waits for it."""
+
+    def come_back():
+        wait_until(lambda: store.patience._waits, every_s=0.02)
+        server.start()
+
+    server.stop()
+    back = threading.Thread(target=come_back)
+    back.start()
+    yield
+    back.join()
 
 
 def running(study, store):
@@ -142,11 +160,8 @@ def test_a_unit_claimed_without_an_answer_is_this_callers(store, without_answer)
 
 
 def test_operations_wait_for_a_server_that_restarts_and_say_so_once(server, study, store, capsys):
-    server.stop()
-    back = threading.Timer(1.5, server.start)
-    back.start()
-    taken = take_trial(store, study, ME)
-    back.join()
+    with away_until_missed(server, store):
+        taken = take_trial(store, study, ME)
     assert taken.number == 0 and states(study) == ["RUNNING", "WAITING"]
     written = capsys.readouterr()
     assert written.err.count("cannot be reached; waiting for up to 300 s") == 1
@@ -232,17 +247,19 @@ def test_an_outage_that_lasts_too_long_is_an_error_that_says_how_to_resume(serve
 
 
 def test_nobody_is_taken_for_dead_because_the_server_was_away(server, store, study, monkeypatch):
-    monkeypatch.setattr(store_module, "_GRACE_S", 1.0)
+    # How long contact lasts is measured by a clock that only this test moves, however slowly the server starts.
+    clock = SimpleNamespace(now_s=time.time())
+    ours = SimpleNamespace(time=lambda: clock.now_s, monotonic=time.monotonic, sleep=time.sleep)
+    monkeypatch.setattr(patience_module, "time", ours)
     store.storage.grace_period = 1
     taken = take_trial(store, study, "another machine")
-    time.sleep(1.1)
-    store.storage.get_all_studies()
+    time.sleep(2.1)
+    for _ in range(7):
+        store.storage.get_all_studies()
+        clock.now_s += store_module._GRACE_S / 6
     assert store.can_tell_the_silent
-    server.stop()
-    back = threading.Timer(0.5, server.start)
-    back.start()
-    assert store.silent_trials(study) == []  # though it waited for the server, and found a heartbeat long past
-    back.join()
+    with away_until_missed(server, store):
+        assert store.silent_trials(study) == []  # though it waited for the server, and found a heartbeat long past
     assert not store.can_tell_the_silent
     monkeypatch.setattr(store_module, "_GRACE_S", 0.0)
     assert store.silent_trials(study) == [taken._trial_id]

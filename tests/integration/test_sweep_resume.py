@@ -12,6 +12,8 @@ import pytest
 from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
+import sweep_pieces
+from bertline.foundation.files import read_json_lines
 from bertline.sweep import store as store_module
 from bertline.sweep.run import run_sweep
 from bertline.sweep.space import planned_points
@@ -22,9 +24,10 @@ from fork_server import forking
 PATIENCE_S = 300.0
 
 
-def start(folder, num_workers):
-    """Start the sweep of `write_inputs(folder)` as a process that can be killed."""
-    process = forking().Process(target=run_sweep, args=(job_in(folder, "run", sweep_workers=num_workers),))
+def start(folder, num_events, num_workers):
+    """Start the sweep of `write_inputs(folder)` as a process that comes to so many events, and is to be killed then."""
+    job = job_in(folder, "run", sweep_workers=num_workers)
+    process = forking().Process(target=sweep_pieces.sweep_until, args=(job, num_events))
     process.start()
     return process
 
@@ -36,13 +39,12 @@ def job_in(folder, run, **runtime):
 
 
 def events_of(folder):
-    path = folder / "run" / "events.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return read_json_lines(folder / "run" / "events.jsonl")  # but for a line that is being written
 
 
 def kill_after(folder, num_events, num_workers):
     """Start the sweep and kill it without warning once so many events are there."""
-    process = start(folder, num_workers)
+    process = start(folder, num_events, num_workers)
     try:
         deadline = time.monotonic() + PATIENCE_S
         while len(events_of(folder)) < num_events:
@@ -104,7 +106,7 @@ def test_a_trial_killed_before_its_first_heartbeat_is_tried_again(tmp_path, monk
 @pytest.mark.slow
 def test_no_worker_outlives_a_killed_sweep(tmp_path):
     inputs.write_inputs(tmp_path)
-    process = start(tmp_path, 2)
+    process = start(tmp_path, 1, 2)
     try:
         while len(events_of(tmp_path)) < 1:
             assert process.is_alive()

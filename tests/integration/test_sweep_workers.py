@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
+from bertline.sweep import store
 from bertline.sweep.config import RandomSamplerConfig
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
@@ -82,6 +83,17 @@ class Killer(threading.Thread):
             os.kill(self.random.choice(workers).pid, signal.SIGKILL)
             self.num_killed += 1
 
+    def hold(self, monkeypatch):
+        """Let the sweep wait for a kill that is late: it must not end before, nor must a trial die many times."""
+        add = store.add_missing_events
+
+        def added(*args):
+            add(*args)
+            while any(finished_trials(self.job) >= moment + 3 for moment in self.moments[self.num_killed :]):
+                time.sleep(0.02)
+
+        monkeypatch.setattr(store, "add_missing_events", added)
+
 
 @pytest.mark.slow
 def test_a_grid_whose_workers_are_killed_five_times_ends_as_the_undisturbed_one(tmp_path, monkeypatch):
@@ -91,6 +103,7 @@ def test_a_grid_whose_workers_are_killed_five_times_ends_as_the_undisturbed_one(
     run_sweep(undisturbed)
     killed = sweep_job(tmp_path, "killed", workers=2)
     killer = Killer(killed, moments=(1, 4, 7, 10, 13))
+    killer.hold(monkeypatch)
     killer.start()
     run_sweep(killed)
     assert killer.num_killed == 5

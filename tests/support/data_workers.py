@@ -14,4 +14,4 @@ def wait(told: Connection) -> None:
     told.recv()
     ignore_signals_in_worker(0)
     told.send("ready")
-    time.sleep(60)
+    time.sleep(600)

@@ -12,7 +12,6 @@ import io
 import multiprocessing
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Mapping
 from multiprocessing.context import ForkServerProcess
@@ -30,6 +29,7 @@ from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training import checkpoints, process_group
 from fork_server import forking
+from ports import free_port
 
 UNTIL_A_RANK_IS_LOST: dict[str, Any] = {
     "pretrain__phases": [{"steps": 4000, "max_length": 16, "global_batch_size": 8}],
@@ -59,7 +59,7 @@ def start_ranks(
 ) -> list[ForkServerProcess]:
     """Start processes that train together, as torchrun does: one for each run folder, which is the same as a rule."""
     size = len(run_folders)
-    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     changes = {**changes, "runtime__num_devices": size}
     return [
         start(
@@ -71,13 +71,6 @@ def start_ranks(
         )
         for rank, folder in enumerate(run_folders)
     ]
-
-
-def free_port() -> str:
-    """A port on which nobody listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 def output_of(run_folder: Path) -> Path:
@@ -98,6 +91,19 @@ def kill(*processes: ForkServerProcess) -> None:
         process.kill()
     for process in processes:
         process.join(timeout=60)
+
+
+def seconds_until_end(*processes: ForkServerProcess, most_s: float = 60.0) -> float:
+    """Wait until all have ended, and say how long that took.
+
+    Where the machine, or this process alone, stands still for a while, that is not counted: it says nothing of them.
+    """
+    waited_s = 0.0
+    while any(process.is_alive() for process in processes) and waited_s < most_s:
+        begun = time.monotonic()
+        time.sleep(0.02)
+        waited_s += min(time.monotonic() - begun, 0.1)
+    return waited_s
 
 
 def wait_for(condition: Callable[[], bool], process: ForkServerProcess) -> None:
@@ -130,6 +136,19 @@ def record_first_gradients(path: Path) -> Callable[[], None]:
     return functools.partial(_record_first_gradients, path)
 
 
+def all_of(*befores: Callable[[], None]) -> Callable[[], None]:
+    """For `before`: each of these."""
+    return functools.partial(_call_all, befores)
+
+
+def hold_at_step(step: int, path: Path) -> Callable[[], None]:
+    """For `before`: once so many steps are done, each rank leaves `path`.RANK and waits until `path` is there.
+
+    What a test does meanwhile happens in that step, and before the training ends, however slow the machine is.
+    """
+    return functools.partial(_hold, step, path)
+
+
 def slow_steps(seconds: float) -> Callable[[], None]:
     """For `before`: every step takes so much longer."""
     return functools.partial(_slow_down, seconds)
@@ -143,6 +162,11 @@ def slow_steps_in_a_group(seconds: float) -> Callable[[], None]:
 def hang_at_step(step: int, *, rank: int, seconds: float) -> Callable[[], None]:
     """For `before`: this rank waits so long for the batch of a step."""
     return functools.partial(_at_batch, step, rank, functools.partial(time.sleep, seconds))
+
+
+def stop_at_step(step: int, *, rank: int, after_s: float) -> Callable[[], None]:
+    """For `before`: this rank waits so long for the batch of a step, then its process is stopped."""
+    return functools.partial(_at_batch, step, rank, functools.partial(_stop_after, after_s))
 
 
 def fail_at_step(step: int, *, rank: int) -> Callable[[], None]:
@@ -229,6 +253,29 @@ def _limit_memory(tokens_of_ranks: list[int]) -> None:
         return forward(losses, batch)
 
     PreTrainingLosses.forward = limited
+
+
+def _call_all(befores: tuple[Callable[[], None], ...]) -> None:
+    for before in befores:
+        before()
+
+
+def _hold(step: int, path: Path) -> None:
+    clip = PretrainingModule._clip
+
+    def holding(module: PretrainingModule) -> torch.Tensor:
+        if module.finished_steps == step:
+            path.with_name(f"{path.name}.{module.machine.ranks.rank}").touch()
+            while not path.exists():
+                time.sleep(0.01)
+        return clip(module)
+
+    PretrainingModule._clip = holding
+
+
+def _stop_after(seconds: float) -> None:
+    time.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _slow_group(seconds: float) -> None:

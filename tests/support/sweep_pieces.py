@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def say_who(bench: Any, argument: Any) -> tuple[int, Any]:
@@ -82,17 +84,71 @@ def tune(url: str, name: str, sweep: Any) -> None:
         study.tell(trial, x * x, skip_if_finished=True)
 
 
-def lead(job: Any, log: Path, leader: Path) -> None:
+def sweep_until(job: Any, num_events: int) -> None:
+    """Run a sweep up to so many events, then wait to be killed: it must not end before."""
+    from bertline.foundation.files import read_json_lines
+    from bertline.sweep import store
+    from bertline.sweep.run import run_sweep
+
+    add = store.add_missing_events
+
+    def added(run_folder: Path, events: Any) -> None:
+        add(run_folder, events)
+        while len(read_json_lines(run_folder / "events.jsonl")) >= num_events:
+            time.sleep(0.1)
+
+    store.add_missing_events = added
+    run_sweep(job)
+
+
+class Held(NamedTuple):
+    """When a process waits, and for what."""
+
+    text: str
+    num_lines: int
+    until: Callable[[], bool]
+
+
+class Log(io.TextIOBase):
+    """A file to print to; after so many lines with a text, the process waits until a condition holds."""
+
+    def __init__(self, path: Path, held: Held) -> None:
+        self._file = path.open("a", buffering=1)
+        self._held, self._said = held, ""
+
+    def write(self, text: str) -> int:
+        self._file.write(text)
+        self._said += text
+        if text.endswith("\n") and self._said.count(self._held.text) >= self._held.num_lines:
+            while not self._held.until():
+                time.sleep(0.02)
+        return len(text)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def never() -> bool:
+    """For `Held`: until the process is killed."""
+    return False
+
+
+def all_say(texts: Mapping[Path, str]) -> bool:
+    """Whether each of these files has its text."""
+    return all(path.exists() and text in path.read_text() for path, text in texts.items())
+
+
+def lead(job: Any, log: Path, leader: Path, held: Held) -> None:
     """Lead a sweep, and say so in a file."""
     from bertline.sweep.members import member_name
     from bertline.sweep.run import run_sweep
 
-    sys.stdout = log.open("a", buffering=1)
+    sys.stdout = Log(log, held)
     leader.write_text(member_name())
     run_sweep(job, in_process=True)
 
 
-def help_along(job: Any, log: Path, leader: Path) -> None:
+def help_along(job: Any, log: Path, leader: Path, held: Held) -> None:
     """Join a sweep, and lead it if its leader has died: what the tasks of a job array do."""
     from bertline.sweep.crew import join_sweep
     from bertline.sweep.members import has_died
@@ -100,7 +156,7 @@ def help_along(job: Any, log: Path, leader: Path) -> None:
     def is_led() -> bool:
         return not leader.exists() or not has_died(leader.read_text())
 
-    sys.stdout = log.open("a", buffering=1)
+    sys.stdout = Log(log, held)
     while not join_sweep(job, is_led=is_led, in_process=True):
         print("nobody leads")
         try:
@@ -108,6 +164,6 @@ def help_along(job: Any, log: Path, leader: Path) -> None:
         except FileExistsError:  # another has the lead, or takes it now
             time.sleep(0.5)
             continue
-        lead(job, log, leader)
+        lead(job, log, leader, held)
         return
     print("the sweep is finished")

@@ -176,10 +176,10 @@ def test_what_was_learned_stands_in_the_manifest_with_any_number_of_workers(
     ids=lambda text: text[:8],
 )  # fmt: skip
 def test_time_grows_with_length_and_not_with_its_square(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()  # of the processor: other processes do not count
     NOTHING_READ.split(text)
     count([text])
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_signs_of_comparison_end_no_sentence() -> None:

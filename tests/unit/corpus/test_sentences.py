@@ -43,6 +43,6 @@ def test_empty_text_has_no_sentences() -> None:
 
 @pytest.mark.parametrize("text", ["Dr. " * 50_000, "a. b " * 50_000, "." * 200_000, '"(' * 100_000, "x" * 500_000])
 def test_time_grows_with_length_and_not_with_its_square(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()  # of the processor: other processes do not count
     split_sentences(text)
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5

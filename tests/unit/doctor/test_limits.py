@@ -37,12 +37,12 @@ def test_a_check_that_hangs_in_the_system_is_red_within_its_limit_and_the_next_o
             check("disk", lambda: hanging_open(tmp_path / "pipe"), limit_s=0.2),
             check("next", lambda: [green("next", "fine")]),
         ],
-        soon(),
+        soon(60),
     )
     assert [(one.check, one.status) for one in found] == [("disk", "red"), ("next", "green")]
     assert "no answer within" in found[0].found
     assert found[0].fix == "Do this."
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30  # half of what all have: a machine may be busy
 
 
 def test_a_server_that_takes_the_connection_and_says_nothing_is_red():
@@ -59,16 +59,16 @@ def test_a_server_that_takes_the_connection_and_says_nothing_is_red():
 
 def test_hanging_checks_that_run_together_take_the_time_of_one():
     started = time.monotonic()
-    found = run_checks([check(str(i), NEVER.wait, limit_s=0.3) for i in range(5)], soon(), together=True)
-    assert [one.status for one in found] == ["red"] * 5
-    assert time.monotonic() - started < 1
+    found = run_checks([check(str(i), NEVER.wait, limit_s=0.3) for i in range(100)], soon(60), together=True)
+    assert [one.status for one in found] == ["red"] * 100
+    assert time.monotonic() - started < 15  # one after the other would take 30 s
 
 
 def test_nothing_waits_beyond_the_deadline_of_all():
     started = time.monotonic()
     found = run_checks([check(str(i), NEVER.wait, limit_s=60) for i in range(3)], soon(0.3))
     assert [one.status for one in found] == ["red"] * 3
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 30
 
 
 def test_an_error_of_ours_brings_its_own_fix_and_another_one_the_advice_without_secrets():

@@ -23,11 +23,11 @@ def test_this_process_has_not_ended() -> None:
 
 @ON_LINUX
 def test_a_process_has_ended_as_soon_as_it_is_killed_even_if_its_parent_does_not_ask() -> None:
-    process = subprocess.Popen(["sleep", "60"])
+    process = subprocess.Popen(["sleep", "600"])
     start = start_of(process.pid)
     assert not has_ended(process.pid, start=start)
     process.kill()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -47,9 +47,9 @@ def test_a_later_process_with_the_same_id_is_another_one() -> None:
 def test_the_start_is_read_whatever_the_name_of_the_program(tmp_path: Path) -> None:
     odd = tmp_path / "a) Z (b"
     odd.symlink_to("/bin/sleep")
-    process = subprocess.Popen([odd, "60"])
+    process = subprocess.Popen([odd, "600"])
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while "a) Z (b" not in Path(f"/proc/{process.pid}/stat").read_text():
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,8 +108,7 @@ def test_a_job_that_has_to_stop_while_an_earlier_start_works_is_put_back(
         monkeypatch.setenv("SLURM_JOB_END_TIME", str(time.time() + 120.5))
     with hold_lock(job_on_one_node):
         if asks == "signal":
-            timer = threading.Timer(0.3, lambda: handlers[signal.SIGTERM](signal.SIGTERM, None))
-            timer.start()
+            monkeypatch.setattr(batch, "warn", lambda _: handlers[signal.SIGTERM](signal.SIGTERM, None))  # as it waits
         assert batch.main(job_on_one_node, WORK) == 85
     assert not (job_on_one_node.parent / "srun").exists()
     assert not (job_on_one_node / "starts.jsonl").exists()  # it was no start without progress

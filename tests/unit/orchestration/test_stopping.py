@@ -18,7 +18,8 @@ from bertline.orchestration.stopping import end_as_stopped, stop_on_signals
 logging.basicConfig()
 
 def waits(seconds):
-    time.sleep(seconds)
+    for _ in range(int(seconds * 50)):  # a signal just before the system call of a long sleep is handled at its end
+        time.sleep(0.02)
 
 def main():
     stop_on_signals()
@@ -26,13 +27,13 @@ def main():
     child.start()
     try:
         Path(sys.argv[1]).touch()
-        for _ in range(1500):  # a signal just before the system call of a long sleep would be handled at its end
-            time.sleep(0.02)
+        waits(30)
     finally:
+        Path(sys.argv[1]).with_name("ending").touch()
         child.terminate()
         child.join()
         logging.getLogger("sqlalchemy.pool").error("a statement was given up", exc_info=True)
-        time.sleep(float(sys.argv[2]))
+        waits(float(sys.argv[2]))
 
 try:
     main()
@@ -49,6 +50,7 @@ def started(tmp_path: Path, *, ends_for_s: float) -> subprocess.Popen[str]:
         text=True,
     )
     while not (tmp_path / "ready").exists():
+        assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     return process
 
@@ -66,11 +68,13 @@ def test_one_line_names_the_signal_and_no_library_prints_its_traceback(
 
 
 def test_a_second_signal_ends_a_command_that_is_still_ending(tmp_path: Path) -> None:
-    process = started(tmp_path, ends_for_s=30)
+    process = started(tmp_path, ends_for_s=300)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    while not (tmp_path / "ending").exists():  # two signals that wait together would be one
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=10)[0] == "stopped at once by SIGINT (Ctrl-C)\n"
+    assert process.communicate(timeout=30)[0] == "stopped at once by SIGINT (Ctrl-C)\n"
     assert process.returncode == 130
 
 
@@ -132,7 +136,8 @@ def main():
     Path(sys.argv[1]).touch()
     if sys.argv[2] == "fails":
         raise ConfigError("optimizer.lr is -1; it must be positive")
-    time.sleep(30 if sys.argv[2] == "waits" else 0)
+    for _ in range(1500 if sys.argv[2] == "waits" else 0):  # see SLOW_IMPORT
+        time.sleep(0.02)
     return 3
 
 in_one_line(main)
@@ -155,6 +160,7 @@ def test_a_small_command_ends_in_one_line(tmp_path: Path, does: str, said: str, 
         text=True,
     )
     while not (tmp_path / "ready").exists():
+        assert process.poll() is None or does != "waits", process.communicate()
         time.sleep(0.01)
     if does == "waits":
         process.send_signal(signal.SIGINT)

@@ -1,6 +1,6 @@
 import dataclasses
 import signal
-import time
+import threading
 
 import pytest
 import pytorch_lightning as pl
@@ -15,6 +15,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
 from pretraining_inputs import signal_at
+from servers import wait_until
 
 NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 LONGER = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
@@ -268,17 +269,19 @@ def test_training_continues_while_a_checkpoint_is_written_and_the_last_one_is_wa
 
     def slow(folder, step, state, *, best_step):
         begun_at[step] = modules[0].finished_steps
-        time.sleep(0.3)
+        begun[step].set()
+        if step == 16:
+            wait_until(lambda: modules[0].finished_steps > 20)
         path = save(folder, step, state, best_step=best_step)
         ended_at[step] = modules[0].finished_steps
         return path
 
     monkeypatch.setattr(CheckpointFolder, "save", slow)
-    modules = []
+    modules, begun = [], {16: threading.Event(), 30: threading.Event()}
     job = make_job(pretrain__checkpoint_every_steps=16, pretrain__validate_every_steps=30)
-    run_pretraining(job, callbacks=[Modules(modules)])
+    run_pretraining(job, callbacks=[Modules(modules, step_17=begun[16])])
     assert begun_at[16] - 16 <= 1
-    assert ended_at[16] > 20
+    assert 20 < ended_at[16] <= 30
     assert (ended_at[30], CheckpointFolder(job.checkpoints_folder, keep=9).steps) == (30, [16, 30])
     # The saved weights are those of the step, not those of the steps taken meanwhile.
     alone = make_job("alone", pretrain__checkpoint_every_steps=16, pretrain__validate_every_steps=30)
@@ -289,11 +292,17 @@ def test_training_continues_while_a_checkpoint_is_written_and_the_last_one_is_wa
 
 
 class Modules(pl.Callback):
-    def __init__(self, modules):
-        self.modules = modules
+    """Keeps the module; step 17 ends when something has begun that was to begin after step 16."""
+
+    def __init__(self, modules, *, step_17=None):
+        self.modules, self.step_17 = modules, step_17
 
     def on_train_start(self, trainer, module):
         self.modules.append(module)
+
+    def on_train_batch_start(self, trainer, module, *batch):
+        if module.finished_steps == 17 and self.step_17 is not None:
+            assert self.step_17.wait(60)
 
 
 def test_an_error_of_the_thread_that_writes_ends_training_at_the_next_step(make_job, monkeypatch):

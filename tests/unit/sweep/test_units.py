@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+from types import SimpleNamespace
 
 import pytest
 
 from bertline.foundation.errors import MachineError
+from bertline.sweep import patience as patience_module
 from bertline.sweep import store as store_module
 from bertline.sweep import units as units_module
 from bertline.sweep.members import has_died, member_name
@@ -28,6 +29,15 @@ def run(bench, unit):
 @pytest.fixture
 def url(tmp_path):
     return f"sqlite:///{tmp_path}/studies.db"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of this process and of the database: it passes when a test says so, however slow the machine is."""
+    clock = SimpleNamespace(now_s=1e9)
+    monkeypatch.setattr(patience_module, "time", SimpleNamespace(time=lambda: clock.now_s, monotonic=lambda: 0.0))
+    monkeypatch.setattr(StudyStore, "now", property(lambda store: f"{clock.now_s:.1f}"))
+    return clock
 
 
 @pytest.fixture
@@ -78,25 +88,32 @@ def test_a_unit_of_a_process_of_this_machine_that_ended_is_free_at_once(table, s
     assert shared(table(), "a").take().argument.result == "a/outcome.json"
 
 
-def test_a_silent_member_keeps_its_unit_until_the_grace_is_over(table, shared, monkeypatch):
+def test_a_silent_member_keeps_its_unit_until_the_grace_is_over(table, shared, clock):
     shared(table("another machine"), "a").take()
-    waiting = table()
-    monkeypatch.setattr(store_module, "_GRACE_S", 0.3)
-    source = shared(waiting, "a")
+    clock.now_s += store_module._GRACE_S + 1
+    source = shared(table(), "a")
     assert source.take() is None  # this process has not been in contact for as long: the server may have been away
-    threading.Event().wait(0.35)
+    pass_in_contact(clock, source)
     assert source.take() is not None
 
 
-def test_signs_of_life_keep_a_unit(table, shared, monkeypatch):
+def pass_in_contact(clock, source):
+    """Let the grace pass while the source asks now and then."""
+    for _ in range(7):
+        source.is_finished()
+        clock.now_s += store_module._GRACE_S / 6
+
+
+def test_signs_of_life_keep_a_unit(table, shared, clock):
     other = table("another machine")
     shared(other, "a").take()
     source = shared(table(), "a")
-    monkeypatch.setattr(store_module, "_GRACE_S", 0.3)
-    for _ in range(4):
-        threading.Event().wait(0.1)
+    for _ in range(20):
+        clock.now_s += store_module._GRACE_S / 6
         other.beat()
         assert source.take() is None
+    pass_in_contact(clock, source)
+    assert source.take() is not None
 
 
 def test_a_lost_unit_is_tried_again_after_the_others_and_not_for_ever(table, shared):
@@ -132,24 +149,22 @@ def test_units_of_another_run_folder_are_other_units(table, shared):
     assert shared(table(sweep="another"), "a").take()
 
 
-def test_the_last_attempt_at_a_unit_is_waited_for_as_long_as_its_process_lives(table, shared, tmp_path, monkeypatch):
+def test_the_last_attempt_at_a_unit_is_waited_for_as_long_as_its_process_lives(table, shared, tmp_path, clock):
     """The one before was lost with its machine, so that the loss was counted when the last attempt began."""
     shared(table("a lost machine"), "a", max_losses=0).take()
-    monkeypatch.setattr(store_module, "_GRACE_S", 0.3)
     other, leader = (shared(table(name), "a", max_losses=0) for name in ("another machine", "the leader's"))
-    threading.Event().wait(0.35)
+    pass_in_contact(clock, other)
     work = other.take()
     assert leader.take() is None and not leader.is_finished()
     do(other, work, tmp_path)
     assert leader.is_finished()
 
 
-def test_a_unit_whose_last_attempt_was_lost_with_its_machine_fails_the_sweep(table, shared, monkeypatch):
+def test_a_unit_whose_last_attempt_was_lost_with_its_machine_fails_the_sweep(table, shared, clock):
     shared(table("a lost machine"), "a", max_losses=0).take()
-    monkeypatch.setattr(store_module, "_GRACE_S", 0.3)
     other, leader = (shared(table(name), "a", max_losses=0) for name in ("another machine", "the leader's"))
-    threading.Event().wait(0.35)
+    pass_in_contact(clock, other)
     other.take()
-    threading.Event().wait(0.35)
+    pass_in_contact(clock, leader)
     with pytest.raises(MachineError, match="lost its process 1 times"):
         leader.take()

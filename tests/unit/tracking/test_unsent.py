@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 import socket
 import threading
 import time
@@ -16,11 +17,13 @@ from mlflow import MlflowClient
 
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking import mlflow_tracker
+from bertline.tracking import outbox as outbox_module
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.outbox import LeftError, Outbox
 from bertline.tracking.store import LOG, Store
 from bertline.tracking.tracker import open_tracker
 from bertline.tracking.unsent import Session, claimed, kept_sessions, marked, place_of, unmarked
+from servers import wait_until
 from serving_inputs import serving
 
 
@@ -71,7 +74,7 @@ def test_a_server_that_never_answers_costs_ten_seconds_and_gets_all_of_it_later(
     away = dataclasses.replace(config, uri=silent_address)
     started = time.monotonic()
     told(away, tmp_path)
-    assert time.monotonic() - started < 14
+    assert time.monotonic() - started < 19  # a second deadline would end after 20 s
     (kept,) = kept_sessions(place_of(silent_address, config.experiment_name))
     assert silent_address not in str(kept)
     (tmp_path / "changed.txt").write_text("of another run")
@@ -125,7 +128,7 @@ def test_a_server_that_falls_silent_while_it_gets_earlier_records_has_one_deadli
     config: TrackingConfig, silent_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mlflow_tracker, "SERVER_PATIENCE_S", 3.5)
+    monkeypatch.setattr(mlflow_tracker, "SERVER_PATIENCE_S", 6.0)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
     # It answered once, to the opening of the pipeline run, and never again.
     monkeypatch.setattr(Store, "log_params", lambda *_: None)
@@ -145,52 +148,88 @@ def test_a_server_that_falls_silent_while_it_gets_earlier_records_has_one_deadli
         dataclasses.replace(config, uri=silent_address), pipeline_key="pipeline", tags={}, params={}
     ) as tracker:
         tracker.log_metrics({"b": 2.0})
-    assert time.monotonic() - started < 7
+    assert time.monotonic() - started < 11.5  # a second deadline would end after 12 s
     assert len(kept_sessions(place)) == 6
 
 
-def test_one_deadline_counts_for_all_who_wait() -> None:
+class Clock:
+    """The clock of an outbox: a second passes whenever a caller that waits looks at it, and when a task says so."""
+
+    def __init__(self) -> None:
+        self.now_s, self.num_looks = 0.0, 0
+        self.stands_still = False
+
+    def monotonic(self) -> float:
+        if threading.current_thread() is threading.main_thread():
+            self.num_looks += 1
+            self.now_s += 0.0 if self.stands_still else 1.0
+        return self.now_s
+
+    def pass_while_waited_for(self, seconds: float) -> None:
+        """Pass so much time at once, and let the caller that waits see it."""
+        self.stands_still = True
+        self.now_s += seconds
+        looks = self.num_looks
+        wait_until(lambda: self.num_looks > looks + 2, every_s=0.01)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(outbox_module, "time", made)
+    monkeypatch.setattr(outbox_module, "_POLL_S", 0.01)
+    return made
+
+
+def test_one_deadline_counts_for_all_who_wait(clock: Clock) -> None:
     silence = threading.Event()
-    outbox = Outbox("test", patience_s=0.5)
+    outbox = Outbox("test", patience_s=50)
     outbox.put(silence.wait)  # type: ignore[arg-type]
     outbox.put(lambda: None)
-    started = time.monotonic()
     assert not outbox.flush()
     assert not outbox.flush()
     assert not outbox.close()
-    assert time.monotonic() - started < 4
+    assert 50 < clock.now_s < 70
     silence.set()
 
 
-def test_a_slow_server_is_waited_for_while_it_answers() -> None:
+def test_a_slow_server_is_waited_for_while_it_answers(clock: Clock) -> None:
     done: list[int] = []
-    outbox = Outbox("test", patience_s=0.5)
+
+    def answer(number: int) -> None:
+        clock.pass_while_waited_for(30)
+        done.append(number)
+
+    outbox = Outbox("test", patience_s=50)
+    clock.stands_still = True
     for number in range(5):
-        outbox.put(lambda number=number: (time.sleep(0.3), done.append(number)))  # type: ignore[misc]
+        outbox.put(lambda number=number: answer(number))  # type: ignore[misc]
     assert outbox.flush()
     assert done == [0, 1, 2, 3, 4]
     assert outbox.close()
 
 
-def test_what_is_left_for_later_is_dropped_and_no_sign_of_life() -> None:
+def test_what_is_left_for_later_is_dropped_and_no_sign_of_life(clock: Clock) -> None:
     def left() -> None:
-        time.sleep(2)
+        clock.pass_while_waited_for(200)
+        clock.stands_still = False
         raise LeftError
 
     silence = threading.Event()
-    outbox = Outbox("test", patience_s=2.5)
+    outbox = Outbox("test", patience_s=250)
+    clock.stands_still = True
     outbox.put(left)
     outbox.put(silence.wait)  # type: ignore[arg-type]
-    started = time.monotonic()
     assert not outbox.flush()
-    assert time.monotonic() - started < 4.2
+    assert 250 < clock.now_s < 270  # and not 450
     silence.set()
     outbox.close()
 
 
-def test_an_upload_has_time_for_its_size() -> None:
+def test_an_upload_has_time_for_its_size(clock: Clock) -> None:
     outbox = Outbox("test", patience_s=0.2)
-    outbox.put(lambda: time.sleep(1.5), num_bytes=3_000_000)
+    clock.stands_still = True
+    outbox.put(lambda: clock.pass_while_waited_for(2.9), num_bytes=3_000_000)
     assert outbox.flush()
     assert outbox.close()
 
@@ -209,6 +248,20 @@ def test_a_path_with_other_content_than_then_is_not_sent(tmp_path: Path) -> None
     assert unmarked(of_file) == tmp_path / "a" and unmarked(of_folder) == tmp_path
     (tmp_path / "a").write_text("other content")
     assert unmarked(of_file) is None and unmarked(of_folder) is None
+
+
+def test_a_path_that_goes_while_it_is_looked_at_has_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_text("first")
+    look = Path.stat
+
+    def gone(path: Path, **named: bool) -> os.stat_result:
+        found = look(path, **named)
+        if path.name == "a":
+            path.unlink()  # after `is_file` has seen it
+        return found
+
+    monkeypatch.setattr(Path, "stat", gone)
+    assert marked(tmp_path)["mark"] is None
 
 
 def test_retries_of_connections_are_logged_to_a_file_only(

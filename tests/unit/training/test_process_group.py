@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
 
+from ports import free_port
+
 RANK = """
 import os, sys, time
+from pathlib import Path
 import torch, torch.distributed as dist
 from bertline.foundation.errors import PeerLostError
 from bertline.training import process_group
@@ -21,6 +23,10 @@ if what == "fails after it joined" and rank == 1:
     process_group.dist.init_process_group = lambda *args, **named: os._exit(9)
 cpu = torch.device("cpu")
 machine = Machine(device=cpu, precision="fp32", compile=False, ranks=Ranks(rank=rank, world_size=2))
+# How long imports take is not at stake: a rank that is still at them would not have joined in time.
+Path(f"{sys.argv[0]}.{rank}").touch()
+while not all(Path(f"{sys.argv[0]}.{each}").exists() for each in range(2)):
+    time.sleep(0.01)
 started = time.monotonic()
 try:
     with process_group.process_group(machine, 0.5):
@@ -36,9 +42,7 @@ except PeerLostError as error:
 
 def outputs(folder: Path, what: str) -> list[str]:
     """What two ranks print."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
+    port = str(free_port())
     program = folder / "rank.py"
     program.write_text(RANK)
     ranks = [

@@ -69,7 +69,7 @@ def test_the_next_copy_needs_no_new_memory(trained):
 
 def test_one_function_runs_at_a_time_and_the_caller_does_not_wait_for_it():
     writer, may_end, done = BackgroundWriter(), threading.Event(), []
-    writer.start(lambda: (may_end.wait(10), done.append(1)))
+    writer.start(lambda: (may_end.wait(60), done.append(1)))
     assert done == []
     may_end.set()
     writer.start(lambda: done.append(len(done) + 1))
