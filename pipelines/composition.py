@@ -38,6 +38,16 @@ _UNDER_DVC = (
 )
 
 
+def _error_of_ours(error: BaseException | None) -> BertlineError | None:
+    """Return what a resolver of ours (pipelines/hydra_plugins) raised below an error of OmegaConf, if one did.
+
+    Its message names the key and what to do, while OmegaConf's names the first key that asked for the value.
+    """
+    while error is not None and not isinstance(error, BertlineError):
+        error = error.__context__
+    return error
+
+
 def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed configuration as plain data, with interpolations resolved.
 
@@ -49,6 +59,8 @@ def plain(composed: DictConfig) -> dict[str, Any]:
         if not missing:
             return with_suited_lengths(_without_left_out_tasks(OmegaConf.to_container(composed, resolve=True)))
     except OmegaConfBaseException as error:
+        if (ours := _error_of_ours(error)) is not None:
+            raise ConfigError(str(ours)) from error
         problem = f"{error.full_key}: {str(error).splitlines()[0]}"
         raise ConfigError(
             f"the configuration does not compose: {problem}. Correct the value or the file that it comes from."

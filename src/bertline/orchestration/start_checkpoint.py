@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.errors import ConfigError
+from bertline.foundation.errors import ConfigError, DataError
 from bertline.orchestration.config import PipelineConfig
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
@@ -22,16 +22,18 @@ def size_of_checkpoint(start_from: str | None, revision: str | None, key: str) -
     """Return the value of a key of the model section, as the checkpoint's config.json gives it.
 
     Raises:
-        ConfigError: No checkpoint is named.
+        ConfigError: No checkpoint is named, or it is neither a folder nor a name known to the hub.
         ArtifactError: It is no BERT checkpoint.
-        DataError: It is neither a folder nor a name known to the hub.
     """
     if start_from is None:
         raise ConfigError(
             "model=from_checkpoint takes the sizes of pretrain.start_from, which is null. Name the checkpoint: "
             "pretrain.start_from=/path/to/checkpoint"
         )
-    return _sizes(start_from, revision)[key]
+    try:
+        return _sizes(start_from, revision)[key]
+    except DataError as error:
+        raise ConfigError(f"pretrain.start_from is {start_from}; {error}") from error
 
 
 @cache

@@ -89,9 +89,11 @@ def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_runs(
     assert not (repository / "params.yaml").exists() and not (repository / "conf/local/default.yaml").exists()
 
 
-@pytest.mark.parametrize("chosen", ["tokenizer=wordpiece", "tokenizer=extended", "experiment=continued"])
+@pytest.mark.parametrize(
+    "chosen", ["tokenizer=wordpiece", "tokenizer=extended", "experiment=continued", "model=from_checkpoint"]
+)
 def test_a_checkpoint_that_is_not_there_is_named_before_its_vocabulary(repository: Path, chosen: str) -> None:
     missing = repository / "no checkpoint"
     said = configured(repository, chosen, f"pretrain.start_from={missing}", "--save")
-    assert f"pretrain.start_from is {missing}; {missing} does not exist" in said
+    assert said.startswith(f"error: pretrain.start_from is {missing}; {missing} does not exist") and ".." not in said
     assert "vocabulary" not in said
