@@ -39,7 +39,7 @@ _UNDER_DVC = (
 
 
 def _error_of_ours(error: BaseException | None) -> BertlineError | None:
-    """Return what a resolver of ours (pipelines/hydra_plugins) raised below an error of OmegaConf, if one did.
+    """Return the error of a resolver of ours (pipelines/hydra_plugins) that led to an error of OmegaConf, if one did.
 
     Its message names the key and what to do, while OmegaConf's names the first key that asked for the value.
     """

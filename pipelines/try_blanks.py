@@ -52,10 +52,10 @@ def newest_model() -> Path:
 
 
 def written_s(latest: Path) -> float:
-    """Return when the weights of a run were written, in seconds of the epoch."""
+    """Return when the weights of a run were written, in seconds of the epoch; infinity while they are replaced."""
     try:
         return latest.stat().st_mtime
-    except FileNotFoundError:  # a running pretraining is just putting newer ones in their place
+    except FileNotFoundError:  # between the two renames of a swap
         return math.inf
 
 

@@ -130,7 +130,8 @@ def _is_other(path: Path, digest: str) -> bool:
 def files_now_in(folder: Path) -> Iterator[Path]:
     """Yield the files in a folder and below, in no order, for a folder that other processes may be changing.
 
-    A folder that is renamed or removed while it is listed is left out; `Path.rglob` would raise.
+    A folder that cannot be listed is left out, for example one that has just been renamed or removed; there,
+    `Path.rglob` would raise.
     """
     for place, _, names in os.walk(folder):
         yield from (path for name in names if (path := Path(place, name)).is_file())

@@ -87,7 +87,7 @@ def marked(path: Path) -> dict[str, Any]:
 def unmarked(kept: Mapping[str, Any]) -> Path | None:
     """Return the path; None if it is missing or has changed."""
     path = Path(kept["path"])
-    return path if path.exists() and _mark(path) == kept["mark"] else None
+    return path if kept["mark"] is not None and _mark(path) == kept["mark"] else None
 
 
 def _mark(path: Path) -> str | None:

@@ -261,7 +261,10 @@ def test_a_path_that_goes_while_it_is_looked_at_has_no_mark(tmp_path: Path, monk
         return found
 
     monkeypatch.setattr(Path, "stat", gone)
-    assert marked(tmp_path)["mark"] is None
+    kept = marked(tmp_path)
+    assert kept["mark"] is None
+    (tmp_path / "a").write_text("second")
+    assert unmarked(kept) is None  # it goes again
 
 
 def test_retries_of_connections_are_logged_to_a_file_only(
