@@ -7,6 +7,7 @@ import socket
 import time
 from contextlib import suppress
 
+import psutil
 import pytest
 
 import pretraining_processes as processes
@@ -56,7 +57,7 @@ def test_a_launcher_that_stops_the_others_hides_no_reason(tmp_path):
     try:
         ranks[1].kill()
         time.sleep(0.1)
-        with suppress(ProcessLookupError):  # it may have noticed, and ended, where this process was kept waiting
+        with suppress(ProcessLookupError):  # it may have ended already, if this process was kept waiting
             os.kill(ranks[0].pid, signal.SIGTERM)
         assert f"rank 1 on {socket.gethostname()} (process {ranks[1].pid})" in ended(job, ranks[0])
     finally:
@@ -79,6 +80,8 @@ def test_a_rank_that_is_lost_while_the_others_wait_for_it_is_not_taken_for_slow(
     # The other one notices that it waits after half a second, and would find it to hang after 4 s.
     job, ranks = started(tmp_path, before=processes.stop_at_step(30, rank=1, after_s=1.5))
     try:
+        stopped = psutil.Process(ranks[1].pid)
+        processes.wait_for(lambda: stopped.status() == psutil.STATUS_STOPPED, ranks[0])
         assert "has given no sign of life" in ended(job, ranks[0])
     finally:
         processes.kill(*ranks)

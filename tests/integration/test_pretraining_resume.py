@@ -171,8 +171,8 @@ def test_other_processes_workers_and_micro_batches_go_on_to_the_same_end_to_roun
     processes.kill(first)
     packed = {**changes, "runtime__packing": "on", "runtime__micro_batch_tokens": 32, "runtime__num_workers": 1}
     held = processes.hold_at_step(45, tmp_path / "never")
-    ranks = processes.start_ranks(inputs, [moved.run_folder] * 2, packed, before=held)
     begun = newest_checkpoint(moved)
+    ranks = processes.start_ranks(inputs, [moved.run_folder] * 2, packed, before=held)
     processes.wait_for(lambda: newest_checkpoint(moved) >= begun + 15, ranks[0])
     processes.kill(*ranks)
     processes.finish(processes.start(inputs, moved.run_folder, {**changes, "runtime__num_workers": 2}))

@@ -85,7 +85,8 @@ class Crew:
     def start(self, killed=None, at="trial"):
         """Start all; each waits after its first trial until all have had one.
 
-        Is one of them to be killed after a piece of work, the others wait for that; the sweep does not end before.
+        If one of them is to be killed after a trial or a seed, the others wait for the kill instead, and the sweep
+        cannot end before it.
         """
         functions = (sweep_pieces.lead, sweep_pieces.help_along, sweep_pieces.help_along)
         all_had = functools.partial(sweep_pieces.all_say, dict.fromkeys(self.logs, ", trial "))

@@ -80,14 +80,18 @@ def away_until_missed(server, store):
     """The server is stopped, and starts again as soon as an operation of the store waits for it."""
 
     def come_back():
-        wait_until(lambda: store.patience._waits, every_s=0.02)
-        server.start()
+        try:
+            wait_until(lambda: store.patience._waits, every_s=0.02)
+        finally:
+            server.start()  # for the next test, too
 
     server.stop()
     back = threading.Thread(target=come_back)
     back.start()
-    yield
-    back.join()
+    try:
+        yield
+    finally:
+        back.join()
 
 
 def running(study, store):

@@ -84,12 +84,17 @@ class Killer(threading.Thread):
             self.num_killed += 1
 
     def hold(self, monkeypatch):
-        """Let the sweep wait for a kill that is late: it must not end before, nor must a trial die many times."""
+        """Let the sweep wait for a kill that is late, so that it does not end before, and no trial dies many times."""
         add = store.add_missing_events
 
         def added(*args):
             add(*args)
-            while any(finished_trials(self.job) >= moment + 3 for moment in self.moments[self.num_killed :]):
+            while (
+                self.is_alive()
+                and any(  # if the thread has failed, no kill will come
+                    finished_trials(self.job) >= moment + 3 for moment in self.moments[self.num_killed :]
+                )
+            ):
                 time.sleep(0.02)
 
         monkeypatch.setattr(store, "add_missing_events", added)

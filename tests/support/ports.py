@@ -1,4 +1,4 @@
-"""Ports of loopback for servers that are started with one, which nobody takes before they listen."""
+"""Ports of loopback for the servers of tests: nobody else takes a port before its server listens."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _guards: list[socket.socket] = []
 def free_port() -> int:
     """A port that nothing listens on, and that no other test chooses.
 
-    A port that the kernel gives is the next one's too, until the server listens: another test may get it, or any
-    connection to a server. On Linux it is below those that the kernel gives, and belongs to this process.
+    Until the server listens, the kernel may give its own ports to others: to another test, or to any connection. So on
+    Linux the port is below those that the kernel gives, and other tests do not choose it until this process ends.
     """
     for port in _own_ports():
         guard, probe = socket.socket(socket.AF_UNIX), socket.socket()

@@ -30,6 +30,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.training import checkpoints, process_group
 from fork_server import forking
 from ports import free_port
+from servers import wait_until
 
 UNTIL_A_RANK_IS_LOST: dict[str, Any] = {
     "pretrain__phases": [{"steps": 4000, "max_length": 16, "global_batch_size": 8}],
@@ -38,6 +39,8 @@ UNTIL_A_RANK_IS_LOST: dict[str, Any] = {
     "pretrain__mask_predictions": {"every_steps": 4000, "num_guesses": 1, "sentences": []},
 }
 """Changes for a training that does not end in the time of a test, and saves before a rank is lost."""
+_LONGEST_WAIT_S = 600.0
+"""Of a test for its trainings, and of these for a test, so that neither waits for ever if the other one fails."""
 
 
 def start(
@@ -107,9 +110,12 @@ def seconds_until_end(*processes: ForkServerProcess, most_s: float = 60.0) -> fl
 
 
 def wait_for(condition: Callable[[], bool], process: ForkServerProcess) -> None:
-    """Return as soon as the condition holds; fail if the process ends first."""
+    """Return as soon as the condition holds; fail if the process ends first, or if it takes ten minutes."""
+    deadline = time.monotonic() + _LONGEST_WAIT_S
     while not condition():
-        assert process.is_alive(), f"it ended with {process.exitcode} before the moment came"
+        # Asked again: the moment and the end may both have come while this process was kept waiting.
+        assert process.is_alive() or condition(), f"it ended with {process.exitcode} before the moment came"
+        assert time.monotonic() < deadline, "the moment did not come"
         time.sleep(0.001)
 
 
@@ -144,7 +150,8 @@ def all_of(*befores: Callable[[], None]) -> Callable[[], None]:
 def hold_at_step(step: int, path: Path) -> Callable[[], None]:
     """For `before`: once so many steps are done, each rank leaves `path`.RANK and waits until `path` is there.
 
-    What a test does meanwhile happens in that step, and before the training ends, however slow the machine is.
+    What a test does meanwhile happens in that step, and before the training ends, however slow the machine is. A rank
+    that waits for ten minutes fails.
     """
     return functools.partial(_hold, step, path)
 
@@ -266,8 +273,7 @@ def _hold(step: int, path: Path) -> None:
     def holding(module: PretrainingModule) -> torch.Tensor:
         if module.finished_steps == step:
             path.with_name(f"{path.name}.{module.machine.ranks.rank}").touch()
-            while not path.exists():
-                time.sleep(0.01)
+            wait_until(path.exists, timeout_s=_LONGEST_WAIT_S, every_s=0.01)
         return clip(module)
 
     PretrainingModule._clip = holding

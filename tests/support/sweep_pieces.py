@@ -11,6 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from servers import wait_until
+
+_LONGEST_WAIT_S = 600.0
+"""For a test that is to go on or to kill this process, and may have failed."""
+
 
 def say_who(bench: Any, argument: Any) -> tuple[int, Any]:
     """The number of the worker, and what it was given."""
@@ -85,7 +90,10 @@ def tune(url: str, name: str, sweep: Any) -> None:
 
 
 def sweep_until(job: Any, num_events: int) -> None:
-    """Run a sweep up to so many events, then wait to be killed: it must not end before."""
+    """Run a sweep; once it has so many events, it waits to be killed before it adds another one.
+
+    So the kill comes before the sweep ends, and as a rule while trials run.
+    """
     from bertline.foundation.files import read_json_lines
     from bertline.sweep import store
     from bertline.sweep.run import run_sweep
@@ -93,9 +101,9 @@ def sweep_until(job: Any, num_events: int) -> None:
     add = store.add_missing_events
 
     def added(run_folder: Path, events: Any) -> None:
+        if len(read_json_lines(run_folder / "events.jsonl")) >= num_events:
+            time.sleep(_LONGEST_WAIT_S)
         add(run_folder, events)
-        while len(read_json_lines(run_folder / "events.jsonl")) >= num_events:
-            time.sleep(0.1)
 
     store.add_missing_events = added
     run_sweep(job)
@@ -120,8 +128,7 @@ class Log(io.TextIOBase):
         self._file.write(text)
         self._said += text
         if text.endswith("\n") and self._said.count(self._held.text) >= self._held.num_lines:
-            while not self._held.until():
-                time.sleep(0.02)
+            wait_until(self._held.until, timeout_s=_LONGEST_WAIT_S, every_s=0.02)
         return len(text)
 
     def flush(self) -> None:

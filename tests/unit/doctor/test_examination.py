@@ -12,9 +12,10 @@ from bertline.doctor import together
 from bertline.doctor.examination import Examination, Report
 from bertline.doctor.finding import green, red
 from bertline.doctor.limits import Deadline, run_checks
-from bertline.doctor.meeting import Place, free_port
+from bertline.doctor.meeting import Place
 from bertline.doctor.processes import cores_and_quota
 from bertline.training.devices import Ranks
+from ports import free_port
 
 HANGS = red("data: folder", "no answer within 16 s", "Look at its mount.")
 

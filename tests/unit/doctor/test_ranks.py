@@ -9,9 +9,10 @@ import pytest
 import doctor_ranks
 from bertline.doctor import shared_folders
 from bertline.doctor.communication import communication_findings
-from bertline.doctor.meeting import Meeting, Place, free_port, place_of, ranks_to_start
+from bertline.doctor.meeting import Meeting, Place, place_of, ranks_to_start
 from bertline.foundation.errors import MachineError
 from bertline.training.devices import Ranks
+from ports import free_port
 
 NAMES = ["rank 0 (node1)", "rank 1 (node2)"]
 

@@ -197,7 +197,7 @@ def test_labels_are_listed_with_their_probabilities(
             assert not found or next(iter(found)) == row["predicted"]
 
 
-# A recipe that does not get to its last block, so that it does not end before it is killed.
+# A recipe that waits before its last block, so that it does not end before it is killed.
 HELD = """
 import runpy, sys, time
 from pathlib import Path
@@ -205,8 +205,8 @@ from bertline.inference.growing_file import GrowingFile
 append, num_rows = GrowingFile.append, int(sys.argv[1])
 
 def held(growing, rows, **named):
-    while growing.progress.num_rows + len(rows) >= num_rows:
-        time.sleep(0.1)
+    if growing.progress.num_rows + len(rows) >= num_rows:
+        time.sleep(600)
     append(growing, rows, **named)
 
 GrowingFile.append = held

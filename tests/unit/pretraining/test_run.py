@@ -279,7 +279,7 @@ def test_training_continues_while_a_checkpoint_is_written_and_the_last_one_is_wa
     monkeypatch.setattr(CheckpointFolder, "save", slow)
     modules, begun = [], {16: threading.Event(), 30: threading.Event()}
     job = make_job(pretrain__checkpoint_every_steps=16, pretrain__validate_every_steps=30)
-    run_pretraining(job, callbacks=[Modules(modules, step_17=begun[16])])
+    run_pretraining(job, callbacks=[Modules(modules, before_step_18=begun[16])])
     assert begun_at[16] - 16 <= 1
     assert 20 < ended_at[16] <= 30
     assert (ended_at[30], CheckpointFolder(job.checkpoints_folder, keep=9).steps) == (30, [16, 30])
@@ -292,17 +292,17 @@ def test_training_continues_while_a_checkpoint_is_written_and_the_last_one_is_wa
 
 
 class Modules(pl.Callback):
-    """Keeps the module; step 17 ends when something has begun that was to begin after step 16."""
+    """Keeps the module; step 18 waits for an event, if one is given."""
 
-    def __init__(self, modules, *, step_17=None):
-        self.modules, self.step_17 = modules, step_17
+    def __init__(self, modules, *, before_step_18=None):
+        self.modules, self.before_step_18 = modules, before_step_18
 
     def on_train_start(self, trainer, module):
         self.modules.append(module)
 
     def on_train_batch_start(self, trainer, module, *batch):
-        if module.finished_steps == 17 and self.step_17 is not None:
-            assert self.step_17.wait(60)
+        if module.finished_steps == 17 and self.before_step_18 is not None:
+            assert self.before_step_18.wait(60)
 
 
 def test_an_error_of_the_thread_that_writes_ends_training_at_the_next_step(make_job, monkeypatch):

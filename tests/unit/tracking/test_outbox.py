@@ -70,7 +70,7 @@ def test_closing_while_the_server_is_away_ends_soon_and_says_so(capsys: pytest.C
     def down() -> None:
         raise ConnectionError("down")
 
-    outbox = Outbox("test", patience_s=1000)  # which counts for a server that says nothing
+    outbox = Outbox("test", patience_s=1000)  # that is for a server that says nothing; this one refuses
     outbox.put(down)
     started = time.monotonic()
     outbox.close()

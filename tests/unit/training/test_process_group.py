@@ -23,7 +23,7 @@ if what == "fails after it joined" and rank == 1:
     process_group.dist.init_process_group = lambda *args, **named: os._exit(9)
 cpu = torch.device("cpu")
 machine = Machine(device=cpu, precision="fp32", compile=False, ranks=Ranks(rank=rank, world_size=2))
-# How long imports take is not at stake: a rank that is still at them would not have joined in time.
+# Both go on once both have imported their libraries: the time of a slow import does not count as time to join.
 Path(f"{sys.argv[0]}.{rank}").touch()
 while not all(Path(f"{sys.argv[0]}.{each}").exists() for each in range(2)):
     time.sleep(0.01)
