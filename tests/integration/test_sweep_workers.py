@@ -87,14 +87,12 @@ class Killer(threading.Thread):
         """Let the sweep wait for a kill that is late, so that it does not end before, and no trial dies many times."""
         add = store.add_missing_events
 
+        def is_late():
+            return any(finished_trials(self.job) >= moment + 3 for moment in self.moments[self.num_killed :])
+
         def added(*args):
             add(*args)
-            while (
-                self.is_alive()
-                and any(  # if the thread has failed, no kill will come
-                    finished_trials(self.job) >= moment + 3 for moment in self.moments[self.num_killed :]
-                )
-            ):
+            while self.is_alive() and is_late():  # if the thread has failed, no kill will come
                 time.sleep(0.02)
 
         monkeypatch.setattr(store, "add_missing_events", added)
