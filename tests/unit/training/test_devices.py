@@ -155,6 +155,13 @@ def test_without_python_headers_auto_falls_back_and_says_so(monkeypatch, capsys,
     assert "Python.h" in capsys.readouterr().err
 
 
+def test_where_pytorch_lies_in_a_folder_with_a_space_auto_falls_back_and_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(devices.shutil, "which", lambda name: "/usr/bin/g++")
+    monkeypatch.setattr(devices.torch, "__file__", "/home/me/my project/.venv/torch/__init__.py")
+    assert should_compile("auto", CPU) is False
+    assert "a folder with a space in its name (/home/me/my project/.venv/torch)" in capsys.readouterr().err
+
+
 def test_off_is_off_and_apple_gpus_are_not_compiled_for():
     assert should_compile("off", CPU) is False
     assert should_compile("auto", torch.device("mps")) is False
