@@ -19,6 +19,7 @@ from bertline.tracking.config import TrackingConfig, database_file, masked
 
 _CONNECT_S = 5
 _BUSY_S = 3.0
+_NOT_LET_IN = ("UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED")  # MLflow's names of HTTP 401 and 403
 
 
 def mlflow_findings(tracking: TrackingConfig) -> Iterator[Finding]:
@@ -56,7 +57,7 @@ def _server_finding(tracking: TrackingConfig) -> Finding:
             "keys of that storage.",
         )
     except Exception as error:
-        return red("MLflow", f"{shown} answers, but a run cannot be written: {_first_line(error)}", _advice(str(error)))
+        return red("MLflow", f"{shown} answers, but a run cannot be written: {_first_line(error)}", _advice(error))
     ours = version("mlflow")
     if theirs and theirs.split(".")[0] != ours.split(".")[0]:
         return note(
@@ -79,15 +80,17 @@ def _reach(uri: str) -> tuple[str | None, str]:
     return None, said if said[:1].isdigit() else ""
 
 
-def _advice(error: str) -> str:
-    if "Host header" in error or "rebinding" in error:
+def _advice(error: Exception) -> str:
+    message = str(error)
+    if "Host header" in message or "rebinding" in message:
         return "Start the server with this address among its allowed hosts: mlflow server --allowed-hosts HOST:PORT."
-    if any(word in error for word in ("401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED", "credential")):
+    # the code, not the message: an address holds digits of its own, port 40151 the 401 of a missing password
+    if getattr(error, "error_code", None) in _NOT_LET_IN or "credential" in message:
         return (
             "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, of a user who may "
             "write to the experiment."
         )
-    if "deleted" in error:
+    if "deleted" in message:
         return "Restore the experiment in MLflow, or choose another name with tracking.experiment_name."
     return "Look at the server's log; tracking.uri must be the address of an MLflow server or of its database."
 

@@ -79,14 +79,17 @@ def test_an_mlflow_server_that_is_not_there_is_red_without_waiting(config):
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "fix"),
+    ("path", "status", "body", "fix"),
     [
-        (401, "", "MLFLOW_TRACKING_TOKEN"),
-        (403, "Invalid Host header - possible DNS rebinding attack detected", "--allowed-hosts"),
-        (500, "boom", "server's log"),
+        ("", 401, "", "MLFLOW_TRACKING_TOKEN"),
+        ("", 403, "", "MLFLOW_TRACKING_TOKEN"),
+        ("", 403, '{"error_code": "PERMISSION_DENIED", "message": "no"}', "MLFLOW_TRACKING_TOKEN"),
+        ("", 403, "Invalid Host header - possible DNS rebinding attack detected", "--allowed-hosts"),
+        ("", 500, "boom", "server's log"),
+        ("/401/403", 500, "boom", "server's log"),  # digits of the address, as in port 40151
     ],
 )
-def test_a_server_that_answers_and_refuses_a_run_is_red_with_its_own_remedy(config, status, body, fix):
+def test_a_server_that_answers_and_refuses_a_run_is_red_with_its_own_remedy(config, path, status, body, fix):
     class Refusing(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.answer()
@@ -104,7 +107,7 @@ def test_a_server_that_answers_and_refuses_a_run_is_red_with_its_own_remedy(conf
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        found = only(mlflow_findings(tracking(config, f"http://127.0.0.1:{server.server_port}")))
+        found = only(mlflow_findings(tracking(config, f"http://127.0.0.1:{server.server_port}{path}")))
         server.shutdown()
     assert found.status == "red"
     assert "a run cannot be written" in found.found
