@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -278,7 +279,7 @@ class SharedUnits:
 def _is_seen(path: Path) -> bool:
     """Return whether a file is there; listing its folders first makes NFS look at what other machines wrote."""
     for folder in reversed(path.parents[:2]):
-        if folder.is_dir():
+        with suppress(FileNotFoundError):  # not made yet, or being replaced
             next(folder.iterdir(), None)
     return path.exists()
 

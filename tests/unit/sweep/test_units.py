@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from bertline.sweep import store as store_module
 from bertline.sweep import units as units_module
 from bertline.sweep.members import has_died, member_name
 from bertline.sweep.store import StudyStore
-from bertline.sweep.units import SharedUnits, Unit, UnitTable
+from bertline.sweep.units import SharedUnits, Unit, UnitTable, wait_for_file
 
 ENDED = ":1:0.00"
 """What comes after the machine in the name of a process that has ended: the first one has started later than 1970."""
@@ -168,3 +169,15 @@ def test_a_unit_whose_last_attempt_was_lost_with_its_machine_fails_the_sweep(tab
     pass_in_contact(clock, leader)
     with pytest.raises(MachineError, match="lost its process 1 times"):
         leader.take()
+
+
+def test_a_file_is_waited_for_while_its_folder_is_being_replaced(tmp_path, monkeypatch):
+    file = tmp_path / "result" / "outcome.json"
+    monkeypatch.setattr(Path, "is_dir", lambda path: True)  # it was there a moment ago
+
+    def is_led():
+        file.parent.mkdir()
+        file.touch()
+        return True
+
+    assert wait_for_file(file, is_led, every_s=0)
