@@ -117,6 +117,7 @@ def main() -> None:
             if row["scores"]
         },
         "average": content["average"],
+        "settings": list(arguments.set),
         "recipe": list(arguments.recipe),
         "pretraining": training,
         "published": {"source": "github.com/google-research/bert, README.md", **general_text_page.PUBLISHED},

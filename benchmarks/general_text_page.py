@@ -226,11 +226,13 @@ def _introduction(record: Mapping[str, Any]) -> Sequence[str]:
     training = record["pretraining"]
     number = training.get("threads", 1)
     threads = "one thread" if number == 1 else f"{number} threads"
+    settings = ", ".join(f"`{one}`" for one in record.get("settings", ()))
+    preset = f"`experiment=wiki_mini` with {settings}" if settings else "`experiment=wiki_mini`"
     return (
         "# General text: wiki_mini on GLUE",
         "",
-        f"`experiment=wiki_mini` (4 layers of 256), {training['steps']:,} steps, {training['num_tokens'] / 1e6:.0f} "
-        f"million tokens of Wikipedia, {training['processor_s'] / 3600:.2f} hours of processor time (limit "
+        f"{preset} (4 layers of 256), {training['steps']:,} "
+        f"steps, {training['num_tokens'] / 1e6:.0f} million tokens of Wikipedia, {training['processor_s'] / 3600:.2f} hours of processor time (limit "
         f"{training['processor_limit_s'] / 3600:.0f}) on {threads} of {record['device']}: held-out MLM loss "
         f"{training['val/mlm_loss']:.3f} nats. Fine-tuned by `pipelines/glue.py` with {_with_recipe(record)}. By "
         f"`benchmarks/general_text.py`, {record['date']}.",

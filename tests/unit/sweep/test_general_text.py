@@ -75,6 +75,12 @@ def record(*rows: dict[str, Any], recipe: tuple[str, ...] = ()) -> dict[str, Any
     return {**said, "sets": sets, "pretraining": training}
 
 
+def test_a_page_names_what_was_changed_in_the_preset():
+    said = pages.page("wiki_mini_glue", {"wiki_mini_glue": {**record(SST2), "settings": ["pretrain.seed=1"]}})
+    assert "`experiment=wiki_mini` with `pretrain.seed=1` (4 layers" in said
+    assert "`experiment=wiki_mini` (4 layers" in page_of(SST2)
+
+
 def page_of(*rows: dict[str, Any]) -> str:
     return pages.page("wiki_mini_glue", {"wiki_mini_glue": record(*rows)})
 
