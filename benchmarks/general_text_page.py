@@ -232,7 +232,8 @@ def _introduction(record: Mapping[str, Any]) -> Sequence[str]:
         "# General text: wiki_mini on GLUE",
         "",
         f"{preset} (4 layers of 256), {training['steps']:,} "
-        f"steps, {training['num_tokens'] / 1e6:.0f} million tokens of Wikipedia, {training['processor_s'] / 3600:.2f} hours of processor time (limit "
+        f"steps, {training['num_tokens'] / 1e6:.0f} million tokens of Wikipedia, "
+        f"{training['processor_s'] / 3600:.2f} hours of processor time (limit "
         f"{training['processor_limit_s'] / 3600:.0f}) on {threads} of {record['device']}: held-out MLM loss "
         f"{training['val/mlm_loss']:.3f} nats. Fine-tuned by `pipelines/glue.py` with {_with_recipe(record)}. By "
         f"`benchmarks/general_text.py`, {record['date']}.",
