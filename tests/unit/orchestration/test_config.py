@@ -100,10 +100,11 @@ def test_the_paper_presets_have_the_settings_of_a2(composed: Composed, size: str
     assert config.tokenizer.vocab_size == 30_522
 
 
-def test_wiki_mini_has_the_size_of_bert_mini_and_positions_for_what_it_has_seen(composed: Composed) -> None:
+def test_wiki_mini_has_the_shape_of_bert_mini_and_positions_for_what_it_has_seen(composed: Composed) -> None:
     config = pipeline_config(composed("experiment=wiki_mini"))
     model = config.model
-    assert (model.num_hidden_layers, model.hidden_size, model.intermediate_size) == (4, 256, 1024)
+    shape = (model.num_hidden_layers, model.hidden_size, model.num_attention_heads, model.intermediate_size)
+    assert shape == (4, 256, 4, 1024)
     assert model.max_position_embeddings == max(phase.max_length for phase in config.pretrain.phases)
     assert (config.corpus.kind, config.objective.kind) == ("wikiextractor", "mlm_nsp")
 
