@@ -84,13 +84,14 @@ def _advice(error: Exception) -> str:
     message = str(error)
     if "Host header" in message or "rebinding" in message:
         return "Start the server with this address among its allowed hosts: mlflow server --allowed-hosts HOST:PORT."
-    # the code, not the message: an address holds digits of its own, port 40151 the 401 of a missing password
-    if getattr(error, "error_code", None) in _NOT_LET_IN or "credential" in message:
+    # The code, not the message: an address holds digits of its own, port 40151 the 401 of a missing password. Words are
+    # looked for with a space: the address holds a host and the experiment's name, which may be any single word.
+    if getattr(error, "error_code", None) in _NOT_LET_IN or " credential" in message:
         return (
             "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, of a user who may "
             "write to the experiment."
         )
-    if "deleted" in message:
+    if " was deleted;" in message:
         return "Restore the experiment in MLflow, or choose another name with tracking.experiment_name."
     return "Look at the server's log; tracking.uri must be the address of an MLflow server or of its database."
 

@@ -59,7 +59,8 @@ def _dvc_process(pid: int) -> psutil.Process | None:
     """Return the process, if it is running and a DVC command; another program may have its number by now."""
     try:
         process = psutil.Process(pid)
-        return process if any("dvc" in word for word in process.cmdline()) else None
+        # a word of the command, not a part of one: any program can work in a folder whose path holds "dvc"
+        return process if any(Path(word).name == "dvc" for word in process.cmdline()) else None
     except psutil.Error:
         return None
 

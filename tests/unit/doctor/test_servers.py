@@ -87,6 +87,7 @@ def test_an_mlflow_server_that_is_not_there_is_red_without_waiting(config):
         ("", 403, "Invalid Host header - possible DNS rebinding attack detected", "--allowed-hosts"),
         ("", 500, "boom", "server's log"),
         ("/401/403", 500, "boom", "server's log"),  # digits of the address, as in port 40151
+        ("/credentials/deleted", 500, "boom", "server's log"),  # words of the address, as an experiment's name
     ],
 )
 def test_a_server_that_answers_and_refuses_a_run_is_red_with_its_own_remedy(config, path, status, body, fix):

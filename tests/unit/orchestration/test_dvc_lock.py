@@ -67,8 +67,9 @@ def test_the_lock_of_a_killed_process_is_told_from_that_of_a_running_one(tmp_pat
     assert "Do not delete" not in said
 
 
-def test_another_program_with_the_number_of_a_killed_one_is_no_holder(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "60"]) as other:
+@pytest.mark.parametrize("words", [[], ["/home/ada/dvc-bert/train.py", "dvc.yaml"]], ids=["plain", "dvc in a path"])
+def test_another_program_with_the_number_of_a_killed_one_is_no_holder(tmp_path: Path, words: list[str]) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *words]) as other:
         locked_by(tmp_path, other.pid)
         assert "was killed and left its lock behind" in (explanation(tmp_path) or "")
         other.kill()

@@ -157,8 +157,13 @@ def test_a_submission_whose_answer_was_lost_is_found_in_the_queue(
     says(programs, "squeue", "", status=1, error="Unable to contact slurm controller")
     with pytest.raises(MachineError, match="run the same command again, which looks for the job first"):
         submitted(tmp_path)
-    says(programs, "sbatch", "", status=1, error="sbatch: error: invalid account")
-    with pytest.raises(MachineError, match="did not take the job: invalid account. The job script"):
+
+
+@pytest.mark.parametrize("refusal", ["invalid account", "no such project, contact help@example.org"])
+def test_a_refused_submission_is_not_looked_for(programs: Path, tmp_path: Path, refusal: str) -> None:
+    says(programs, "sbatch", "", status=1, error=f"sbatch: error: {refusal}")
+    says(programs, "squeue", "7|PENDING|Priority")  # what would be found
+    with pytest.raises(MachineError, match=f"did not take the job: {refusal}. The job script"):
         submitted(tmp_path)
 
 
@@ -257,6 +262,8 @@ def test_a_silent_controller_is_not_a_job_that_it_forgot(programs: Path) -> None
         commands.state_of("7")
     with pytest.raises(commands.UnansweredError, match="Unable to contact"):
         commands.requeue("7")
+    says(programs, "scontrol", "", status=1, error="Requeue is not allowed, contact help@example.org")
+    assert commands.requeue("7") == "Requeue is not allowed, contact help@example.org"
 
 
 def test_the_name_of_a_job_is_chosen_once(tmp_path: Path) -> None:

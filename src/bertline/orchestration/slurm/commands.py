@@ -16,6 +16,8 @@ _COMMANDS = ("sbatch", "squeue", "scontrol")
 _ANSWERS_IN_S = 60
 # A submission whose answer was lost may have been accepted.
 _LOST_ANSWER_S = 60.0
+# Slurm's whole words: a cluster's own refusals ask to "contact" somebody, and name accounts and folders.
+_UNREACHED = "unable to contact slurm controller"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +75,7 @@ def submit(script: Path, flags: Sequence[str], name: str, *, held: int) -> str:
     if process.returncode == 0 and found:
         return found[1]
     said = _words(error or out)
-    if "timed out" in error.lower() or "contact" in error.lower():
+    if "timed out" in error.lower() or _UNREACHED in error.lower():
         if job := _found_later(name):
             return job.job_id
         said += ". It may have taken it nevertheless: run the same command again, which looks for the job first"
@@ -161,7 +163,7 @@ def requeue(job_id: str) -> str:
     if answer.returncode == 0:
         return ""
     said = _words(answer.stderr or answer.stdout) or "scontrol failed"
-    if "contact" in said.lower() or "timed out" in said.lower():
+    if _UNREACHED in said.lower() or "timed out" in said.lower():
         raise UnansweredError(said)
     return said
 
