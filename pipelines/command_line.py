@@ -21,6 +21,7 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 LOCAL = CONF / "local" / "default.yaml"
 _TASKS = re.compile(r"tasks=\[[^{}]*\]$")
 _TASK_GROUP = "task@tasks."
+_NAMES = ("task_name", "name")
 _MANY_RUNS = ("-m", "--multirun")
 
 
@@ -28,8 +29,8 @@ def readable(arguments: Sequence[str]) -> list[str]:
     """Return command-line arguments with a value quoted where Hydra's grammar would not read it as it stands.
 
     Hydra reads brackets, commas, parentheses, quotes, equals signs and letters outside ASCII as grammar, or not at all.
-    In a path they are part of the name. Lists, mappings, numbers and, with -m, sweeps keep their meaning. `tasks=[...]`
-    chooses among the registered tasks.
+    In a path they are part of the name. Lists, mappings, numbers and, with -m, sweeps keep their meaning; the name of a
+    task is text, also one of digits. `tasks=[...]` chooses among the registered tasks.
 
     Raises:
         ConfigError: `tasks=[...]` names a task that is not registered.
@@ -84,6 +85,8 @@ def _readable(argument: str) -> str:
         as_text = value[0] not in "[{'\"" or _is_path(value)
     elif read.is_sweep_override():
         as_text = "/" in value or _is_path(value)
+    elif key in _NAMES:
+        as_text = isinstance(read.value(), int | float)  # a task may be called 2020, or 1e5
     else:
         as_text = isinstance(read.value(), list | dict | str) and str(read.value()) != value and _is_path(value)
     if not as_text:
@@ -118,7 +121,8 @@ def with_saved(message: str) -> str:
         return message
     content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))
     choices = saved_choices(content)
-    named = [key for key in choices if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", message)]
+    # A group has a short name (model), which may also be a folder of a path in the message, or a part of its name.
+    named = [key for key in choices if re.search(rf"(?<![\w./-]){re.escape(key)}(?![\w.-]*\w)", message)]
     if not named:
         return message + _unknown_section(message, choices)
     keys = " ".join(named)

@@ -41,7 +41,7 @@ from bertline.orchestration.choices import (
     saved_choices,
     without_choices,
 )
-from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register
+from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, name_in_yaml
 from bertline.orchestration.enough_text import check_enough_text
 from bertline.orchestration.fingerprints import code_fingerprint
 from bertline.orchestration.secrets import refuse_secrets_of_dvc
@@ -169,7 +169,7 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
     """Write conf/local/default.yaml and the params.yaml that results; if it is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
     # From the list, not composed: choices that no longer compose are what this may be about to take back.
-    tasks_before = [*loaded(TASK_LIST)["task_names"]]
+    tasks_before = names_in(TASK_LIST)
     listed = {path: path.read_text(encoding="utf-8") for path in (TASK_LIST, SOURCE_LIST)}
     content = OmegaConf.to_yaml(OmegaConf.create(choices))
     write_atomically(
@@ -180,7 +180,7 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
         refuse_to_undo(mapping, just_saved=just_saved)
         if [*mapping["tasks"]] != tasks_before:
             list_names(TASK_LIST, [*mapping["tasks"]])
-        if _sources_of(mapping) != [*loaded(SOURCE_LIST)["source_names"]]:
+        if _sources_of(mapping) != names_in(SOURCE_LIST):
             list_names(SOURCE_LIST, _sources_of(mapping))
         write_params(mapping)
     except (BertlineError, KeyboardInterrupt):
@@ -196,9 +196,18 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
 def list_names(path: Path, names: Sequence[str]) -> None:
     """Write the names of the tasks, or sources, from which dvc.yaml makes stages; the comments of the file stay."""
     comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-    key = f"{path.stem.removesuffix('s')}_names"
-    write_atomically(path, "\n".join([*comments, f"{key}: [{', '.join(names)}]"]) + "\n")
+    listed = ", ".join(map(name_in_yaml, names))
+    write_atomically(path, "\n".join([*comments, f"{_key_of(path)}: [{listed}]"]) + "\n")
     say(f"{path.relative_to(CONF.parent)} lists the {path.stem} {', '.join(names) or '(none)'} for dvc.yaml")
+
+
+def names_in(path: Path) -> list[str]:
+    """Return the names that `list_names` writes; one of digits that a person wrote without quotes is text, too."""
+    return [str(name) for name in loaded(path)[_key_of(path)]]
+
+
+def _key_of(path: Path) -> str:
+    return f"{path.stem.removesuffix('s')}_names"
 
 
 def _sources_of(mapping: dict[str, Any]) -> list[str]:
@@ -278,7 +287,7 @@ def _as_override(key: str, mapping: dict[str, Any]) -> str:
 
 
 def _check_tasks(config: PipelineConfig) -> None:
-    listed = list(loaded(TASK_LIST).task_names)
+    listed = names_in(TASK_LIST)
     if sorted(listed) != sorted(config.tasks):
         raise ConfigError(
             f"conf/tasks.yaml lists {listed}, but the configuration has the tasks {list(config.tasks)}. Name the same "
@@ -288,7 +297,7 @@ def _check_tasks(config: PipelineConfig) -> None:
 
 
 def _check_sources(config: PipelineConfig) -> None:
-    listed = sorted(loaded(SOURCE_LIST).source_names)
+    listed = sorted(names_in(SOURCE_LIST))
     sources = sorted(config.corpus.sources) if isinstance(config.corpus, SourcesCorpusConfig) else []
     if listed != sources:
         raise ConfigError(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig
 from bertline.demo.config import PythonDocsConfig
@@ -172,9 +175,20 @@ def how_to_register(task: str | None) -> str:
         return ""
     return (
         f"\nThe file conf/task/{task}.yaml is not registered. Two lines register it:\n"
-        f"  in conf/config.yaml, under `defaults:`      - task@tasks.{task}: {task}\n"
-        f"  in conf/tasks.yaml, under `task_names:`     - {task}"
+        f"  in conf/config.yaml, under `defaults:`      - task@tasks.{task}: {name_in_yaml(task)}\n"
+        f"  in conf/tasks.yaml, under `task_names:`     - {name_in_yaml(task)}"
     )
+
+
+def name_in_yaml(name: str) -> str:
+    """Return a name as it stands in a YAML file, in quotes where it would be read as something else than text.
+
+    Example:
+        >>> [name_in_yaml(name) for name in ("cola", "2020", "1e5", "on")]
+        ['cola', '"2020"', '"1e5"', '"on"']
+    """
+    # PyYAML reads YAML 1.1, in which `1e5` is text; for OmegaConf and DVC it is a number.
+    return name if isinstance(yaml.safe_load(name), str) and not name[0].isdigit() else json.dumps(name)
 
 
 def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> Iterator[str]:
