@@ -127,7 +127,7 @@ def test_a_key_in_vars_and_in_params_yaml_is_refused_so_the_task_list_has_its_ow
     Path("params.yaml").write_text("task_names: [y]\n")
     content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item}"}}
     stages({"sweep": content}, vars=["tasks.yaml"])
-    with pytest.raises(Exception, match="task_names|redefine|dvc.yaml"):
+    with pytest.raises(Exception, match="cannot redefine 'task_names'"):
         names_run(project)
 
 
@@ -151,7 +151,7 @@ def test_null_and_lists_do_not_survive_in_a_command_so_recipes_read_params_yaml(
     names_run(project)
     assert log() == ["None"]
     stages({"one": {"cmd": "echo ${many} > log"}})
-    with pytest.raises(Exception, match="list"):
+    with pytest.raises(Exception, match="Cannot interpolate data of type 'list'"):
         names_run(project)
 
 

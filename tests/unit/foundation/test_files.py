@@ -67,7 +67,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_missing_and_torn_json_name_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="missing"):
+    with pytest.raises(ArtifactError, match=r"none\.json is missing\. Run the stage"):
         read_json(tmp_path / "none.json")
     (tmp_path / "torn.json").write_text('{"a": ')
     with pytest.raises(ArtifactError, match="torn.json is not valid JSON"):
