@@ -289,8 +289,11 @@ def _place(told: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _is_of_connection(error: Exception) -> bool:
+    if isinstance(error, dist.DistError):
+        return True
+    # Gloo raises a RuntimeError. Errors of other types hold these words in a path, or are of another connection.
     text = str(error).lower()
-    return isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "nccl", "connection"))
+    return isinstance(error, RuntimeError) and any(word in text for word in ("gloo", "nccl", "connection"))
 
 
 def _connected(timeout_s: float) -> dist.Store:
