@@ -9,7 +9,7 @@
 The stages run in a clone in FOLDER, with one thread unless --cores says more, and the processor time of the pretraining
 worker and all its children is summed over all its starts. The encoder is then fine-tuned on each set by
 pipelines/glue.py, with the fixed recipe of conf/sweep/glue.yaml, or with what --recipe changes in it, which the record
-says. A call that was killed is repeated without loss.
+says; --at-once fine-tunes with several seeds beside each other. A call that was killed is repeated without loss.
 
 Each score is compared with TF-IDF as it was published when the goal was set (results/glue.md), with today's n-grams and
 with what the texts of a pair share, each with a verdict, and with what google-research/bert publishes for BERT-Tiny and
@@ -91,7 +91,7 @@ def fine_tuned(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
     sets = [f"sets=[{','.join(arguments.sets)}]"] if arguments.sets else []
     clone.run(
         "pipelines/glue.py", f"data={Path(arguments.data).resolve()}", f"sweep.num_seeds={arguments.seeds}",
-        "runtime.num_threads=1", f"runtime.sweep_workers={arguments.cores}", *arguments.recipe, *sets,
+        "runtime.num_threads=1", f"runtime.sweep_workers={arguments.at_once}", *arguments.recipe, *sets,
     )  # fmt: skip
     tables = _tables(clone)
     newest = max(set(tables) - before or tables, key=lambda path: path.stat().st_mtime)
@@ -144,7 +144,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", required=True, help="folder of the GLUE download, or of some of its sets")
     parser.add_argument("--sets", nargs="+", help="only these")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--cores", type=int, default=1, help="threads of the pretraining; fine-tunings at once")
+    parser.add_argument("--cores", type=int, default=1, help="threads of the pretraining")
+    parser.add_argument("--at-once", type=int, default=1, help="fine-tunings beside each other, one thread each")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="other choices of configuration")
     parser.add_argument("--recipe", nargs="+", default=[], metavar="KEY=VALUE", help="changes to the fixed recipe")
     parser.add_argument(

@@ -17,6 +17,7 @@ from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.mlm import Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
+from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks
@@ -29,6 +30,11 @@ WORDS = tuple(f"word{number}" for number in range(40))
 def mlm_nsp(nsp_weight: float = 1.0) -> Objective:
     """The objective of the paper."""
     return MlmNsp(kind="mlm_nsp", nsp_weight=nsp_weight)
+
+
+def mlm_nsp_shared(nsp_weight: float = 1.0, shared_weight: float = 0.1) -> Objective:
+    """That of the paper, and tokens of both segments."""
+    return MlmNspShared(kind="mlm_nsp_shared", nsp_weight=nsp_weight, shared_weight=shared_weight)
 
 
 def mlm() -> Objective:

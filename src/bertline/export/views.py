@@ -66,7 +66,7 @@ class ModelView(nn.Module):
                 output = self.model.forward_everywhere(input_ids, token_type_ids, attention_mask)
                 if self.architecture == "BertForMaskedLM":
                     return (output.mlm_logits,)
-                return tuple(output)
+                return tuple(output)[: len(OUTPUT_NAMES[self.architecture])]
             case "BertForQuestionAnswering":
                 logits = self.model(input_ids, token_type_ids, attention_mask)
                 return logits.start, logits.end

@@ -29,6 +29,8 @@ class Encoded(NamedTuple):
     """[B, S, H] hidden states of the last layer; [B, P, H] or [P, H] if only some positions were requested."""
     pooled: Tensor | None
     """[B, H] pooler output for the first position, for classifying the whole sequence; None without a pooler."""
+    before_last: Tensor
+    """Hidden states that the last layer reads, [B, S, H], or [R, S, H] for packed rows: always at all positions."""
 
 
 class EncodedInDetail(NamedTuple):
@@ -58,12 +60,14 @@ class PackedRows(NamedTuple):
 
 
 class PreTrainingOutput(NamedTuple):
-    """Logits of the two pretraining heads."""
+    """Logits of the two pretraining heads, and the states below the last layer."""
 
     mlm_logits: Tensor
     """[B, P, V] at the masked positions ([P, V] for packed rows), or [B, S, V] at all positions."""
     nsp_logits: Tensor
     """[B, 2]; class 0 is the next segment, class 1 a random one."""
+    before_last: Tensor
+    """See `Encoded`; no logits, but what an objective may read as well."""
 
 
 class MaskedLMOutput(NamedTuple):
@@ -107,9 +111,9 @@ class BertModel(nn.Module):
                 there is no padding, and saves the masking.
         """
         scope = padded_scope(attention_mask)
-        hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
-        hidden_states = self.layers[-1](hidden_states, scope)
-        return Encoded(hidden_states, self._pooled(hidden_states[:, 0]))
+        before_last = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
+        hidden_states = self.layers[-1](before_last, scope)
+        return Encoded(hidden_states, self._pooled(hidden_states[:, 0]), before_last)
 
     def forward_pooled(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return `forward(...).pooled`, computing the last layer at the first position only."""
@@ -137,10 +141,10 @@ class BertModel(nn.Module):
         scope = padded_scope(attention_mask)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
         if self.pooler is None:
-            return Encoded(self.layers[-1].forward_at(hidden_states, scope, positions), None)
+            return Encoded(self.layers[-1].forward_at(hidden_states, scope, positions), None, hidden_states)
         with_first = torch.cat([positions, torch.zeros_like(positions[:, :1])], dim=1)
         read = self.layers[-1].forward_at(hidden_states, scope, with_first)
-        return Encoded(read[:, :-1], self._pooled(read[:, -1]))
+        return Encoded(read[:, :-1], self._pooled(read[:, -1]), hidden_states)
 
     def forward_packed_at(self, rows: PackedRows, positions: Tensor, first_positions: Tensor) -> Encoded:
         """Encode packed rows like `forward_at`; each sequence gives the same result as on its own.
@@ -157,10 +161,11 @@ class BertModel(nn.Module):
         embedded = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids)
         hidden_states = self._before_last_layer(embedded, scope)
         if self.pooler is None:
-            return Encoded(self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0], None)
+            read = self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0]
+            return Encoded(read, None, hidden_states)
         read = self.layers[-1].forward_packed_at(hidden_states, scope, torch.cat([positions, first_positions]))[0]
         at_positions, first = read.split([len(positions), len(first_positions)])
-        return Encoded(at_positions, self._pooled(first))
+        return Encoded(at_positions, self._pooled(first), hidden_states)
 
     def _pooled(self, first: Tensor) -> Tensor | None:
         return None if self.pooler is None else torch.tanh(self.pooler(first))
@@ -281,7 +286,7 @@ class BertForPreTraining(MaskedLanguageModel):
         self.nsp_head = nn.Linear(config.hidden_size, 2)
 
     def _read(self, encoded: Encoded) -> PreTrainingOutput:
-        return PreTrainingOutput(self._mlm_logits(encoded), self.nsp_head(encoded.pooled))
+        return PreTrainingOutput(self._mlm_logits(encoded), self.nsp_head(encoded.pooled), encoded.before_last)
 
 
 class BertForMaskedLM(MaskedLanguageModel):

@@ -103,3 +103,36 @@ def info_nce_sums(a: Tensor, b: Tensor, is_used: Tensor, *, temperature: float) 
     loss = sequence_loss_sum(logits, labels) + sequence_loss_sum(logits.T, labels)
     correct = sequences_correct(logits, labels) + sequences_correct(logits.T, labels)
     return loss / 2, correct.float() / 2
+
+
+def shared_token_sums(
+    logits: Tensor, input_ids: Tensor, token_type_ids: Tensor, sequence_ids: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of telling which tokens both segments of a sequence have, and the share that is judged right.
+
+    Every token counts as it is read, masked and special ones too. Each sequence counts the same, whatever its length.
+
+    Args:
+        logits: [R, S]; above 0 means that the other segment has the token.
+        input_ids: [R, S].
+        token_type_ids: [R, S], 0 for segment A, 1 for segment B.
+        sequence_ids: [R, S], different for the sequences of a row, 0 in padding, which does not count.
+
+    Returns:
+        Sum over sequences of the mean cross-entropy of their tokens, in nats, and of the share of their tokens that is
+        judged right; both fp32 scalars.
+
+    Example:
+        >>> ids, segments = torch.tensor([[7, 8, 9, 8, 0]]), torch.tensor([[0, 0, 1, 1, 0]])
+        >>> logits = torch.tensor([[-9.0, 9.0, 9.0, 9.0, 0.0]])  # wrong on the 9
+        >>> loss, right = shared_token_sums(logits, ids, segments, (ids > 0).long())
+        >>> round(loss.item(), 2), right.item()
+        (2.25, 0.75)
+    """
+    together = sequence_ids[:, :, None] == sequence_ids[:, None, :]
+    others = together & (token_type_ids[:, :, None] != token_type_ids[:, None, :])
+    is_shared = (others & (input_ids[:, :, None] == input_ids[:, None, :])).any(-1)
+    weights = (sequence_ids > 0) / together.sum(-1)
+    loss = F.binary_cross_entropy_with_logits(logits.float(), is_shared.float(), reduction="none")
+    is_right = (logits > 0) == is_shared
+    return (loss * weights).sum(), (is_right * weights).sum()

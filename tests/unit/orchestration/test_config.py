@@ -106,7 +106,8 @@ def test_wiki_mini_has_the_shape_of_bert_mini_and_positions_for_what_it_has_seen
     shape = (model.num_hidden_layers, model.hidden_size, model.num_attention_heads, model.intermediate_size)
     assert shape == (4, 256, 4, 1024)
     assert model.max_position_embeddings == max(phase.max_length for phase in config.pretrain.phases)
-    assert (config.corpus.kind, config.objective.kind) == ("wikiextractor", "mlm_nsp")
+    assert (config.corpus.kind, config.objective.kind) == ("wikiextractor", "mlm_nsp_shared")
+    assert config.pretrain.initial_embeddings == "cooccurrence"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,10 @@ def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrid
             r"num_warmup_steps is 200 and schedule\.num_decay_steps 99999999, together more than the \d+ steps",
         ),
         (["objective=mlm"], r"objective\.kind is mlm.* 1 segment.*examples have 2\. Use examples=full_sentences"),
+        (
+            ["objective=mlm_nsp_shared", "model.num_hidden_layers=1"],
+            r"objective\.kind is mlm_nsp_shared.* at least 2 layers.*num_hidden_layers is 1",
+        ),
         (["examples=full_sentences"], r"objective\.kind is mlm_nsp.* 2 segment.*have 1\. Use examples=sentence_pairs"),
         (["pretrain.start_from=some/model"], r"start_from is 'some/model'.*tokenizer=existing"),
         (["tokenizer=extended", "tokenizer.path=some/model"], r"kind is extended.*pretrain\.start_from is null"),

@@ -84,7 +84,8 @@ class HandMade(nn.Module):
         if self.reads_order:
             kinds = (input_ids - language.FIRST_WORD) % 3
             meant = (kinds.roll(-1, dims=1) - kinds) % 3
-        return Encoded(nn.functional.one_hot(meant, self.config.hidden_size).float(), torch.zeros(1))
+        states = nn.functional.one_hot(meant, self.config.hidden_size).float()
+        return Encoded(states, torch.zeros(1), states)
 
 
 def test_an_encoder_that_knows_the_order_is_found_out_and_one_that_counts_words_is_at_chance(sentences):

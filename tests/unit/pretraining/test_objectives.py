@@ -21,7 +21,12 @@ from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
 
-OBJECTIVES = {"mlm": tiny.mlm(), "mlm_nsp": tiny.mlm_nsp(0.5), "contrastive": tiny.contrastive(mlm_weight=0.5)}
+OBJECTIVES = {
+    "mlm": tiny.mlm(),
+    "mlm_nsp": tiny.mlm_nsp(0.5),
+    "mlm_nsp_shared": tiny.mlm_nsp_shared(0.5, 0.25),
+    "contrastive": tiny.contrastive(mlm_weight=0.5),
+}
 KNOWN = {"unigram_entropy": 6.0, "random_next_prob": 0.5}
 EACH = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 
@@ -69,10 +74,11 @@ def test_the_sums_have_the_names_and_the_order_that_are_announced(objective):
 def test_the_loss_is_the_weighted_sum_of_its_terms(objective):
     total = {
         "mlm_loss": 6.0, "nsp_loss": 8.0, "contrastive_loss": 12.0, "mlm_correct": 1.0, "nsp_correct": 2.0,
-        "contrastive_correct": 2.0, "targets": 3.0, "sequences": 4.0,
+        "contrastive_correct": 2.0, "shared_loss": 1.0, "shared_correct": 2.0, "targets": 3.0, "sequences": 4.0,
     }  # fmt: skip
-    expected = {"mlm": 2.0, "mlm_nsp": 2.0 + 0.5 * 2.0, "contrastive": 3.0 + 0.5 * 2.0}[objective.kind]
-    assert weighted_loss(objective, means(objective, total)) == expected
+    pairs = 2.0 + 0.5 * 2.0
+    expected = {"mlm": 2.0, "mlm_nsp": pairs, "mlm_nsp_shared": pairs + 0.25 * 0.25, "contrastive": 3.0 + 0.5 * 2.0}
+    assert weighted_loss(objective, means(objective, total)) == expected[objective.kind]
 
 
 @EACH

@@ -142,6 +142,8 @@ class Objective(ABC):
     """Such examples, as a choice of the group `examples`."""
     with_pooler: ClassVar[bool]
     """Whether a head reads the pooler."""
+    min_layers: ClassVar[int] = 1
+    """Smallest number of layers of an encoder that can learn it."""
     terms: ClassVar[tuple[LossTerm, ...]]
     """Terms of the loss, in the order in which they are added."""
     metrics: ClassVar[tuple[Metric, ...]]

@@ -66,8 +66,8 @@ SHOWING = Showing(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MlmNsp(MaskedLMObjective):
-    """Masked language model plus next sentence prediction on sentence pairs (paper, section 3.1)."""
+class MlmNspObjective(MaskedLMObjective):
+    """Everything of the objective `mlm_nsp` but its name, for objectives that vary it."""
 
     num_segments: ClassVar[int] = 2
     examples: ClassVar[str] = "sentence_pairs"
@@ -79,14 +79,13 @@ class MlmNsp(MaskedLMObjective):
     advice: ClassVar[Mapping[str, str]] = ADVICE
     showing: ClassVar[Showing] = SHOWING
 
-    kind: Literal["mlm_nsp"]
     nsp_weight: float
     """Weight of the NSP loss relative to the MLM loss; the paper adds the two (1.0)."""
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
-        return (mlm.LOSS, LossTerm(name="nsp_loss", count="sequences", weight=self.nsp_weight))
+        return (mlm.LOSS, nsp_loss(self.nsp_weight))
 
     def model_class(self) -> type[MaskedLanguageModel]:
         """See `Objective.model_class`."""
@@ -129,6 +128,18 @@ class MlmNsp(MaskedLMObjective):
                 f"the share of next sentences judged right in the last {steps:,} steps is {accuracy:.3f}; always "
                 f"saying the more frequent label gives {chance:g}",
             )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MlmNsp(MlmNspObjective):
+    """Masked language model plus next sentence prediction on sentence pairs (paper, section 3.1)."""
+
+    kind: Literal["mlm_nsp"]
+
+
+def nsp_loss(weight: float) -> LossTerm:
+    """Return the term of next sentence prediction."""
+    return LossTerm(name="nsp_loss", count="sequences", weight=weight)
 
 
 def nsp_learnt_from(chance: float, margin: float) -> float:

@@ -10,8 +10,9 @@ from bertline.pretraining.objectives.base import Objective, ShownTable
 from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.mlm import TABLES, Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
+from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
 
-ObjectiveConfig = Mlm | MlmNsp | Contrastive
+ObjectiveConfig = Mlm | MlmNsp | MlmNspShared | Contrastive
 
 TABLES_WITHOUT_PRETRAINING: tuple[ShownTable, ...] = TABLES
 """Tables that `dvc.yaml` plots also where a checkpoint is fine-tuned as it is; they have only a header there."""

@@ -1,0 +1,106 @@
+"""The two tasks of the paper, and of each token whether the other segment has it as well.
+
+A small encoder pretrained for an hour or two learns from the two tasks to compare two segments, or not, by chance:
+next sentences can be told from random ones by topic alone. What it needs is attention from a token to the same token in
+the other segment. Asked for it from the first step on, with a label at each token, it is learned within some hundred
+steps, below the last layer, so that the first position can read it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from bertline.pretraining.objectives import mlm, mlm_nsp
+from bertline.pretraining.objectives.base import (
+    LossTerm,
+    Metric,
+    Showing,
+    ShownChart,
+    ShownCurve,
+    ShownScore,
+    ShownTable,
+    sum_names,
+)
+from bertline.pretraining.objectives.mlm_nsp import MlmNspObjective, nsp_loss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bertline.modeling.bert import PreTrainingOutput
+
+ACCURACY = Metric(name="shared_accuracy", total="shared_correct", count="sequences")
+SHOWING = replace(
+    mlm_nsp.SHOWING,
+    title=f"{mlm_nsp.SHOWING.title}, with tokens that both segments share",
+    summary=f"{mlm_nsp.SHOWING.summary} Of {{shared_accuracy}} of the tokens it knows whether the other segment has "
+    "them as well.",
+    scores=(
+        *mlm_nsp.SHOWING.scores,
+        ShownScore(
+            metric=ACCURACY.name,
+            unit="fraction",
+            tile="shared tokens right",
+            tile_note="of all tokens",
+            card="tokens of both segments, accuracy",
+        ),
+    ),
+    charts=(
+        *mlm_nsp.SHOWING.charts,
+        ShownChart(
+            name=ACCURACY.name,
+            y_name="held-out accuracy",
+            caption="The share of tokens of which it is judged right whether the other segment has them as well.",
+            curves=(ShownCurve(title="shared tokens right", metric=f"val/{ACCURACY.name}", css="c0"),),
+            level=None,
+        ),
+    ),
+    tables=(*mlm_nsp.SHOWING.tables, ShownTable(name=ACCURACY.name, metric=ACCURACY.name, baseline=None)),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MlmNspShared(MlmNspObjective):
+    """The objective `mlm_nsp`, and for each token as the model reads it: does the other segment have it too?
+
+    The logit is read from the states below the last layer, without weights of its own: the sum of the first half of the
+    channels less that of the second half, divided by the root of their number. The layers can turn what they find into
+    any direction, so a learned one would add nothing, and the encoder's folder has the weights of `mlm_nsp`.
+
+    References:
+        ERNIE 2.0 (arXiv 1907.12412), token-document relation: do other segments of the document have the token?
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]] = (*MlmNspObjective.metrics, ACCURACY)
+    min_layers: ClassVar[int] = 2
+    showing: ClassVar[Showing] = SHOWING
+
+    kind: Literal["mlm_nsp_shared"]
+    shared_weight: float
+    """Weight of the loss of shared tokens relative to the MLM loss. A large one keeps the MLM loss high for longer."""
+
+    def __post_init__(self) -> None:
+        if self.shared_weight < 0:
+            raise ValueError(f"shared_weight must not be negative, found {self.shared_weight}")
+
+    @property
+    def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
+        """See `Objective.terms`."""
+        shared = LossTerm(name="shared_loss", count="sequences", weight=self.shared_weight)
+        return (mlm.LOSS, nsp_loss(self.nsp_weight), shared)
+
+    def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
+        """See `Objective.sums`."""
+        import torch
+
+        from bertline.modeling.losses import shared_token_sums
+
+        ids = batch["input_ids"]
+        sequences = batch["sequence_ids"] if "sequence_ids" in batch else batch.get("attention_mask")
+        sequences = torch.ones_like(ids) if sequences is None else sequences
+        first, second = output.before_last.float().chunk(2, dim=-1)
+        logits = (first.sum(-1) - second.sum(-1)) / output.before_last.shape[-1] ** 0.5
+        loss, correct = shared_token_sums(logits, ids, batch["token_type_ids"], sequences)
+        found = {**MlmNspObjective.sums(self, output, batch), "shared_loss": loss, "shared_correct": correct}
+        return {name: found[name] for name in sum_names(self)}

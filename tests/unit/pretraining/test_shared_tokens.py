@@ -1,0 +1,207 @@
+"""Tokens of both segments: which they are, whatever the rows, and that an encoder learns to find them."""
+
+import re
+import signal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pretraining_inputs
+import tiny
+from bertline.examples.packing import packed_batches
+from bertline.foundation.errors import ConfigError
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.huggingface import load_pretraining_model
+from bertline.modeling.initialization import initialize
+from bertline.modeling.losses import shared_token_sums
+from bertline.modeling.weight_files import read_weight_names
+from bertline.pretraining.compact import expanded
+from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.module import PreTrainingLosses
+from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import BestStep
+from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.run import run_pretraining
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Ranks
+from bertline.training.interruption import TrainingInterrupted
+
+SECTION = {"kind": "mlm_nsp_shared", "nsp_weight": 0.5, "shared_weight": 0.2}
+PHASES = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
+LAYOUTS = {
+    "padded": RowLayout(packed=False, rows=None),
+    "padded, small micro-batches": RowLayout(packed=False, rows=1),
+    "packed": RowLayout(packed=True, rows=None),
+    "packed, small micro-batches": RowLayout(packed=True, rows=1),
+}
+IDS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+@pytest.fixture
+def make_shared(make_job):
+    """A maker of jobs with the objective mlm_nsp_shared."""
+
+    def make(run: str = "run", **changes):
+        return make_job(run, **{"objective": SECTION, "pretrain__phases": PHASES, **changes})
+
+    return make
+
+
+def padded(pairs) -> dict[str, np.ndarray]:
+    """A batch of pairs of segments, as `examples.masking` makes it, without blanks."""
+    width = max(len(a) + len(b) for a, b in pairs)
+    batch = {
+        name: np.zeros((len(pairs), width), np.int64) for name in ("input_ids", "token_type_ids", "attention_mask")
+    }
+    for row, (a, b) in enumerate(pairs):
+        size = len(a) + len(b)
+        batch["input_ids"][row, :size] = [*a, *b]
+        batch["token_type_ids"][row, len(a) : size] = 1
+        batch["attention_mask"][row, :size] = 1
+    batch["masked_positions"] = np.zeros((len(pairs), 1), np.int64)
+    batch["masked_labels"] = np.full((len(pairs), 1), -100)
+    batch["next_sentence_labels"] = np.zeros(len(pairs), np.int64)
+    return batch
+
+
+def logits_of(ids: torch.Tensor, *, unlike: int) -> torch.Tensor:
+    """A logit that depends on the token alone."""
+    return torch.where(ids % 3 == unlike, -1.5, 0.5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs=st.lists(st.tuples(IDS, IDS), min_size=1, max_size=5), unlike=st.integers(0, 2))
+def test_each_token_is_looked_for_in_the_other_segment_of_its_own_sequence(pairs, unlike):
+    expected_loss = expected_correct = 0.0
+    for a, b in pairs:
+        is_shared = torch.tensor([token in b for token in a] + [token in a for token in b])
+        logits = logits_of(torch.tensor([*a, *b]), unlike=unlike)
+        losses = torch.nn.functional.softplus(torch.where(is_shared, -logits, logits))
+        expected_loss += float(losses.mean())
+        expected_correct += float(((logits > 0) == is_shared).float().mean())
+    batch = padded(pairs)
+    packed = packed_batches(batch, pad_id=0, max_targets=1, rows_per_batch=None)
+    for rows, sequences in ((batch, "attention_mask"), *((rows, "sequence_ids") for rows in packed)):
+        ids, segments, of = (torch.from_numpy(rows[name]) for name in ("input_ids", "token_type_ids", sequences))
+        loss, correct = shared_token_sums(logits_of(ids, unlike=unlike), ids, segments, of)
+        assert float(loss) == pytest.approx(expected_loss, rel=1e-5)
+        assert float(correct) == pytest.approx(expected_correct, rel=1e-5)
+
+
+def losses_of(job) -> PreTrainingLosses:
+    tokenizer = Tokenizer.load(job.tokenizer_folder)
+    model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+    initialize(model, job.model, seed=1)
+    return PreTrainingLosses(model.eval(), job.objective)
+
+
+def step_of(job, layout: RowLayout, ranks: Ranks) -> list[dict[str, torch.Tensor]]:
+    """The micro-batches of the second step on this rank."""
+    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
+    step = StepDataset(Plan.of(job.pretrain), examples, {16: layout}, ranks=ranks, seed=0)[1]
+    return [expanded(micro_batch) for micro_batch in step["micro_batches"]]
+
+
+def sums_of_step(job, layout: RowLayout, ranks: Ranks) -> dict[str, torch.Tensor]:
+    losses = losses_of(job)
+    found = [losses(micro_batch) for micro_batch in step_of(job, layout, ranks)]
+    return {name: sum(sums[name] for sums in found) for name in found[0]}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_neither_rows_nor_ranks_change_a_sum(make_shared, layout):
+    job = make_shared()
+    expected = sums_of_step(job, LAYOUTS["padded"], Ranks())
+    shares = [sums_of_step(job, LAYOUTS[layout], Ranks(rank=rank, world_size=2, local_rank=rank)) for rank in (0, 1)]
+    found = {name: shares[0][name] + shares[1][name] for name in expected}
+    for sums in (found, sums_of_step(job, LAYOUTS[layout], Ranks())):
+        for name, value in expected.items():
+            torch.testing.assert_close(sums[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_one_graph_gives_the_same_sums_and_gradients(make_shared, layout):
+    job = make_shared()
+    batch = step_of(job, LAYOUTS[layout], Ranks())[0]
+    losses = losses_of(job)
+    expected = losses(batch)
+    wanted = torch.autograd.grad(expected["shared_loss"], losses.model.bert.layers[0].query_key_value.weight)[0]
+    found = torch.compile(losses, fullgraph=True, backend="aot_eager")(batch)
+    gradient = torch.autograd.grad(found["shared_loss"], losses.model.bert.layers[0].query_key_value.weight)[0]
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5, msg=name)
+    torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_the_last_layer_is_left_to_the_other_losses(make_shared):
+    job = make_shared()
+    losses = losses_of(job)
+    losses(step_of(job, LAYOUTS["packed"], Ranks())[0])["shared_loss"].backward()
+    layers = losses.model.bert.layers
+    assert all(parameter.grad is None for parameter in layers[-1].parameters())
+    assert all(bool(parameter.grad.any()) for parameter in layers[0].parameters())
+
+
+def test_an_encoder_learns_which_tokens_are_shared():
+    torch.manual_seed(0)
+    sizes = tiny.model_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = BertForPreTraining(sizes, vocab_size=30, pad_token_id=0)
+    initialize(model, sizes, seed=0)
+    losses = PreTrainingLosses(model, tiny.mlm_nsp_shared())
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    segments = torch.arange(12).ge(6).long().expand(64, -1)
+    rest = {"masked_positions": torch.zeros(64, 1, dtype=torch.long), "masked_labels": torch.full((64, 1), -100)}
+    accuracies, most_frequent = [], []
+    for _ in range(400):
+        ids = torch.randint(1, 30, (64, 12))
+        is_shared = (ids[:, :, None] == ids[:, None, :]) & (segments[:, :, None] != segments[:, None, :])
+        most_frequent.append(1 - float(is_shared.any(-1).float().mean()))
+        batch = {"input_ids": ids, "token_type_ids": segments, "next_sentence_labels": torch.zeros(64).long(), **rest}
+        sums = losses(batch)
+        (sums["shared_loss"] / 64).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        accuracies.append(float(sums["shared_correct"]) / 64)
+    assert np.mean(accuracies[-50:]) > np.mean(most_frequent) + 0.1
+
+
+@pytest.mark.parametrize("packing", ["on", "off"])
+def test_it_resumes_to_the_same_bits(pretraining, make_shared, monkeypatch, packing):
+    alone, stopped = make_shared("alone", runtime__packing=packing), make_shared("stopped", runtime__packing=packing)
+    figures = run_pretraining(alone)
+    assert 0 < figures["val/shared_accuracy"] <= 1
+    pretraining_inputs.signal_at(BestStep, 20, signal.SIGTERM, monkeypatch)
+    with pytest.raises(TrainingInterrupted, match="saved after step 20 of 40"):
+        run_pretraining(stopped)
+    monkeypatch.undo()
+    run_pretraining(stopped)
+    expected, found = (load_pretraining_model(job.result_folder).state_dict() for job in (alone, stopped))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert pretraining.curve(alone) == pretraining.curve(stopped)
+
+
+def test_it_weighs_in_by_its_weight_and_adds_no_weights(pretraining, make_job, make_shared):
+    without, ignored, with_it = (
+        make_job("without", objective={"kind": "mlm_nsp", "nsp_weight": 0.5}, pretrain__phases=PHASES),
+        make_shared("ignored", objective={**SECTION, "shared_weight": 0.0}),
+        make_shared("with"),
+    )
+    for job in (without, ignored, with_it):
+        run_pretraining(job)
+    weights = [load_pretraining_model(job.result_folder).state_dict() for job in (without, ignored, with_it)]
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
+    name = "bert.layers.0.query_key_value.weight"
+    assert float((weights[2][name] - weights[0][name]).abs().max()) > 1e-3
+    assert read_weight_names(with_it.result_folder) == read_weight_names(without.result_folder)
+    for row in (metrics for _, metrics in pretraining.curve(with_it) if "train/loss" in metrics):
+        weighted = row["train/mlm_loss"] + 0.5 * row["train/nsp_loss"] + 0.2 * row["train/shared_loss"]
+        assert row["train/loss"] == pytest.approx(weighted, rel=1e-6)
+
+
+def test_a_negative_weight_is_refused(make_shared):
+    with pytest.raises(ConfigError, match=re.escape("shared_weight must not be negative, found -0.1")):
+        make_shared(objective={**SECTION, "shared_weight": -0.1})
