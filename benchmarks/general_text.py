@@ -81,7 +81,11 @@ def pretrained(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
         clone.run("-m", "dvc", "repro", "pretrain")
     metrics = read_manifest(clone.folder / "artifacts/pretrain", kind="pretrain", format_version=1)["metrics"]
     names = ("steps", "num_tokens", "num_parameters", "train_time_s", "val/mlm_loss", "val/mlm_accuracy")
-    figures = {name: metrics[name] for name in (*names, "val/nsp_accuracy", "unigram_entropy") if name in metrics}
+    figures = {
+        name: metrics[name]
+        for name in (*names, "val/nsp_accuracy", "val/shared_accuracy", "unigram_entropy")
+        if name in metrics
+    }
     return {**figures, "threads": arguments.cores, "processor_s": round(times.seconds), "processor_limit_s": LIMIT_S}
 
 

@@ -1,7 +1,7 @@
 """Pretraining losses as sums and counts, so that the caller can take the mean over the global batch.
 
 A mean per micro-batch would give targets in micro-batches with few targets a larger weight.
-Shapes: B sequences, P masked positions, V vocabulary size.
+Shapes: B sequences, P masked positions, V vocabulary size, R rows of S positions.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def info_nce_sums(a: Tensor, b: Tensor, is_used: Tensor, *, temperature: float) 
 
 def shared_token_sums(
     logits: Tensor, input_ids: Tensor, token_type_ids: Tensor, sequence_ids: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the loss of telling which tokens both segments of a sequence have, and the share that is judged right.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss of telling which tokens both segments of a sequence have, what is right, and what is not shared.
 
     Every token counts as it is read, masked and special ones too. Each sequence counts the same, whatever its length.
 
@@ -119,20 +119,20 @@ def shared_token_sums(
         sequence_ids: [R, S], different for the sequences of a row, 0 in padding, which does not count.
 
     Returns:
-        Sum over sequences of the mean cross-entropy of their tokens, in nats, and of the share of their tokens that is
-        judged right; both fp32 scalars.
+        Sums over sequences of the mean cross-entropy of their tokens in nats, of the share of their tokens that is
+        judged right, and of the share that the other segment lacks, which is right without looking; fp32 scalars.
 
     Example:
         >>> ids, segments = torch.tensor([[7, 8, 9, 8, 0]]), torch.tensor([[0, 0, 1, 1, 0]])
         >>> logits = torch.tensor([[-9.0, 9.0, 9.0, 9.0, 0.0]])  # wrong on the 9
-        >>> loss, right = shared_token_sums(logits, ids, segments, (ids > 0).long())
-        >>> round(loss.item(), 2), right.item()
-        (2.25, 0.75)
+        >>> loss, right, absent = shared_token_sums(logits, ids, segments, (ids > 0).long())
+        >>> round(loss.item(), 2), right.item(), absent.item()
+        (2.25, 0.75, 0.5)
     """
     together = sequence_ids[:, :, None] == sequence_ids[:, None, :]
     others = together & (token_type_ids[:, :, None] != token_type_ids[:, None, :])
     is_shared = (others & (input_ids[:, :, None] == input_ids[:, None, :])).any(-1)
-    weights = (sequence_ids > 0) / together.sum(-1)
+    weights = (sequence_ids > 0) / together.sum(-1, dtype=torch.int32)
     loss = F.binary_cross_entropy_with_logits(logits.float(), is_shared.float(), reduction="none")
     is_right = (logits > 0) == is_shared
-    return (loss * weights).sum(), (is_right * weights).sum()
+    return (loss * weights).sum(), (is_right * weights).sum(), (~is_shared * weights).sum()

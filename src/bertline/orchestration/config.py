@@ -126,13 +126,10 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
             f"objective.kind is {objective.kind}, which learns from sequences of {objective.num_segments} segment(s), "
             f"but the examples have {num_segments}. Use examples={objective.examples}, or another objective."
         )
-    if config.model.num_hidden_layers < objective.min_layers:
-        yield (
-            f"objective.kind is {objective.kind}, which needs at least {objective.min_layers} layers, but "
-            f"model.num_hidden_layers is {config.model.num_hidden_layers}. Use another objective, or a larger model."
-        )
     batch_sizes = [phase.global_batch_size for phase in config.pretrain.phases]
-    yield from objective.problems(dataclasses.asdict(config.examples), batch_sizes, num_ranks=1)
+    yield from objective.problems(
+        dataclasses.asdict(config.examples), batch_sizes, num_layers=config.model.num_hidden_layers, num_ranks=1
+    )
     longest = config.model.max_position_embeddings
     for index, length in enumerate(config.examples.lengths):
         if length > longest:

@@ -71,7 +71,8 @@ def build_model(
             f"examples={job.objective.examples}."
         )
     batch_sizes = [phase.global_batch_size for phase in job.pretrain.phases]
-    problems = list(job.objective.problems(examples, batch_sizes, num_ranks=machine.ranks.world_size))
+    sizes = {"num_layers": job.model.num_hidden_layers, "num_ranks": machine.ranks.world_size}
+    problems = list(job.objective.problems(examples, batch_sizes, **sizes))
     if problems:
         raise ConfigError("\n".join(problems))
     encoded_with = examples["vocab_size"]

@@ -122,6 +122,27 @@ def test_the_report_of_contrastive_learning_says_how_many_pairs_are_found(
     assert curves == ["contrastive_accuracy.csv", "mlm_accuracy.csv"]
 
 
+def test_the_report_of_shared_tokens_says_how_many_are_right_and_what_saying_no_gives(
+    pipeline: PipelineFolders, tmp_path: Path
+) -> None:
+    path = pipeline.pretrain / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["metrics"] |= {"val/shared_accuracy": 0.987, "val/unshared_share": 0.743}
+    objective = dataclasses.asdict(tiny.mlm_nsp_shared())
+    path.write_text(json.dumps({**manifest, "training": {"objective": objective}}))
+    rows = (pipeline.pretrain / "metrics.jsonl").read_text()
+    added = '"val/nsp_accuracy": 0.7, "val/shared_accuracy": 0.9, "val/unshared_share": 0.75, "val/x":'
+    rows = rows.replace('"val/nsp_accuracy":', added)
+    rows = rows.replace('"train/mlm_loss"', '"train/shared_accuracy": 0.9, "train/mlm_loss"')
+    (pipeline.pretrain / "metrics.jsonl").write_text(rows)
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
+    words = page_of(tmp_path / "out").words
+    assert "For 98.7 % of the tokens of a sequence it says rightly" in words
+    assert "(always saying no: 74.3 %)" in words
+    assert (tmp_path / "out/plots/shared_accuracy.svg").exists()
+    assert len(rows_of(tmp_path / "out" / "curves" / "accuracy" / "shared_accuracy.csv")) > 1
+
+
 def test_text_of_the_corpus_and_of_tasks_cannot_become_html(pipeline: PipelineFolders, tmp_path: Path) -> None:
     build_evaluation(CONFIG, pipeline, tmp_path / "out")
     page = page_of(tmp_path / "out")

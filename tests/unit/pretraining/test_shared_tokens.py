@@ -1,5 +1,7 @@
 """Tokens of both segments: which they are, whatever the rows, and that an encoder learns to find them."""
 
+import dataclasses
+import math
 import re
 import signal
 
@@ -75,20 +77,22 @@ def logits_of(ids: torch.Tensor, *, unlike: int) -> torch.Tensor:
 @settings(max_examples=60, deadline=None)
 @given(pairs=st.lists(st.tuples(IDS, IDS), min_size=1, max_size=5), unlike=st.integers(0, 2))
 def test_each_token_is_looked_for_in_the_other_segment_of_its_own_sequence(pairs, unlike):
-    expected_loss = expected_correct = 0.0
+    expected_loss = expected_correct = expected_absent = 0.0
     for a, b in pairs:
         is_shared = torch.tensor([token in b for token in a] + [token in a for token in b])
         logits = logits_of(torch.tensor([*a, *b]), unlike=unlike)
         losses = torch.nn.functional.softplus(torch.where(is_shared, -logits, logits))
         expected_loss += float(losses.mean())
         expected_correct += float(((logits > 0) == is_shared).float().mean())
+        expected_absent += 1 - float(is_shared.float().mean())
     batch = padded(pairs)
     packed = packed_batches(batch, pad_id=0, max_targets=1, rows_per_batch=None)
     for rows, sequences in ((batch, "attention_mask"), *((rows, "sequence_ids") for rows in packed)):
         ids, segments, of = (torch.from_numpy(rows[name]) for name in ("input_ids", "token_type_ids", sequences))
-        loss, correct = shared_token_sums(logits_of(ids, unlike=unlike), ids, segments, of)
+        loss, correct, absent = shared_token_sums(logits_of(ids, unlike=unlike), ids, segments, of)
         assert float(loss) == pytest.approx(expected_loss, rel=1e-5)
         assert float(correct) == pytest.approx(expected_correct, rel=1e-5)
+        assert float(absent) == pytest.approx(expected_absent, rel=1e-5)
 
 
 def losses_of(job) -> PreTrainingLosses:
@@ -154,18 +158,43 @@ def test_an_encoder_learns_which_tokens_are_shared():
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     segments = torch.arange(12).ge(6).long().expand(64, -1)
     rest = {"masked_positions": torch.zeros(64, 1, dtype=torch.long), "masked_labels": torch.full((64, 1), -100)}
-    accuracies, most_frequent = [], []
+    accuracies, without_looking = [], []
     for _ in range(400):
         ids = torch.randint(1, 30, (64, 12))
-        is_shared = (ids[:, :, None] == ids[:, None, :]) & (segments[:, :, None] != segments[:, None, :])
-        most_frequent.append(1 - float(is_shared.any(-1).float().mean()))
         batch = {"input_ids": ids, "token_type_ids": segments, "next_sentence_labels": torch.zeros(64).long(), **rest}
         sums = losses(batch)
         (sums["shared_loss"] / 64).backward()
         optimizer.step()
         optimizer.zero_grad()
         accuracies.append(float(sums["shared_correct"]) / 64)
-    assert np.mean(accuracies[-50:]) > np.mean(most_frequent) + 0.1
+        without_looking.append(float(sums["unshared"]) / 64)
+    assert 0.7 < np.mean(without_looking) < 0.9
+    assert np.mean(accuracies[-50:]) > np.mean(without_looking) + 0.1
+
+
+def test_rows_without_padding_need_no_mask(make_shared):
+    losses = losses_of(make_shared())
+    batch = {name: torch.from_numpy(values) for name, values in padded([([5, 6, 7], [6, 8, 9])]).items()}
+    expected = losses(batch)
+    del batch["attention_mask"]
+    for name, value in losses(batch).items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_one_layer_cannot_learn_it(make_shared):
+    one = dataclasses.replace(make_shared().model, num_hidden_layers=1)
+    with pytest.raises(ConfigError, match=r"mlm_nsp_shared, which needs at least 2 layers.*num_hidden_layers is 1"):
+        run_pretraining(dataclasses.replace(make_shared(), model=one))
+
+
+def test_it_starts_from_another_objective_and_others_start_from_it(make_job, make_shared, capsys):
+    first = make_job("first", pretrain__max_steps=3)
+    second = dataclasses.replace(make_shared("second", pretrain__max_steps=3), start_from_folder=first.result_folder)
+    third = dataclasses.replace(make_job("third", pretrain__max_steps=3), start_from_folder=second.result_folder)
+    for job in (first, second, third):
+        run_pretraining(job)
+    assert "lacks" not in capsys.readouterr().err
+    load_pretraining_model(third.result_folder)
 
 
 @pytest.mark.parametrize("packing", ["on", "off"])
@@ -202,6 +231,7 @@ def test_it_weighs_in_by_its_weight_and_adds_no_weights(pretraining, make_job, m
         assert row["train/loss"] == pytest.approx(weighted, rel=1e-6)
 
 
-def test_a_negative_weight_is_refused(make_shared):
-    with pytest.raises(ConfigError, match=re.escape("shared_weight must not be negative, found -0.1")):
-        make_shared(objective={**SECTION, "shared_weight": -0.1})
+@pytest.mark.parametrize("weight", [-0.1, math.nan])
+def test_a_weight_that_is_not_positive_or_zero_is_refused(make_shared, weight):
+    with pytest.raises(ConfigError, match=re.escape(f"shared_weight must not be negative, found {weight}")):
+        make_shared(objective={**SECTION, "shared_weight": weight})

@@ -142,8 +142,6 @@ class Objective(ABC):
     """Such examples, as a choice of the group `examples`."""
     with_pooler: ClassVar[bool]
     """Whether a head reads the pooler."""
-    min_layers: ClassVar[int] = 1
-    """Smallest number of layers of an encoder that can learn it."""
     terms: ClassVar[tuple[LossTerm, ...]]
     """Terms of the loss, in the order in which they are added."""
     metrics: ClassVar[tuple[Metric, ...]]
@@ -172,12 +170,15 @@ class Objective(ABC):
         """Number of examples, one after another in the corpus, that steps take together; 1: each is drawn alone."""
         return 1
 
-    def problems(self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_ranks: int) -> Iterator[str]:
+    def problems(
+        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_layers: int, num_ranks: int
+    ) -> Iterator[str]:
         """Yield a message for each reason why the objective cannot learn from these examples in these steps.
 
         Args:
             examples: Section or manifest of the examples.
             batch_sizes: `global_batch_size` of each phase.
+            num_layers: Layers of the encoder.
             num_ranks: Number of ranks that share a step; 1 where it is unknown.
         """
         yield from ()

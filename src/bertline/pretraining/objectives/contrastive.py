@@ -160,7 +160,9 @@ class Contrastive(MaskedLMObjective):
         """See `Objective.neighbours_together`."""
         return self.neighbours
 
-    def problems(self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_ranks: int) -> Iterator[str]:
+    def problems(
+        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_layers: int, num_ranks: int
+    ) -> Iterator[str]:
         """See `Objective.problems`: all pairs are of one document, and a step has whole groups on each rank."""
         if examples["random_next_prob"] not in (None, 0):
             yield (

@@ -8,9 +8,9 @@ steps, below the last layer, so that the first position can read it there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bertline.pretraining.objectives import mlm, mlm_nsp
 from bertline.pretraining.objectives.base import (
@@ -31,19 +31,27 @@ if TYPE_CHECKING:
     from bertline.modeling.bert import PreTrainingOutput
 
 ACCURACY = Metric(name="shared_accuracy", total="shared_correct", count="sequences")
+ABSENT = Metric(name="unshared_share", total="unshared", count="sequences")
 SHOWING = replace(
     mlm_nsp.SHOWING,
     title=f"{mlm_nsp.SHOWING.title}, with tokens that both segments share",
-    summary=f"{mlm_nsp.SHOWING.summary} Of {{shared_accuracy}} of the tokens it knows whether the other segment has "
-    "them as well.",
+    summary=f"{mlm_nsp.SHOWING.summary} For {{shared_accuracy}} of the tokens of a sequence it says rightly whether "
+    "the other segment has them (always saying no: {unshared_share}).",
     scores=(
         *mlm_nsp.SHOWING.scores,
         ShownScore(
             metric=ACCURACY.name,
             unit="fraction",
             tile="shared tokens right",
-            tile_note="of all tokens",
+            tile_note="mean over sequences",
             card="tokens of both segments, accuracy",
+        ),
+        ShownScore(
+            metric=ABSENT.name,
+            unit="fraction",
+            tile="always saying no",
+            tile_note="to shared tokens",
+            card="tokens of both segments, always saying no",
         ),
     ),
     charts=(
@@ -51,8 +59,11 @@ SHOWING = replace(
         ShownChart(
             name=ACCURACY.name,
             y_name="held-out accuracy",
-            caption="The share of tokens of which it is judged right whether the other segment has them as well.",
-            curves=(ShownCurve(title="shared tokens right", metric=f"val/{ACCURACY.name}", css="c0"),),
+            caption="The share of a sequence's tokens for which it says rightly whether the other segment has them.",
+            curves=(
+                ShownCurve(title="shared tokens right", metric=f"val/{ACCURACY.name}", css="c0"),
+                ShownCurve(title="always saying no", metric=f"val/{ABSENT.name}", css="c1"),
+            ),
             level=None,
         ),
     ),
@@ -72,8 +83,7 @@ class MlmNspShared(MlmNspObjective):
         ERNIE 2.0 (arXiv 1907.12412), token-document relation: do other segments of the document have the token?
     """
 
-    metrics: ClassVar[tuple[Metric, ...]] = (*MlmNspObjective.metrics, ACCURACY)
-    min_layers: ClassVar[int] = 2
+    metrics: ClassVar[tuple[Metric, ...]] = (*MlmNspObjective.metrics, ACCURACY, ABSENT)
     showing: ClassVar[Showing] = SHOWING
 
     kind: Literal["mlm_nsp_shared"]
@@ -81,7 +91,7 @@ class MlmNspShared(MlmNspObjective):
     """Weight of the loss of shared tokens relative to the MLM loss. A large one keeps the MLM loss high for longer."""
 
     def __post_init__(self) -> None:
-        if self.shared_weight < 0:
+        if not self.shared_weight >= 0:
             raise ValueError(f"shared_weight must not be negative, found {self.shared_weight}")
 
     @property
@@ -89,6 +99,16 @@ class MlmNspShared(MlmNspObjective):
         """See `Objective.terms`."""
         shared = LossTerm(name="shared_loss", count="sequences", weight=self.shared_weight)
         return (mlm.LOSS, nsp_loss(self.nsp_weight), shared)
+
+    def problems(
+        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_layers: int, num_ranks: int
+    ) -> Iterator[str]:
+        """See `Objective.problems`: the layer below the last one must have looked at the other segment."""
+        if num_layers < 2:
+            yield (
+                f"objective.kind is {self.kind}, which needs at least 2 layers, but model.num_hidden_layers is "
+                f"{num_layers}. Use another objective, or a larger model."
+            )
 
     def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
         """See `Objective.sums`."""
@@ -101,6 +121,11 @@ class MlmNspShared(MlmNspObjective):
         sequences = torch.ones_like(ids) if sequences is None else sequences
         first, second = output.before_last.float().chunk(2, dim=-1)
         logits = (first.sum(-1) - second.sum(-1)) / output.before_last.shape[-1] ** 0.5
-        loss, correct = shared_token_sums(logits, ids, batch["token_type_ids"], sequences)
-        found = {**MlmNspObjective.sums(self, output, batch), "shared_loss": loss, "shared_correct": correct}
+        loss, correct, absent = shared_token_sums(logits, ids, batch["token_type_ids"], sequences)
+        found = {
+            **MlmNspObjective.sums(self, output, batch),
+            "shared_loss": loss,
+            "shared_correct": correct,
+            "unshared": absent,
+        }
         return {name: found[name] for name in sum_names(self)}
