@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+import torch
 
 import tiny
 from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder
@@ -17,6 +20,7 @@ from bertline.foundation.manifests import write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.weight_files import read_weights
 from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.objectives.registry import ObjectiveConfig
@@ -26,6 +30,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.config import RuntimeConfig, ScheduleConfig
+from bertline.training.interruption import TrainingInterrupted
 from bertline.training.optimizers.registry import OptimizerConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -126,6 +131,26 @@ def curve(job: PretrainJob) -> list[tuple[int, dict[str, float]]]:
         (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
         for row in read_metrics(job.metrics_path)
     ]
+
+
+def assert_resumes_to_the_same_bits(
+    alone: PretrainJob, stopped: PretrainJob, probe: Any, step: int, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, float]:
+    """Run one job at once, and its equal with a SIGTERM at a step of a probe and a resume; return the figures.
+
+    Weights and logged curves must be the same to the last bit.
+    """
+    figures = run_pretraining(alone)
+    signal_at(probe, step, signal.SIGTERM, monkeypatch)
+    with pytest.raises(TrainingInterrupted, match=f"saved after step {step} of {alone.pretrain.num_steps}"):
+        run_pretraining(stopped)
+    monkeypatch.undo()
+    run_pretraining(stopped)
+    expected, found = (read_weights(job.result_folder, with_output=True) for job in (alone, stopped))
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert curve(alone) == curve(stopped)
+    return figures
 
 
 def _write_examples(folder: Path, count: int, length: int, shortest: int, *, num_segments: int) -> int:

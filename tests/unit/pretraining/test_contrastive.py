@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import signal
 
 import pytest
 import torch
@@ -25,7 +24,6 @@ from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
-from bertline.training.interruption import TrainingInterrupted
 
 SECTION = {
     "kind": "contrastive", "group_size": 4, "neighbours": 1, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.5
@@ -136,7 +134,7 @@ def test_one_graph_gives_the_same_sums(make_contrastive, layout):
 
 
 @pytest.mark.parametrize("packing", ["on", "off"])
-def test_it_resumes_to_the_same_bits(pretraining, make_contrastive, monkeypatch, packing):
+def test_it_resumes_to_the_same_bits(make_contrastive, monkeypatch, packing):
     changes = {
         "runtime__packing": packing,
         "pretrain__phases": [
@@ -145,15 +143,7 @@ def test_it_resumes_to_the_same_bits(pretraining, make_contrastive, monkeypatch,
         ],
     }
     alone, stopped = make_contrastive("alone", **changes), make_contrastive("stopped", **changes)
-    run_pretraining(alone)
-    pretraining_inputs.signal_at(BestStep, 30, signal.SIGTERM, monkeypatch)
-    with pytest.raises(TrainingInterrupted, match="saved after step 30 of 50"):
-        run_pretraining(stopped)
-    monkeypatch.undo()
-    run_pretraining(stopped)
-    expected, found = (load_masked_lm(job.result_folder).state_dict() for job in (alone, stopped))
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert pretraining.curve(alone) == pretraining.curve(stopped)
+    pretraining_inputs.assert_resumes_to_the_same_bits(alone, stopped, BestStep, 30, monkeypatch)
 
 
 def test_it_learns_to_find_the_other_segment(pretraining, make_contrastive):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import signal
 
 import pytest
 import torch
@@ -19,7 +18,6 @@ from bertline.pretraining.objectives.registry import objective_from
 from bertline.pretraining.probes import MaskPredictionProbe, read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
-from bertline.training.interruption import TrainingInterrupted
 
 OBJECTIVES = {
     "mlm": tiny.mlm(),
@@ -131,7 +129,7 @@ def test_mlm_has_no_next_sentence_head_and_no_pooler_anywhere(make_mlm):
 
 
 @pytest.mark.parametrize("packing", ["on", "off"])
-def test_mlm_resumes_to_the_same_bits(pretraining, make_mlm, monkeypatch, packing):
+def test_mlm_resumes_to_the_same_bits(make_mlm, monkeypatch, packing):
     changes = {
         "runtime__packing": packing,
         "pretrain__phases": [
@@ -140,15 +138,7 @@ def test_mlm_resumes_to_the_same_bits(pretraining, make_mlm, monkeypatch, packin
         ],
     }
     alone, stopped = make_mlm("alone", **changes), make_mlm("stopped", **changes)
-    run_pretraining(alone)
-    pretraining_inputs.signal_at(MaskPredictionProbe, 45, signal.SIGTERM, monkeypatch)
-    with pytest.raises(TrainingInterrupted, match="saved after step 45 of 70"):
-        run_pretraining(stopped)
-    monkeypatch.undo()
-    run_pretraining(stopped)
-    expected, found = (load_masked_lm(job.result_folder).state_dict() for job in (alone, stopped))
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert pretraining.curve(alone) == pretraining.curve(stopped)
+    pretraining_inputs.assert_resumes_to_the_same_bits(alone, stopped, MaskPredictionProbe, 45, monkeypatch)
 
 
 def test_mlm_lowers_the_loss(pretraining, make_mlm):

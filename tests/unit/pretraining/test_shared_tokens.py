@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import re
-import signal
 
 import numpy as np
 import pytest
@@ -29,7 +28,6 @@ from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
-from bertline.training.interruption import TrainingInterrupted
 
 SECTION = {"kind": "mlm_nsp_shared", "nsp_weight": 0.5, "shared_weight": 0.2}
 PHASES = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
@@ -198,18 +196,10 @@ def test_it_starts_from_another_objective_and_others_start_from_it(make_job, mak
 
 
 @pytest.mark.parametrize("packing", ["on", "off"])
-def test_it_resumes_to_the_same_bits(pretraining, make_shared, monkeypatch, packing):
+def test_it_resumes_to_the_same_bits(make_shared, monkeypatch, packing):
     alone, stopped = make_shared("alone", runtime__packing=packing), make_shared("stopped", runtime__packing=packing)
-    figures = run_pretraining(alone)
+    figures = pretraining_inputs.assert_resumes_to_the_same_bits(alone, stopped, BestStep, 20, monkeypatch)
     assert 0 < figures["val/shared_accuracy"] <= 1
-    pretraining_inputs.signal_at(BestStep, 20, signal.SIGTERM, monkeypatch)
-    with pytest.raises(TrainingInterrupted, match="saved after step 20 of 40"):
-        run_pretraining(stopped)
-    monkeypatch.undo()
-    run_pretraining(stopped)
-    expected, found = (load_pretraining_model(job.result_folder).state_dict() for job in (alone, stopped))
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert pretraining.curve(alone) == pretraining.curve(stopped)
 
 
 def test_it_weighs_in_by_its_weight_and_adds_no_weights(pretraining, make_job, make_shared):
