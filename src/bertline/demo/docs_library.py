@@ -135,7 +135,9 @@ def _passages(
             # Removing names only shortens a passage, so paragraphs that are too short are not processed.
             long_enough = len(paragraph.split()) >= config.min_words
             words = without_names(paragraph).split()[: config.max_words] if long_enough else []
-            row = LabelledRow(f"{module.name}#{docstring.name}:{number}", " ".join(words), None, module.package)
+            row = LabelledRow(
+                f"{module.name}#{docstring.name}:{number}", " ".join(words), None, module.package, module.name
+            )
             if len(words) < config.min_words:
                 dropped["too_few_words"] += 1
             elif row.content_key() in seen:

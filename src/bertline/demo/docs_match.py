@@ -84,7 +84,7 @@ def _paired(functions: list[_Function], module: str, seed: int) -> list[Labelled
     """Pair each function with its own summary and with that of the next function in a random cyclic order."""
     order = [functions[i] for i in generator(seed, "mismatch", module).permutation(len(functions))]
     return [
-        LabelledRow(f"{function.id}:{label}", function.signature, summary, label)
+        LabelledRow(f"{function.id}:{label}", function.signature, summary, label, module)
         for function, other in zip(order, order[1:] + order[:1], strict=True)
         for label, summary in ((MATCH, function.summary), (MISMATCH, other.summary))
     ]

@@ -79,6 +79,7 @@ def _rows(functions: list[_Function]) -> QueryRows:
         [each.query for each in functions],
         [[each.id] for each in functions],
         [[1] for _ in functions],
+        clusters=[each.id.partition("#")[0] for each in functions],
     )
 
 

@@ -45,6 +45,7 @@ class TaskOptions:
     quoting: bool
     separator: str | None
     encoding: str
+    cluster_column: Column | None = None
 
 
 def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[str, Any]:
@@ -142,6 +143,7 @@ def _table_source(given: GivenFiles, options: TaskOptions) -> dict[str, Any]:
         "max_fields": None,
         "extra_fields": "error",
         "text_pair_column": options.text_pair_column,
+        "cluster_column": options.cluster_column,
     }
     path = given.files["train"]
     columns = columns_of(path, source)
@@ -155,9 +157,9 @@ def _table_source(given: GivenFiles, options: TaskOptions) -> dict[str, Any]:
                 f"{path}: which column is the {key.removesuffix('_column')} cannot be told: none is called "
                 f"{', '.join(usual[:4])} or the like. {_listed(columns)} Name it: {key}=COLUMN."
             )
-    pair = options.text_pair_column
-    if pair is not None and pair not in columns:
-        raise DataError(f"{path} has no column {pair!r} (text_pair_column). {_listed(columns)}")
+    for key in ("text_pair_column", "cluster_column"):
+        if source[key] is not None and source[key] not in columns:
+            raise DataError(f"{path} has no column {source[key]!r} ({key}). {_listed(columns)}")
     return source
 
 

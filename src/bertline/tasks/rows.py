@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -22,6 +23,8 @@ class LabelledRow(Generic[Label]):
     text: str
     text_pair: str | None
     label: Label
+    cluster: str | None = None
+    """Cluster of the row (see `StoredRows.clusters`), never distributed over splits that are cut; None: no cluster."""
 
     def content_key(self) -> str:
         """Return a key that is equal for rows with equal texts, ignoring case and white space.
@@ -56,16 +59,27 @@ def text_pairs_of(rows: list[LabelledRow[Label]]) -> list[str] | None:
     return [row.text_pair for row in rows if row.text_pair is not None] or None
 
 
+def clusters_of(rows: Sequence[LabelledRow[Label]]) -> list[str] | None:
+    """Return the cluster of each row; None if rows have none."""
+    return [row.cluster for row in rows if row.cluster is not None] or None
+
+
 def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> SourceRows[Label]:
     """Cut missing splits from the train rows, drop duplicates across splits, and shuffle train.
 
-    A hash of its texts assigns a row to a split (see `cut_by_key`): equal examples stay together, and rows added later
-    do not move others. A train row whose texts also occur in dev or a test set, or a dev row whose texts also occur in
-    a test set, is dropped and counted. Test sets are not changed.
+    A hash of its cluster, or else of its texts, assigns a row to a split (see `cut_by_key`): equal examples stay
+    together, and rows added later do not move others. A train row whose texts also occur in dev or a test set, or a dev
+    row whose texts also occur in a test set, is dropped and counted. Test sets are not changed.
     """
     found = {"train": list(source.train), "dev": source.dev, "test": source.test}
     splits = {split: rows for split, rows in found.items() if rows is not None}
-    dropped = source.dropped + complete_splits(splits, config, same=LabelledRow.content_key, name="row")
+    dropped = source.dropped + complete_splits(
+        splits,
+        config,
+        same=LabelledRow.content_key,
+        name="row",
+        kept_together=lambda row: row.content_key() if row.cluster is None else row.cluster,
+    )
     for name, rows in sorted(source.extra_tests.items()):
         keys = {row.content_key() for row in rows}
         for split in ("dev", "train"):

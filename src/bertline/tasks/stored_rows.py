@@ -20,6 +20,7 @@ from bertline.foundation.manifests import read_manifest
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
 _NUMBER, _NUMBERS = pa.int64(), pa.list_(pa.int64())
+_CLUSTERS = "clusters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,9 @@ class StoredRows(ABC):
     """Columns of equal length, in a fixed order. Train rows are in random order, so the first n are a random sample."""
 
     ids: list[str]
-    """Ids, unique in the split, that name the origin of a row (`train.tsv:17`)."""
+    """Ids, unique in the split, that name the origin of a row (`train.tsv:17`). They have no structure to read."""
+    clusters: list[str] | None = field(default=None, kw_only=True)
+    """Cluster of each row, such as its author; rows of one are not independent. None: each row is independent."""
 
     schema: ClassVar[pa.Schema]
     """Schema of the stored table; column names are field names."""
@@ -63,19 +66,15 @@ class StoredRows(ABC):
     def of(cls, rows: Iterable[Sequence[Any]]) -> Self:
         """Return rows that are given one by one, each with its values in the order of the columns."""
         columns = zip(*rows, strict=True)
-        return cls(*(list(next(columns, ())) for _ in dataclasses.fields(cls)))
+        return cls(*(list(next(columns, ())) for column in dataclasses.fields(cls) if not column.kw_only))
 
     @abstractmethod
     def texts_read(self) -> list[str]:
         """Return one text per row with everything the model reads, for measuring overlap with the corpus."""
 
     def sources(self) -> list[str]:
-        """Return the source of each row; rows with the same source are not independent.
-
-        It is the id up to its last `#`: `numpy.linalg#norm:match` and `numpy.linalg#det:mismatch` have the same module.
-        An id without it, or without anything before it (`train.tsv:17`), is a source of its own.
-        """
-        return [identity.rpartition("#")[0] or identity for identity in self.ids]
+        """Return the source of each row, its cluster or else its own id; rows with the same one are not independent."""
+        return list(self.ids if self.clusters is None else self.clusters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +277,7 @@ def _joined(first: list[str], second: list[str] | None) -> list[str]:
 
 
 KIND = "task"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 COLLECTION = "collection"
 """Name of the file with the documents to search."""
 SplitName = str
@@ -289,7 +288,10 @@ Rows = TypeVar("Rows", bound=StoredRows)
 
 def write_rows(folder: Path, split: SplitName, rows: StoredRows) -> None:
     """Write one split."""
-    pq.write_table(rows.to_table(), folder / f"{split}.parquet", compression="zstd")
+    table = rows.to_table()
+    if rows.clusters is not None:
+        table = table.append_column(_CLUSTERS, pa.array(rows.clusters, _TEXT))
+    pq.write_table(table, folder / f"{split}.parquet", compression="zstd")
 
 
 def read_rows(folder: Path, split: SplitName, rows_class: type[Rows]) -> Rows:
@@ -301,7 +303,9 @@ def read_rows(folder: Path, split: SplitName, rows_class: type[Rows]) -> Rows:
     path = folder / f"{split}.parquet"
     if not path.exists():
         raise ArtifactError(f"{path} is missing. Run the stage task_data again (dvc repro).")
-    return rows_class.from_table(pq.read_table(path))
+    table = pq.read_table(path)
+    rows = rows_class.from_table(table)
+    return dataclasses.replace(rows, clusters=table[_CLUSTERS].to_pylist()) if _CLUSTERS in table.schema.names else rows
 
 
 def read_task_manifest(folder: Path) -> dict[str, Any]:

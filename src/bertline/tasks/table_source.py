@@ -57,7 +57,9 @@ def _labelled(
             value = _cell(record, config.label_column, place, "label_column")
             pair = None if pair_column is None else _text(record, pair_column, place, "text_pair_column")
             text = _text(record, config.text_column, place, "text_column")
-            rows.append(LabelledRow(record.where, text, pair, labels(value, place)))
+            column = config.cluster_column
+            cluster = None if column is None else _text(record, column, place, "cluster_column")
+            rows.append(LabelledRow(record.where, text, pair, labels(value, place), cluster))
         except BadRow as bad:
             bad_rows.found(bad)
             last = bad

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from operator import attrgetter
 
-import numpy as np
 import pytest
 
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
@@ -13,7 +12,6 @@ from bertline.demo.docs_library import LibraryNames, docs_library_rows
 from bertline.demo.docs_match import MATCH, MISMATCH, docs_match_rows
 from bertline.demo.rows import balanced_order, held_out_sides
 from bertline.tasks.rows import LabelledRow
-from bertline.tasks.stored_rows import TextRows
 
 LIBRARY = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=12, num_dev_rows=30, num_test_rows=60)
 LABEL = attrgetter("label")
@@ -103,11 +101,9 @@ def test_a_mismatch_has_the_summary_of_another_function_of_the_same_module(modul
 def test_rows_of_a_module_have_one_source(modules, task):
     """Modules are what is held out, and a mismatch has the summary of another function of its module."""
     train = make(task, modules).train
-    texts = [row.text for row in train]
-    rows = TextRows([row.id for row in train], texts, None, np.zeros(len(train)))
     named = {module.name for module in modules}
-    assert set(rows.sources()) <= named and len(set(rows.sources())) < len(train)
-    assert all(row.id.startswith(f"{source}#") for row, source in zip(train, rows.sources(), strict=True))
+    assert {row.cluster for row in train} <= named and len({row.cluster for row in train}) < len(train)
+    assert all(row.id.startswith(f"{row.cluster}#") for row in train)
 
 
 def test_no_summary_names_its_function(modules):

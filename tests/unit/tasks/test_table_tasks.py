@@ -10,14 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
+from bertline.kinds.registry import kind_part
 from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows, read_rows, read_task_manifest
+from no_packages import NO_PACKAGES
 
 TOPICS = [["sport"], ["politics", "sport"], [], ["art", "politics"]]
 
 
 def write_tsv(path, rows, header=("text", "label")):
     path.write_text("".join("\t".join(map(str, row)) + "\n" for row in [header, *rows]))
+
+
+def stored(out, config, split):
+    return kind_part(config.kind, "data").stored_rows(out, split)
 
 
 def labelled(num_rows, first=0):
@@ -280,3 +286,36 @@ def test_a_regression_that_makes_no_sense_is_refused(number_task, table_source):
         number_task(table_source("folder"), head="cosine")
     with pytest.raises(ValueError, match="one number"):
         number_task(table_source("folder", label_separator="|"))
+
+
+class TestClusters:
+    ROWS = tuple((f"text {n}", "ab"[n % 2], f"author {n // 5}") for n in range(200))
+
+    @pytest.mark.parametrize("name", ["reviews.tsv", "reviews #2.tsv", "#1.tsv"])
+    def test_ids_are_no_clusters_whatever_the_name_of_the_file(self, tmp_path, task, table_source, built, name):
+        write_tsv(tmp_path / name, [row[:2] for row in self.ROWS])
+        out = built(task(table_source(tmp_path / name)))
+        for split in ("train", "dev", "test"):
+            rows = read_rows(out, split, TextRows)
+            assert rows.clusters is None and rows.sources() == rows.ids
+
+    @pytest.mark.parametrize("kind", ["classification", "several labels", "regression"])
+    def test_a_column_of_clusters_keeps_its_rows_in_one_split(self, tmp_path, task, number_task, table_source, kind):
+        rows = [(text, n % 5 if kind == "regression" else label, author)
+                for n, (text, label, author) in enumerate(self.ROWS)]  # fmt: skip
+        write_tsv(tmp_path / "rows.tsv", rows, header=("text", "label", "author"))
+        source = table_source(tmp_path / "rows.tsv", cluster_column="author")
+        config = number_task(source) if kind == "regression" else task(source, multi_label=kind == "several labels")
+        build_task("mine", config, NO_PACKAGES, tmp_path / "out")
+        splits = [stored(tmp_path / "out", config, split) for split in ("train", "dev", "test")]
+        assert sum(map(len, splits)) == 200
+        found = [set(rows.sources()) for rows in splits]
+        assert set.union(*found) == {row[2] for row in self.ROWS} and sum(map(len, found)) == 40
+        for rows in splits:
+            assert rows.sources() == [f"author {int(text.split()[1]) // 5}" for text in rows.texts]
+            assert rows.first(3).sources() == rows.sources()[:3]
+
+    def test_a_missing_column_of_clusters_is_named(self, tmp_path, task, table_source, built):
+        write_tsv(tmp_path / "rows.tsv", labelled(40))
+        with pytest.raises(DataError, match=r"there is no column 'author' \(source.cluster_column\)"):
+            built(task(table_source(tmp_path / "rows.tsv", cluster_column="author")))

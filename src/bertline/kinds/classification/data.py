@@ -18,7 +18,7 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRows
-from bertline.tasks.rows import LabelledRow, SourceRows, text_pairs_of
+from bertline.tasks.rows import LabelledRow, SourceRows, clusters_of, text_pairs_of
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import fewest_train_rows, num_rows_made, shortened
 from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
@@ -60,7 +60,7 @@ def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleD
         return several.by_split(), several.dropped
     source = _read_source(config, modules)
     splits: _Splits = {
-        split: [LabelledRow(row.id, row.text, row.text_pair, (row.label,)) for row in rows]
+        split: [LabelledRow(row.id, row.text, row.text_pair, (row.label,), row.cluster) for row in rows]
         for split, rows in source.by_split().items()
     }
     return splits, source.dropped
@@ -135,13 +135,15 @@ def _stored(
     rows: list[LabelledRow[tuple[str, ...]]], labels: list[str], multi_label: bool
 ) -> TextRows | MultiLabelRows:
     ids, texts, pairs = [row.id for row in rows], [row.text for row in rows], text_pairs_of(rows)
+    clusters = clusters_of(rows)
     numbers = {label: number for number, label in enumerate(labels)}
     if not multi_label:
-        return TextRows(ids, texts, pairs, np.array([numbers[row.label[0]] for row in rows], dtype=np.int64))
+        ids_of_labels = np.array([numbers[row.label[0]] for row in rows], dtype=np.int64)
+        return TextRows(ids, texts, pairs, ids_of_labels, clusters=clusters)
     matrix = np.zeros((len(rows), len(labels)), dtype=np.int64)
     for place, row in enumerate(rows):
         matrix[place, [numbers[label] for label in row.label]] = 1
-    return MultiLabelRows(ids, texts, pairs, matrix)
+    return MultiLabelRows(ids, texts, pairs, matrix, clusters=clusters)
 
 
 def stored_rows(folder: Path, split: SplitName) -> TextRows | MultiLabelRows:

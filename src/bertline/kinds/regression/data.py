@@ -9,7 +9,7 @@ import numpy as np
 
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.tasks.rows import LabelledRow, text_pairs_of
+from bertline.tasks.rows import LabelledRow, clusters_of, text_pairs_of
 from bertline.tasks.source_files import fewest_train_rows, shortened
 from bertline.tasks.stored_rows import BuiltTask, NumberRows, read_rows
 from bertline.tasks.table_source import ANumber, read_table, table_versions
@@ -55,6 +55,7 @@ def _stored(rows: list[LabelledRow[float]]) -> NumberRows:
         [row.text for row in rows],
         text_pairs_of(rows),
         np.array([row.label for row in rows], dtype=np.float64),
+        clusters=clusters_of(rows),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -71,7 +71,7 @@ def _candidates_of(
         rows.append(
             (identity, query, ids, [texts[number] for number in chosen], of_ids, first_scores, [*judged.values()])
         )
-    return CandidateRows.of(rows)
+    return replace(CandidateRows.of(rows), clusters=queries.clusters)
 
 
 def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceConfig) -> BuiltTask:
