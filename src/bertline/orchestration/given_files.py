@@ -6,13 +6,18 @@ import codecs
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from bertline.foundation.errors import ConfigError, DataError
+from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.conll import split_columns
 from bertline.tasks.sniffing import beginning_of, guesses
+from bertline.tasks.source_config import Separator
 from bertline.tasks.stored_rows import SplitName
+from bertline.tasks.table_files import JSON_LINES, read_records
+from bertline.tasks.tags import OUTSIDE, scheme_of
 
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad", "questions"]
 """`questions` is the format of TREC, `CLASS:sub question`, one row per line."""
@@ -84,9 +89,19 @@ def given_files(
 def format_of(path: Path) -> FileFormat:
     """Return the format of a file, from its extension and its first lines (see `sniffing.guesses`).
 
+    Rows with the columns of SQuAD (`context`, `question`, `answers`) are SQuAD, as `datasets` writes it.
+
     Raises:
-        DataError: Neither determines one format, or the gzip file is damaged.
+        DataError: Neither determines one format, or the file is damaged.
     """
+    found = _format_of(path)
+    if found not in ("jsonl", "parquet"):
+        return found
+    first = next(read_records(path, replace(JSON_LINES, format=found), BadRows("skip")), None)
+    return "squad" if first is not None and first.values.keys() >= {"context", "question", "answers"} else found
+
+
+def _format_of(path: Path) -> FileFormat:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending in _BY_ENDING:
         return _BY_ENDING[ending]
@@ -130,17 +145,12 @@ def conll_layout(path: Path, encoding: str, *, tag_column: int = -1) -> dict[str
         line for line in beginning_of(path, encoding).lines[:_LAYOUT_LINES] if not line.startswith(("#", "-DOCSTART-"))
     ]
     full = [line for line in lines if line.strip()]
+    separator: Separator = "tab" if full and all("\t" in line for line in full) else "whitespace"
     try:
-        tags = [line.split()[tag_column] if line.strip() else "O" for line in lines]
+        tags = [split_columns(line, separator)[tag_column].strip() if line.strip() else OUTSIDE for line in lines]
     except IndexError as error:
         raise DataError(f"{path}: a line has no column {tag_column} (label_column).") from error
-    if any(tag[:2] in ("E-", "S-") for tag in tags):
-        scheme = "iobes"
-    else:
-        # In IOB1 an entity begins with I- unless an entity of the same type directly precedes it.
-        begins_inside = any(tag[:2] == "I-" and before == "O" for before, tag in zip(["O", *tags], tags, strict=False))
-        scheme = "iob1" if begins_inside else "iob2"
-    return {"separator": "tab" if full and all("\t" in line for line in full) else "whitespace", "scheme": scheme}
+    return {"separator": separator, "scheme": scheme_of(tags)}
 
 
 def _of_folder(folder: Path) -> dict[SplitName, Path]:

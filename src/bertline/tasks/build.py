@@ -100,9 +100,11 @@ def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
     """
     for split, rows in task.splits.items():
         if not len(rows) and not (split == "train" and trains_nothing(config)):
+            left_out = ", ".join(f"{number} {reason}" for reason, number in task.dropped.most_common() if number)
             raise DataError(
-                f"tasks.{name}: the {split} split has no rows. Give its file in the task's source, raise "
-                "dev_fraction or test_fraction, or add rows."
+                f"tasks.{name}: the {split} split has no rows. Give its file in the task's source, raise dev_fraction "
+                "or test_fraction, or add rows."
+                + (f" Rows were left out ({left_out}); is the source read as it is meant?" if left_out else "")
             )
     num_train = len(task.splits["train"])
     for size in (config.num_train_rows, *config.label_efficiency_rows):

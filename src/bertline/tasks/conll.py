@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.decoded_files import decoded_text
-from bertline.tasks.source_config import ConllSourceConfig, FilesSourceConfig
+from bertline.tasks.source_config import ConllSourceConfig, FilesSourceConfig, Separator
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import SplitName, TaggedRows
-from bertline.tasks.tags import to_iob2, types_of
+from bertline.tasks.tags import TAG, to_iob2, types_of
 
 REPAIRED = "broken_tag_repaired"
 """Key under which repaired tags are counted. The sentence is kept."""
@@ -40,9 +41,9 @@ class TaggedSentence:
 def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
     """Read the sentences of one file, plain or gzip.
 
-    Lines with only white space are blank. A line that begins with `-DOCSTART-` starts a document; in a tab-separated
-    file a comment `# newdoc` does too. Other comments of tab-separated files (CoNLL-U) are skipped: lines that begin
-    with `#` and have no tab, and lines between sentences that begin with `# `.
+    Lines with only white space are blank. A line that begins with `-DOCSTART-`, or a comment `# newdoc`, starts a
+    document. Other comments are skipped: lines between sentences that begin with `#` and are not a word with its tag
+    (`# id 5`; `#tag O` and `# O` are words), and in tab-separated files any line that begins with `#` and has no tab.
 
     Args:
         path: The file.
@@ -86,9 +87,11 @@ def _blocks(path: Path, config: ConllSourceConfig) -> Iterator[tuple[int, list[_
     """Yield (number of the first line, lines) for each sentence, and (number, []) for each document marker."""
     lines: list[_Line] = []
     # Only line feeds end a line: words may contain rarer separators.
-    for number, line in enumerate(decoded_text(path, config.encoding).split("\n"), start=1):
-        line = line.removesuffix("\r")
-        comment = _is_comment(line, config, inside=bool(lines))
+    read = [line.removesuffix("\r") for line in decoded_text(path, config.encoding).split("\n")]
+    first = next((line for line in read if line.strip() and not line.startswith(("#", _DOCUMENT_MARK))), None)
+    width = 0 if first is None else len(split_columns(first, config.separator))
+    for number, line in enumerate(read, start=1):
+        comment = _is_comment(line, width, config, inside=bool(lines))
         mark = line.startswith(_DOCUMENT_MARK) or (comment and line.startswith(_NEW_DOCUMENT_COMMENT))
         if lines and (mark or not line.strip()):
             yield lines[0][0], lines
@@ -101,9 +104,34 @@ def _blocks(path: Path, config: ConllSourceConfig) -> Iterator[tuple[int, list[_
         yield lines[0][0], lines
 
 
-def _is_comment(line: str, config: ConllSourceConfig, *, inside: bool) -> bool:
-    # In tab-separated files, "#" and "#tag" can be words; a tab and their tag follow them.
-    return config.separator == "tab" and line.startswith("#") and ("\t" not in line or (not inside and line[1] == " "))
+def _is_comment(line: str, width: int, config: ConllSourceConfig, *, inside: bool) -> bool:
+    """Return whether a line is no word of a sentence; `width` is the number of columns of rows without `#`, or 0.
+
+    `#` and `#tag` can be words. Then the line has the columns of the other rows, and a tag stands in its place.
+    """
+    if not line.startswith("#"):
+        return False
+    if config.separator == "tab" and ("\t" not in line or (not inside and line[1] == " ")):
+        return True
+    columns = split_columns(line, config.separator)
+    tag = (columns[config.tag_column :] or [""])[0].strip(" ")
+    is_row = len(columns) == (width or len(columns)) and (line[1:2].strip() != "" or TAG.fullmatch(tag) is not None)
+    return not inside and not is_row
+
+
+def split_columns(line: str, separator: Separator) -> list[str]:
+    """Return the columns of a line; only the separator splits it, so that a word may contain a no-break space.
+
+    >>> split_columns("10\\xa0000 \\t O", "whitespace")
+    ['10\\xa0000', 'O']
+    """
+    match separator:
+        case "tab":
+            return line.split("\t")
+        case "space":
+            return line.strip(" ").split(" ")
+        case _:
+            return re.findall(r"[^ \t]+", line)
 
 
 @dataclass(slots=True)
@@ -146,13 +174,7 @@ class _Reader:
         return word, tag
 
     def _columns(self, number: int, line: str) -> list[str]:
-        match self.config.separator:
-            case "tab":
-                columns = line.split("\t")
-            case "space":
-                columns = line.strip(" ").split(" ")
-            case _:
-                columns = line.split()
+        columns = split_columns(line, self.config.separator)
         found = f"{self.path}:{number} has {len(columns)} column(s) by source.separator {self.config.separator!r}"
         if self.first is None:
             for key, index in (("word_column", self.config.word_column), ("tag_column", self.config.tag_column)):

@@ -7,19 +7,18 @@ import gzip
 import io
 import itertools
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from bertline.tasks.decoded_files import gzip_damage_named
+from bertline.tasks.tags import TAG
 
 Guess = Literal["csv", "tsv", "jsonl", "parquet", "conll"]
 _MOST_ROWS = 50
 _MOST_WORDS = 200
 _MOST_BYTES = 1 << 20
 _PARQUET_MARK = b"PAR1"
-_TAG = re.compile(r"[BIESUL]-\S+|O")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +100,5 @@ def _is_conll(lines: list[str]) -> bool:
     """Return whether lines are blocks with one word per line and a tag in the last column."""
     words = [line.split() for line in lines if line.strip() and not line.startswith(("-DOCSTART-", "#"))]
     blocks = any(line.startswith("-DOCSTART-") or not line.strip() for line in lines)
-    tagged = (len(each) > 1 and _TAG.fullmatch(each[-1]) for each in words[:_MOST_WORDS])
+    tagged = (len(each) > 1 and TAG.fullmatch(each[-1]) for each in words[:_MOST_WORDS])
     return blocks and len(words) > 1 and all(tagged)

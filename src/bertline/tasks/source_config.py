@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+Separator = Literal["tab", "space", "whitespace"]
+"""Separator of the columns of CoNLL files."""
 OnBadRow = Literal["error", "skip"]
 """Handling of invalid rows: `error` fails the stage and names file and row; `skip` drops and counts the row."""
 
@@ -122,10 +124,10 @@ class ConllSourceConfig(FilesSourceConfig):
     """Column of the word; see `tag_column`."""
     tag_column: int
     """Column numbers from 0; negative numbers count from the end."""
-    separator: Literal["tab", "space", "whitespace"]
+    separator: Separator
     """Character between columns; `whitespace`: any number of spaces and tabs."""
     scheme: Literal["iob1", "iob2", "iobes"]
-    """Tagging scheme of the file; tags are stored as IOB2."""
+    """Tagging scheme of the file (`iobes`: BILOU and BMES too); tags are stored as IOB2."""
     on_broken_tags: Literal["error", "repair"]
     """Handling of tags that their neighbours do not allow, such as an I- that continues nothing or an entity that no E-
     closes. `repair` begins or ends the entity there and counts it."""

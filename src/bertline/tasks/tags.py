@@ -1,17 +1,22 @@
-"""Tagging schemes of files (IOB1, IOB2, IOBES and the equivalent BILOU), and conversion to IOB2."""
+"""Tagging schemes of files (IOB1, IOB2, IOBES and its equivalents BILOU and BMES), and conversion to IOB2."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 Scheme = Literal["iob1", "iob2", "iobes"]
 
 OUTSIDE = "O"
-_LETTERS: dict[Scheme, str] = {"iob1": "IB", "iob2": "IB", "iobes": "BIESLU"}
-# BILOU calls the end of an entity L (last) and an entity of one word U (unit).
-_SAME_AS = {"L": "E", "U": "S"}
+_LETTERS: dict[Scheme, str] = {"iob1": "IB", "iob2": "IB", "iobes": "BIESLUMW"}
+# BILOU calls the end of an entity L (last) and an entity of one word U (unit); BMES calls the inside M (middle), and
+# BMEWO one word W (whole).
+_SAME_AS = {"L": "E", "U": "S", "M": "I", "W": "S"}
+TAG = re.compile(rf"[{_LETTERS['iobes']}]-\S+|{OUTSIDE}")
+"""A tag of any scheme."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,20 @@ def to_iob2(tags: Sequence[str], scheme: Scheme) -> tuple[list[str], list[Broken
     if scheme == "iobes" and open_type is not None:
         broken.append(BrokenTag(len(tags) - 1, f"{tags[-1]} is not closed by E-{open_type}"))
     return found, broken
+
+
+def scheme_of(tags: Iterable[str]) -> Scheme:
+    """Return the scheme of a file's tags in order, with O between sentences.
+
+    Example:
+        >>> scheme_of(["B-PER", "L-PER", "O"]), scheme_of(["O", "I-PER"]), scheme_of(["B-PER", "I-PER"])
+        ('iobes', 'iob1', 'iob2')
+    """
+    tags = [OUTSIDE, *tags]
+    if any(TAG.fullmatch(tag) and tag[0] not in OUTSIDE + _LETTERS["iob2"] for tag in tags):
+        return "iobes"
+    # In IOB1 an entity begins with I- unless an entity of the same type directly precedes it.
+    return "iob1" if any(tag[:2] == "I-" and before == OUTSIDE for before, tag in pairwise(tags)) else "iob2"
 
 
 def iob2_labels(types: Iterable[str]) -> tuple[str, ...]:

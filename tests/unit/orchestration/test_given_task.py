@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,12 +90,25 @@ def test_a_json_file_of_articles_is_squad_and_one_of_rows_is_not(tmp_path: Path)
     assert [format_of(tmp_path / name) for name in ("a.json", "b.json")] == ["squad", "jsonl"]
 
 
+def test_rows_with_the_columns_of_squad_are_squad(tmp_path: Path) -> None:
+    rows = [{"id": "1", "context": "It rained.", "question": "What?", "answers": {"text": ["It"], "answer_start": [0]}}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"context": ["a"], "question": ["b"]}), tmp_path / "b.parquet")
+    (tmp_path / "c.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    found = [format_of(tmp_path / name) for name in ("a.parquet", "b.parquet", "c.jsonl")]
+    assert found == ["squad", "parquet", "squad"]
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
         ("a\tB-X\nb\tI-X\n\nc\tO\n\n", {"separator": "tab", "scheme": "iob2"}),
         ("a I-X\nb I-X\n\nc O\n\n", {"separator": "whitespace", "scheme": "iob1"}),
         ("a S-X\nb O\n\nc O\n\n", {"separator": "whitespace", "scheme": "iobes"}),
+        ("Ada B-PER\nBerg L-PER\n", {"separator": "whitespace", "scheme": "iobes"}),
+        ("Ada U-PER\n", {"separator": "whitespace", "scheme": "iobes"}),
+        ("a B-X\nb M-X\nc E-X\n", {"separator": "whitespace", "scheme": "iobes"}),
+        ("10\u00a0000 B-X\nb I-X\n", {"separator": "whitespace", "scheme": "iob2"}),
     ],
 )
 def test_the_scheme_of_tags_is_told_by_the_tags(tmp_path: Path, lines: str, expected: dict[str, str]) -> None:

@@ -96,8 +96,30 @@ def test_comments_of_conll_u_are_skipped_and_hashes_are_words(read):
     ]
 
 
-def test_a_hash_is_a_word_where_columns_are_not_separated_by_tabs(read):
+def test_a_hash_is_a_word_where_its_tag_follows(read):
     assert read("# O\n#a O\n", separator="space")[0].words == ("#", "#a")
+
+
+@pytest.mark.parametrize("separator", ["tab", "space", "whitespace"])
+@pytest.mark.parametrize(
+    "comment", ["# id 5", "# 5", "#", "##", "# text = send an E-mail", "#\tsource", "# newdoc id = O"]
+)
+def test_comments_between_sentences_are_no_words(read, separator, comment):
+    rows = "Ada{0}B-PER\n#tag{0}O\n\n#tag{0}O\n#{0}O\n".replace("{0}", "\t" if separator == "tab" else " ")
+    found = read(f"{comment}\n{comment}\n{rows}\n\n{comment}\n{rows}", separator=separator)
+    assert [sentence.words for sentence in found] == [("Ada", "#tag"), ("#tag", "#")] * 2
+
+
+def test_a_word_with_a_hash_and_a_wrong_tag_is_no_comment(read):
+    with pytest.raises(DataError, match=r"train\.conll:2: the tag is 'PER'"):
+        read("\n#tag\tPER\na\tO\n")
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u2009", "\x0b"])
+@pytest.mark.parametrize("separator", ["tab", "space", "whitespace"])
+def test_only_the_separator_splits_a_word(read, separator, space):
+    line = f"10{space}000{chr(9) if separator == 'tab' else ' '}B-SUM"
+    assert read(line, separator=separator)[0].words == (f"10{space}000",)
 
 
 @pytest.mark.parametrize(

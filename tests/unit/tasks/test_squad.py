@@ -6,10 +6,14 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.question_answering.data import read_squad
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.build import build_task
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.stored_rows import QuestionRows, read_rows, read_task_manifest
@@ -259,3 +263,40 @@ def test_the_public_file_is_read_whole(build):
     for split in rows:
         for context, answers, starts in zip(split.contexts, split.answers, split.starts, strict=True):
             assert all(context.startswith(text, start) for text, start in zip(answers, starts, strict=True))
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_a_file_of_questions_is_read_as_one_of_articles(tmp_path, ending):
+    """`datasets` writes one question a row, with the answers of each as two lists."""
+    articles = many_articles(4)
+    articles[0]["paragraphs"][0]["qas"][0] |= {"answers": [], "is_impossible": True}
+    (tmp_path / "articles.json").write_text(json.dumps({"data": articles}))
+    rows = [
+        {
+            "id": one["id"], "title": each["title"], "context": paragraph["context"], "question": one["question"],
+            "answers": {key: [answer[key] for answer in one["answers"]] for key in ("text", "answer_start")},
+        }
+        for each in articles for paragraph in each["paragraphs"] for one in paragraph["qas"]
+    ]  # fmt: skip
+    path = tmp_path / f"rows.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read, expected = (read_squad(each, BadRows("error"), may_move=False) for each in (path, tmp_path / "articles.json"))
+    assert read == expected and len(read) == 8
+
+
+def test_a_file_of_questions_names_what_is_wrong_by_its_line(tmp_path):
+    row = {"context": CONTEXT, "question": "Who barked?", "answers": {"text": ["The dog"], "answer_start": [24]}}
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row | more) + "\n" for more in ({}, {"context": CONTEXT + " Once."}, {})))
+    found = read_squad(path, BadRows("error"), may_move=False)
+    assert [(each.id, each.title) for each in found] == [
+        ("rows.jsonl:1", "context 1"), ("rows.jsonl:2", "context 2"), ("rows.jsonl:3", "context 1"),
+    ]  # fmt: skip
+    wrong = [{"answers": {"text": ["The dog"], "answer_start": []}}, {"answers": None}, {"question": None}]
+    for more, says in zip(wrong, ["lacks .*answer_start", "no list .*answers", "no .*question"], strict=True):
+        path.write_text(json.dumps(row) + "\n" + json.dumps(row | more) + "\n")
+        with pytest.raises(DataError, match=rf"rows\.jsonl:2, question .*{says}"):
+            read_squad(path, BadRows("error"), may_move=False)

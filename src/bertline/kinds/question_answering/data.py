@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bertline.foundation.errors import DataError
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
 from bertline.tasks.decoded_files import NO_OPTIONS, decoded_text
+from bertline.tasks.sniffing import beginning_of
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, QuestionRows, read_rows
+from bertline.tasks.table_files import JSON_LINES, read_records
 
 
 def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:
@@ -66,7 +70,7 @@ class Question(NamedTuple):
 
 
 def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Question]:
-    """Read the questions of a SQuAD file of either version, plain or `.gz`.
+    """Read the questions of a SQuAD file of either version, plain or `.gz`: articles, or JSONL or Parquet of questions.
 
     Args:
         path: The file.
@@ -80,7 +84,7 @@ def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Questio
     """
     found: list[Question] = []
     seen: set[str] = set()
-    for where, title, context, qa in _questions(path):
+    for where, title, context, qa in _questions(path, bad_rows):
         try:
             question, moved = _question(title, context, qa, seen, may_move=may_move)
         except BadRow as bad:
@@ -92,8 +96,11 @@ def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Questio
     return found
 
 
-def _questions(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
+def _questions(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield, for each question, its place (for messages), its article's title, its context and its JSON object."""
+    if (flat := _flat_format(path)) is not None:
+        yield from _flat_questions(path, flat, bad_rows)
+        return
     content = _json(path)
     articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list):
@@ -107,6 +114,36 @@ def _questions(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
             for qa in _list(paragraph, "qas", f"{path}, article {title!r}, a paragraph"):
                 identity = qa.get("id") if isinstance(qa, dict) else None
                 yield f"{path}, article {title!r}, question {identity!r}", title, context, qa
+
+
+def _flat_format(path: Path) -> Literal["jsonl", "parquet"] | None:
+    """Return the format of a file with a question a row, as `datasets` writes SQuAD; None for a file of articles."""
+    start = beginning_of(path, "utf-8") if path.is_file() else None
+    if start is None or start.is_parquet:
+        return None if start is None else "parquet"
+    try:
+        first = json.loads(next((line for line in start.lines if line.strip()), ""))
+    except (ValueError, RecursionError):
+        return None
+    return "jsonl" if isinstance(first, dict) and "context" in first else None
+
+
+def _flat_questions(
+    path: Path, kind: Literal["jsonl", "parquet"], bad_rows: BadRows
+) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield what `_questions` does. Questions without a title have one for each context, without an id their line."""
+    titles: dict[str, str] = {}
+    for record in read_records(path, replace(JSON_LINES, format=kind), bad_rows):
+        row = record.values
+        answers, context, title = row.get("answers"), row.get("context"), row.get("title")
+        if isinstance(answers, dict) and isinstance(answers.get("text"), list):
+            # A missing start is reported as the question's.
+            pairs = zip_longest(answers["text"], answers.get("answer_start") or [])
+            answers = [{"text": text, "answer_start": start} for text, start in pairs]
+        if not isinstance(title, str) or not title.strip():
+            title = titles.setdefault(str(context), f"context {len(titles) + 1}")
+        qa = {"is_impossible": answers == [], **row, "id": row.get("id", record.where), "answers": answers}
+        yield f"{path}:{record.line}, question {qa['id']!r}", title, context, qa
 
 
 def _list(value: Any, key: str, where: str) -> list[Any]:
