@@ -135,6 +135,16 @@ def test_transformers_loads_our_classifier_with_its_labels(tmp_path: Path) -> No
         torch.testing.assert_close(model(*sequences().values()), reference(**sequences()).logits, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [transformers.BertForSequenceClassification, transformers.BertForTokenClassification])
+def test_two_labels_that_transformers_leaves_out_have_its_names(tmp_path: Path, kind: Any) -> None:
+    config = transformers.BertConfig(
+        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    kind(config).save_pretrained(tmp_path)
+    assert "id2label" not in json.loads((tmp_path / "config.json").read_text())
+    assert read_labels(tmp_path) == ("LABEL_0", "LABEL_1")
+
+
 def test_the_configuration_survives_both_ways(tmp_path: Path) -> None:
     save_model(our_model(BertForPreTraining), tmp_path)
     assert read_config(tmp_path) == (CONFIG, 99, 3)

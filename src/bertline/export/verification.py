@@ -98,6 +98,7 @@ def _inputs(folder: Path, reference: Any) -> dict[str, Tensor]:
     inputs = dict(
         reference(texts, texts[::-1], truncation=True, max_length=longest, padding="max_length", return_tensors="pt")
     )
+    inputs.setdefault("token_type_ids", torch.zeros_like(inputs["input_ids"]))
     # Models with token marks have more token types than segments; the check covers every type.
     kinds_of_types = config.type_vocab_size // NUM_SEGMENT_TYPES
     if kinds_of_types > 1:

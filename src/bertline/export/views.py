@@ -21,6 +21,7 @@ from bertline.modeling.huggingface import (
     load_encoder,
     load_with_head,
     load_with_own_heads,
+    read_labels,
 )
 
 Architecture = Literal[
@@ -105,8 +106,7 @@ def load_view(folder: Path, architecture: Architecture) -> ModelView:
         case "BertForSequenceClassification":
             model = load_classifier(folder)
         case "BertForTokenClassification":
-            num_labels = len(read_json(folder / CONFIG_NAME)["id2label"])
-            model = load_with_head(folder, partial(BertForTokenClassification, num_labels=num_labels))
+            model = load_with_head(folder, partial(BertForTokenClassification, num_labels=len(read_labels(folder))))
         case "BertForQuestionAnswering":
             model = load_with_head(folder, BertForQuestionAnswering)
     return ModelView(model, architecture).eval()

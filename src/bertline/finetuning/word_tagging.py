@@ -18,6 +18,7 @@ from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
 from bertline.modeling.heads import BertForTokenClassification
 from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tags import OUTSIDE
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 from bertline.training.probe import evaluating
@@ -84,8 +85,10 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     # ---- predicting and scoring
 
     def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
-        """Predict labels; a word that BERT's text cleaning removes entirely (control characters) gets the first."""
-        return _softmax_labels(self.logits_of_words(model, encoded, machine), encoded)
+        """Predict labels; a word that BERT's text cleaning removes entirely (control characters) gets O or, where no
+        label has that name, the first."""
+        outside = self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0
+        return _softmax_labels(self.logits_of_words(model, encoded, machine), encoded, outside)
 
     def logits_of_words(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> Tensor:
         """Return the logits of all words [T, L]; each word's come from the window with the most context around it."""
@@ -148,11 +151,11 @@ def decided(predictions: TagPredictions, calibration: Calibration) -> TagPredict
     return _decided(predictions.word_log_probabilities, margin)
 
 
-def _softmax_labels(logits: Tensor, encoded: EncodedWords) -> TagPredictions:
+def _softmax_labels(logits: Tensor, encoded: EncodedWords, outside: int) -> TagPredictions:
     """Decide the label of each word independently, from logits [T, L]."""
     log_probabilities = torch.log_softmax(logits, dim=-1).double().numpy()
     log_probabilities[~encoded.readable] = -np.inf
-    log_probabilities[~encoded.readable, 0] = 0.0
+    log_probabilities[~encoded.readable, outside] = 0.0
     return _decided(np.split(log_probabilities, encoded.row_starts[1:-1]), 0.0)
 
 

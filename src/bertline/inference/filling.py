@@ -41,7 +41,8 @@ def fill_blanks(
     input_ids = torch.tensor([ids], device=device)
     with torch.no_grad():
         output = model(input_ids, torch.zeros_like(input_ids), None, torch.tensor([blanks], device=device))
-        probabilities = output.mlm_logits[0].softmax(-1)  # [blanks, V]
+        # Embeddings may be padded: ids behind the tokenizer's stand for nothing.
+        probabilities = output.mlm_logits[0, :, : tokenizer.vocab_size].softmax(-1)  # [blanks, V]
     special = torch.tensor(sorted(tokenizer.special_ids), device=device)
     best = probabilities.index_fill(1, special, -1.0).topk(min(top_k, tokenizer.vocab_size - len(special)))
     return [

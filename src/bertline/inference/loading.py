@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -12,14 +13,24 @@ from bertline.finetuning.task_file import FinishedTask, read_task_file
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import read_json
+from bertline.foundation.progress import warn
 from bertline.inference.model import LoadedModel
 from bertline.inference.predictor import predictor_of
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.tagging.config import TaggingTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.modeling.bert import BertModel
-from bertline.modeling.huggingface import CONFIG_NAME, architecture_of, load_encoder, load_with_own_heads, read_config
+from bertline.modeling.huggingface import (
+    CONFIG_NAME,
+    architecture_of,
+    load_encoder,
+    load_with_own_heads,
+    read_config,
+    read_labels,
+)
 from bertline.modeling.weight_files import read_weight_names
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
@@ -83,29 +94,50 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
     """Infer the task of a fine-tuned checkpoint from its config.json and the names of its weights.
 
     Classifiers truncate long texts, as is usual; token classification and question answering split them into windows.
-    A classifier with one output is served as re-ranking.
+    A classifier with one output is served as regression if its `problem_type` says so, else as re-ranking. A token
+    classifier whose tags are not IOB2 gives each word its tag, with a warning.
 
     Args:
         folder: Folder of a BERT checkpoint.
         max_length: Maximum number of tokens of a sequence.
 
     Returns:
-        The task; None for an encoder, and for token classification with tags other than IOB2.
+        The task; None for an encoder, and with a warning for regression of several numbers.
     """
     settings = read_json(folder / CONFIG_NAME)
-    names: dict[str, str] = settings.get("id2label") or {}
-    labels = tuple(names[key] for key in sorted(names, key=int))
-    has_head = {"classifier.weight", "qa_outputs.weight"} & read_weight_names(folder)
+    problem_type = settings.get("problem_type")
+    weights = read_weight_names(folder)
+    has_head = bool({"classifier.weight", "qa_outputs.weight"} & weights)
+    labels = read_labels(folder) if "classifier.weight" in weights else ()
     base = {"max_length": max_length, **_NEVER_TRAINED}
+    word_settings: dict[str, Any] = {
+        "word_logits": "first",
+        "word_case": "plain",
+        "window_overlap": min(_DOC_STRIDE, max_length // 4),
+    }
     config: Any
     match (settings.get("architectures") or [""])[0]:
+        case "BertForSequenceClassification" if has_head and problem_type == "regression":
+            if len(labels) > 1:
+                warn(f"{folder} predicts {len(labels)} numbers for a text (problem_type: regression), not one.")
+                return None
+            config = RegressionTaskConfig(
+                kind="regression",
+                low=-math.inf,
+                high=math.inf,
+                head="linear",
+                pooling="mean",
+                metric="pearson",
+                **base,
+            )
+            labels = ()
         case "BertForSequenceClassification" if has_head and len(labels) == 1:
             config = RerankingTaskConfig(kind="reranking", num_candidates=1, num_negatives=0, metric="map", **base)
         case "BertForSequenceClassification" if has_head:
             config = ClassificationTaskConfig(
                 kind="classification",
                 labels=labels,
-                multi_label=settings.get("problem_type") == "multi_label_classification",
+                multi_label=problem_type == "multi_label_classification",
                 metric="accuracy",
                 long_texts="truncate",
                 window_overlap=0,
@@ -118,13 +150,18 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
             config = TokenClassificationTaskConfig(
                 kind="token_classification",
                 head="softmax",
-                word_logits="first",
-                word_case="plain",
                 outside_margin="none",
-                window_overlap=min(_DOC_STRIDE, max_length // 4),
                 metric="entity_f1",
+                **word_settings,
                 **base,
             )
+        case "BertForTokenClassification" if has_head:
+            tags = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
+            warn(
+                f"{folder}: its tags ({tags}) are not IOB2 (O, B-TYPE, I-TYPE), so each word gets its tag, and words "
+                "are not joined to entities."
+            )
+            config = TaggingTaskConfig(kind="tagging", metric="accuracy", **word_settings, **base)
         case "BertForQuestionAnswering" if has_head:
             question_length = min(_MAX_QUESTION_LENGTH, max_length // 4)
             config = QuestionAnsweringTaskConfig(

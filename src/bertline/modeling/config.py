@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 
@@ -21,7 +21,7 @@ class ModelConfig:
     max_position_embeddings: int
     """Number of position embeddings: the longest sequence that the model reads."""
     type_vocab_size: int
-    """Number of token types; BERT uses one for each segment of a pair."""
+    """Number of token types; BERT uses one for each segment of a pair. With 1, both segments have the same."""
     hidden_act: Literal["gelu", "gelu_new", "relu"]
     """Activation function; gelu is the exact form (erf), gelu_new the tanh approximation of the reference code."""
     hidden_dropout_prob: float
@@ -34,6 +34,9 @@ class ModelConfig:
     """Epsilon of LayerNorm."""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.type == "int" and getattr(self, field.name) < 1:
+                raise ValueError(f"{field.name} must be at least 1, found {getattr(self, field.name)}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, found {self.hidden_size} "

@@ -276,20 +276,23 @@ def read_config(folder: Path) -> tuple[ModelConfig, int, int]:
 
 
 def read_labels(folder: Path) -> tuple[str, ...]:
-    """Return the label names of a classifier's folder, in the order of their ids.
+    """Return the label names of a classifier of texts or tokens, in the order of their ids.
+
+    They are `LABEL_0`, `LABEL_1`, ... where config.json names none: transformers omits two labels of these names.
 
     Raises:
-        ArtifactError: The folder's model is not a sequence classifier.
+        ArtifactError: The folder's model is not a classifier.
     """
     mapping = _config_mapping(folder)
-    architectures = mapping.get("architectures") or []
-    id2label = mapping.get("id2label")
-    if "BertForSequenceClassification" not in architectures or not id2label:
+    head = read_weight_shapes(folder).get("classifier.weight")
+    if head is None:
+        architectures = ", ".join(mapping.get("architectures") or []) or "nothing"
         raise ArtifactError(
-            f"{folder} is not a fine-tuned classifier (its config.json says {', '.join(architectures) or 'nothing'}). "
+            f"{folder} is not a fine-tuned classifier (its config.json says {architectures}). "
             "Choose a folder that the sweep or the export of a task wrote."
         )
-    return tuple(id2label[key] for key in sorted(id2label, key=int))
+    id2label = mapping.get("id2label") or {str(index): f"LABEL_{index}" for index in range(head[0])}
+    return tuple(str(id2label[key]) for key in sorted(id2label, key=int))
 
 
 def architecture_of(

@@ -41,7 +41,9 @@ class Embeddings(nn.Module):
             positions = self.position_embeddings.weight[: input_ids.shape[1]]  # [S, H]
         else:
             positions = self.position_embeddings(position_ids)  # [B, S, H]
-        embedded = self.word_embeddings(input_ids) + positions + self.token_type_embeddings(token_type_ids)
+        # A model with a single token type has it in both segments of a pair.
+        types = token_type_ids if self.token_type_embeddings.num_embeddings > 1 else torch.zeros_like(token_type_ids)
+        embedded = self.word_embeddings(input_ids) + positions + self.token_type_embeddings(types)
         return self.dropout(self.norm(embedded))  # [B, S, H]
 
 

@@ -7,7 +7,6 @@ imported where a checkpoint is named.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,22 +56,16 @@ def check_start(config: PipelineConfig) -> None:
         return
     folder = Path(start).expanduser()
     from bertline.modeling.huggingface import require_whole_checkpoint
-    from bertline.pretraining.start import refuse_misfits, shape_differences
+    from bertline.pretraining.start import refuse_misfits, shape_differences, vocabulary_differences
 
     require_whole_checkpoint(folder)
-    if config.pretrains:
-        refuse_misfits(folder, [*shape_differences(config.model, folder), *_vocabulary_differences(config, folder)])
-
-
-def _vocabulary_differences(config: PipelineConfig, folder: Path) -> Iterator[str]:
+    if not config.pretrains:
+        return
+    problems = shape_differences(config.model, folder)
     tokenizer = config.tokenizer
-    if not isinstance(tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig) or tokenizer.path is None:
-        return
-    if not Path(tokenizer.path).expanduser().exists():
-        return
-    from bertline.modeling.huggingface import read_config
-
-    found = len(read_vocabulary(Path(tokenizer.path).expanduser()).tokens)
-    expected = read_config(folder)[1]
-    if found != expected:
-        yield f"tokenizer.path is {tokenizer.path}, with {found} tokens, the checkpoint has {expected}"
+    if isinstance(tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig) and tokenizer.path is not None:
+        vocabulary = Path(tokenizer.path).expanduser()
+        if vocabulary.exists():
+            differences = vocabulary_differences(read_vocabulary(vocabulary).tokens, folder)
+            problems += [f"tokenizer.path is {tokenizer.path}: {difference}" for difference in differences]
+    refuse_misfits(folder, problems)

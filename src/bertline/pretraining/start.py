@@ -18,6 +18,7 @@ from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import architecture_of, read_config
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import read_vocabulary
 
 # Keys of the model section that affect how weights are trained, not their shapes or meaning.
 _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
@@ -57,35 +58,42 @@ def refuse_other_vocabulary(model: ModelConfig, folder: Path, tokenizer: Tokeniz
     Raises:
         ConfigError: It does not fit.
     """
-    problems, rows = shape_differences(model, folder), read_config(folder)[1]
-    if tokenizer.vocab_size < rows:
-        problems.append(f"the tokenizer has {tokenizer.vocab_size} tokens, the checkpoint {rows}")
-    elif (theirs := Tokenizer.load(folder).vocab) != tokenizer.vocab[:rows]:
-        tokens = enumerate(zip(tokenizer.vocab, theirs, strict=False))
-        different = next(((index, our, their) for index, (our, their) in tokens if our != their), None)
-        if different:
-            problems.append("token {} is {!r} in the tokenizer and {!r} in the checkpoint".format(*different))
-        else:
-            problems.append(f"the checkpoint has {len(theirs)} tokens, but {rows} rows of embeddings")
-    refuse_misfits(folder, problems)
+    refuse_misfits(folder, [*shape_differences(model, folder), *vocabulary_differences(tokenizer.vocab, folder)])
 
 
-def with_new_tokens(weights: Mapping[str, Tensor], parts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Return the weights of a model with more tokens, behind those that it has, which stay as they are.
+def vocabulary_differences(ours: Sequence[str], folder: Path) -> list[str]:
+    """Return why a vocabulary does not begin with that of a checkpoint, in a line; empty if it does.
+
+    Rows of the embeddings behind the checkpoint's own tokens are padding to a round size, and are not compared.
+    """
+    theirs, rows = read_vocabulary(folder).tokens, read_config(folder)[1]
+    for index, (our, their) in enumerate(zip(ours, theirs, strict=False)):
+        if our != their:
+            return [f"token {index} is {our!r} in the tokenizer and {their!r} in the checkpoint"]
+    if len(ours) < len(theirs):
+        return [f"the tokenizer has {len(ours)} tokens, the checkpoint {len(theirs)}"]
+    return [f"the checkpoint has {len(theirs)} tokens, but {rows} rows of embeddings"] if rows < len(theirs) else []
+
+
+def with_rows_of_tokens(
+    weights: Mapping[str, Tensor], *, num_old: int, parts: Sequence[Sequence[int]]
+) -> dict[str, Tensor]:
+    """Return the weights of a model with one row for each token: the old ones as they are, behind them the new ones.
 
     The embedding of a new token is the mean of those of its parts, and so is its bias in the masked language model
     head, so that the model begins with what it knows of the parts.
 
     Args:
         weights: State of a model, by name.
+        num_old: Number of tokens of the model. Rows behind them, which pad embeddings to a round size, are left out.
         parts: [new tokens] ids of the old tokens that stood for each new one; at least one each.
     """
-    enlarged = dict(weights)
+    resized = dict(weights)
     for name in (_EMBEDDINGS, _BIAS):
-        old = weights[name]
-        means = [old[list(ids)].double().mean(0).to(old.dtype) for ids in parts]
-        enlarged[name] = torch.cat([old, torch.stack(means)])
-    return enlarged
+        old = weights[name][:num_old]
+        means = [old[list(ids)].double().mean(0, keepdim=True).to(old.dtype) for ids in parts]
+        resized[name] = torch.cat([old, *means])
+    return resized
 
 
 def has_mlm_head(folder: Path) -> bool:

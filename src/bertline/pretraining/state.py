@@ -35,7 +35,7 @@ from bertline.pretraining.start import (
     refuse_other_vocabulary,
     start_at_cooccurrences,
     start_at_unigrams,
-    with_new_tokens,
+    with_rows_of_tokens,
 )
 from bertline.tokenization.extension import parts_of_new_tokens
 from bertline.tokenization.tokenizer import Tokenizer
@@ -106,11 +106,13 @@ def _start_at_checkpoint(model: MaskedLanguageModel, job: PretrainJob, folder: P
     starts_neutral = not has_mlm_head(folder)
     new_head = (MLM_HEAD,) if starts_neutral else ()
     start = load_with_head(folder, job.objective.model_class(), new_head=new_head)
-    weights = start.state_dict()
-    if parts := parts_of_new_tokens(Tokenizer.load(folder), tokenizer):
-        weights = with_new_tokens(weights, parts)
+    theirs = Tokenizer.load(folder)
+    parts = parts_of_new_tokens(theirs, tokenizer)
+    model.load_state_dict(with_rows_of_tokens(start.state_dict(), num_old=theirs.vocab_size, parts=parts))
+    if parts:
         say(f"{len(parts):,} new tokens begin as the means of their old subwords")
-    model.load_state_dict(weights)
+    if padding := start.bert.vocab_size - theirs.vocab_size:
+        say(f"{padding:,} rows of the checkpoint's embeddings that stand for no token are left out")
     if starts_neutral:
         train = _first_examples(job)
         counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(train.manifest["special_ids"].values())

@@ -40,12 +40,13 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
             "cls_token": CLS,
             "sep_token": SEP,
             "mask_token": MASK,
+            **_input_names(folder),
         },
     )
 
 
 def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None) -> None:
-    """Copy the tokenizer files of one folder into another, such as a model folder.
+    """Copy the tokenizer files of one folder into another, such as a folder in which the model already lies.
 
     Args:
         source: Folder with tokenizer files.
@@ -63,11 +64,19 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
     for path in found:
         shutil.copyfile(path, target / path.name)
     settings_path = target / "tokenizer_config.json"
-    if settings_path.is_file():
-        settings = read_json(settings_path)
-        # Local paths, of this or another machine.
-        kept = {name: value for name, value in settings.items() if name not in _PLACES}
-        if max_length is not None:
-            kept["model_max_length"] = min(max_length, settings.get("model_max_length", max_length))
-        if max_length is not None or kept != settings:
-            write_json(settings_path, kept)
+    settings = read_json(settings_path) if settings_path.is_file() else {}
+    # Local paths, of this or another machine; and the inputs, which depend on the model.
+    left_out = (*_PLACES, "model_input_names") if (target / "config.json").is_file() else _PLACES
+    kept = {name: value for name, value in settings.items() if name not in left_out} | _input_names(target)
+    if settings and max_length is not None:
+        kept["model_max_length"] = min(max_length, settings.get("model_max_length", max_length))
+    if kept != settings:
+        write_json(settings_path, kept)
+
+
+def _input_names(folder: Path) -> dict[str, list[str]]:
+    """Return the setting that keeps transformers from giving the second text of a pair a token type of its own, which
+    it does for every `BertTokenizer`, if the folder's model has a single type."""
+    config = folder / "config.json"
+    has_one_type = config.is_file() and read_json(config).get("type_vocab_size") == 1
+    return {"model_input_names": ["input_ids", "attention_mask"]} if has_one_type else {}

@@ -11,12 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import bertline
+import tiny
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.inference.model import LoadedModel
+from bertline.kinds.fill_mask.serving import FillMaskPredictor
+from bertline.modeling.bert import BertForMaskedLM, BertForSequenceClassification
+from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification
 from bertline.modeling.huggingface import save_model
+from bertline.modeling.initialization import initialize
 from bertline.tasks.metrics.entities import entities
+from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finished_tasks import KINDS, Finished, collection, finish, text
 
 Opened = tuple[Finished, LoadedModel]
@@ -270,16 +280,109 @@ def test_folders_of_others_have_the_task_of_their_head(open_task: Open, name: st
             assert found == expected
 
 
-def test_a_tagger_whose_labels_name_no_entities_is_an_encoder(open_task: Open, tmp_path: Path) -> None:
-    finished, model = open_task("softmax")
-    save_model(finished.model, tmp_path, id2label=dict(enumerate(["NOUN", "VERB", "ADJ", "ADV", "X"])))
-    for name in ("vocab.txt", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((finished.folder / name).read_bytes())
-    plain = bertline.load(str(tmp_path), device="cpu")
-    assert plain.kind is None
-    np.testing.assert_allclose(plain.embed(["word1"]), model.embed(["word1"]), atol=1e-6)
-    with pytest.raises(ArtifactError, match="cannot classify"):
-        plain.predict(["word1"])
+def from_elsewhere(folder: Path, model: Any, **config: Any) -> LoadedModel:
+    """Load a model as transformers saves it, with these changes of its config.json; None leaves a key out."""
+    save_model(model, folder)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, "the", "cat", "sat"), lowercase=True)), folder)
+    found = json.loads((folder / "config.json").read_text()) | config
+    (folder / "config.json").write_text(json.dumps({key: value for key, value in found.items() if value is not None}))
+    return bertline.load(str(folder), device="cpu")
+
+
+def tiny_model(kind: type[nn.Module], *, vocab_size: int = 8, type_vocab_size: int = 2, **arguments: Any) -> nn.Module:
+    config = tiny.model_config(type_vocab_size=type_vocab_size, initializer_range=0.4)
+    model = kind(config, vocab_size=vocab_size, pad_token_id=0, **arguments)
+    initialize(model, config, seed=2)
+    return model.eval()
+
+
+TWO_NAMELESS = {"id2label": None, "label2id": None}  # transformers omits LABEL_0 and LABEL_1 if there are no others
+
+
+def test_a_classifier_without_label_names_has_those_of_transformers(tmp_path: Path) -> None:
+    loaded = from_elsewhere(tmp_path, tiny_model(BertForSequenceClassification, num_labels=2), **TWO_NAMELESS)
+    assert (loaded.kind, loaded.labels) == ("classification", ("LABEL_0", "LABEL_1"))
+    assert loaded.predict(["the cat"])[0].probabilities.keys() == {"LABEL_0", "LABEL_1"}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (None, ("LABEL_0", "LABEL_1")),
+        ({"0": "LOC", "1": "O"}, ("LOC", "O")),
+        ({"0": "B-X", "1": "L-X"}, ("B-X", "L-X")),
+    ],
+)
+def test_tags_that_are_not_iob2_are_served_as_tags_of_words_and_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], names: dict[str, str] | None, expected: tuple[str, ...]
+) -> None:
+    loaded = from_elsewhere(tmp_path, tiny_model(BertForTokenClassification, num_labels=2), id2label=names)
+    assert (loaded.kind, loaded.labels) == ("tagging", expected)
+    assert f"its tags ({', '.join(expected)}) are not IOB2" in capfd.readouterr().err
+    words = loaded.predict([["the", "\x07", "cat"]])[0]
+    assert [word.text for word in words] == ["the", "\x07", "cat"] and {word.tag for word in words} <= {*expected}
+
+
+def test_a_word_that_cleaning_removes_is_outside_wherever_the_checkpoint_has_that_tag(tmp_path: Path) -> None:
+    model = tiny_model(BertForTokenClassification, num_labels=3)
+    loaded = from_elsewhere(tmp_path, model, id2label={"0": "B-LOC", "1": "O", "2": "I-LOC"})
+    assert loaded.kind == "token_classification" and loaded.predict([["\x07", "\x08"]]) == [[]]
+
+
+def test_a_regression_from_elsewhere_predicts_the_output_of_its_head(tmp_path: Path) -> None:
+    model = tiny_model(BertForSequenceClassification, num_labels=1)
+    with torch.no_grad():
+        model.classifier.bias.fill_(3.5)  # type: ignore[union-attr,operator]
+        expected = model(torch.tensor([[2, 5, 6, 3, 7, 3]]), torch.tensor([[0, 0, 0, 0, 1, 1]])).item()
+    loaded = from_elsewhere(tmp_path, model, problem_type="regression")
+    assert loaded.kind == "regression" and expected > 1
+    assert loaded.predict(["the cat"], ["sat"]) == pytest.approx([expected], abs=1e-5)
+    assert loaded.predict([]) == []
+
+
+def test_a_regression_of_several_numbers_is_said_to_have_no_task(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = tiny_model(BertForSequenceClassification, num_labels=3)
+    loaded = from_elsewhere(tmp_path, model, problem_type="regression")
+    assert loaded.kind is None and "predicts 3 numbers" in capfd.readouterr().err
+
+
+def test_ids_behind_the_vocabulary_fill_no_blank(open_task: Open, tmp_path: Path) -> None:
+    model = tiny_model(BertForMaskedLM, vocab_size=64)
+    with torch.no_grad():
+        model.mlm_head.bias[8:] = 9.0  # type: ignore[index]
+    loaded = from_elsewhere(tmp_path, model)
+    (guesses,) = loaded.fill_mask("the [MASK]", top_k=1000)
+    assert sorted(guess.token for guess in guesses) == ["cat", "sat", "the"]
+    assert 0.1 < sum(guess.probability for guess in guesses) <= 1
+    scored = FillMaskPredictor(open_task("fill_mask")[0].kind, {}, loaded.model, loaded.tokenizer)
+    assert scored.predict(["the cat sat"])[0].num_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "inputs"),
+    [
+        (BertForSequenceClassification, {"num_labels": 3}, (["the cat"], ["sat"])),
+        (BertForSequenceClassification, {"num_labels": 1}, (["the cat"], [["sat", "the"]])),
+        (BertForQuestionAnswering, {}, (["the cat"], ["the cat sat"])),
+    ],
+)
+def test_pairs_have_one_type_in_a_model_of_one(
+    tmp_path: Path, kind: type[nn.Module], arguments: dict[str, Any], inputs: tuple[list[Any], list[Any]]
+) -> None:
+    """The same as in a model with two equal types."""
+    one = tiny_model(kind, type_vocab_size=1, **arguments)
+    two = tiny_model(kind, **arguments)
+    state = one.state_dict()
+    name = "bert.embeddings.token_type_embeddings.weight"
+    two.load_state_dict(state | {name: state[name].repeat(2, 1)})
+    found, expected = (
+        from_elsewhere(tmp_path / str(number), model).predict(*inputs) for number, model in ((1, one), (2, two))
+    )
+    assert found == expected
+    settings = json.loads((tmp_path / "1" / "tokenizer_config.json").read_text())
+    assert settings["model_input_names"] == ["input_ids", "attention_mask"]
 
 
 def test_a_damaged_task_file_is_named(open_task: Open, tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ def test_documents_are_split_and_their_labels_are_those_of_train(tmp_path: Path)
     assert sum(counts["aim"] for counts in made.more["labels_by_split"].values()) == 40
 
 
+def test_integer_labels_have_the_index_of_their_value(tmp_path: Path) -> None:
+    made = built(tmp_path, [document(number, *range(number, number + 3)) for number in range(10)] * 9)
+    assert made.labels == tuple(map(str, range(12)))
+
+
 def test_rows_are_stored_and_read_again(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(document(n, "x", "y")) + "\n" for n in range(40)))
     build_task("roles", task(tmp_path / "a.jsonl"), NO_PACKAGES, tmp_path / "out")

@@ -1,7 +1,5 @@
 """The last layer, computed where it is read, gives what the whole gives there: values, gradients and dropout."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -49,9 +47,9 @@ def packed() -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(np.asarray(values)) for name, values in batch.items()}
 
 
-def losses_of(kind, dtype=torch.float64, *, dropout=0.0) -> PreTrainingLosses:
-    config = dataclasses.replace(
-        tiny.model_config(), hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, initializer_range=0.2
+def losses_of(kind, dtype=torch.float64, *, dropout=0.0, types=2) -> PreTrainingLosses:
+    config = tiny.model_config(
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, initializer_range=0.2, type_vocab_size=types
     )
     model = BertForPreTraining(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention=kind)
     initialize(model, config, seed=0)
@@ -140,3 +138,16 @@ def test_products_with_weights_laid_out_for_prediction_give_the_same():
             found = model(*inputs)
     torch.testing.assert_close(found.mlm_logits, expected.mlm_logits, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(found.nsp_logits, expected.nsp_logits, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("make_batch", [padded, packed])
+def test_pairs_of_segments_train_a_model_of_a_single_token_type(make_batch):
+    """As in a model with two equal types, whose gradients add up."""
+    one, two = losses_of("plain", types=1), losses_of("plain")
+    name = "model.bert.embeddings.token_type_embeddings.weight"
+    state = one.state_dict()
+    two.load_state_dict(state | {name: state[name].repeat(2, 1)})
+    found, expected = results(one, make_batch()), results(two, make_batch())
+    expected[name] = expected[name].sum(0, keepdim=True)
+    for key, values in expected.items():
+        torch.testing.assert_close(found[key], values, msg=key)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from safetensors.torch import load_file, save_file
 
 import tiny
 from bertline.modeling.bert import BertModel
@@ -61,6 +62,18 @@ def test_sizes_of_no_checkpoint_are_an_error_that_says_what_to_give(repository: 
     assert "pretrain.start_from=/path/to/checkpoint" in configured(repository, "model=from_checkpoint")
 
 
+def test_a_checkpoint_with_padded_embeddings_fits_its_own_vocabulary(repository: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "padded"
+    shutil.copytree(repository / "checkpoint", folder)
+    weights = load_file(folder / "model.safetensors")
+    name = "embeddings.word_embeddings.weight"
+    save_file({**weights, name: weights[name].repeat(8, 1)}, folder / "model.safetensors", metadata={"format": "pt"})
+    mapping = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**mapping, "vocab_size": 64}))
+    said = configured(repository, "experiment=continued", "model=from_checkpoint", f"pretrain.start_from={folder}")
+    assert said.startswith("valid; it would change")
+
+
 @pytest.mark.parametrize("damage", ["shape", "vocabulary", "weights", "config", "missing"])
 def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_runs(
     repository: Path, tmp_path: Path, damage: str
@@ -73,7 +86,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_runs(
         case "vocabulary":
             (folder / "tokenizer.json").unlink()
             (folder / "vocab.txt").write_text("\n".join([*TOKENS, "dog"]) + "\n")
-            expected = "with 9 tokens, the checkpoint has 8"
+            expected = "the checkpoint has 9 tokens, but 8 rows of embeddings"
         case "weights":
             (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:400])
             expected = "is not a whole safetensors file"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -132,6 +133,23 @@ def test_new_tokens_begin_as_means_and_all_else_is_the_checkpoint_bit_for_bit(en
             parts = before[name][old.encode(word)]
             assert torch.allclose(row, parts.mean(0), atol=1e-7), word
             assert len(parts) > 1
+
+
+def test_rows_of_embeddings_that_stand_for_no_token_are_left_out(enlarged_job, pretrained, tmp_path, capfd):
+    job, old, new = enlarged_job
+    padded, plain = tmp_path / "padded", build_model(job, new, resolve_machine(job.runtime, job.pretrain.precision))
+    shutil.copytree(pretrained, padded)
+    weights = load_file(padded / "model.safetensors")
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        more = (64 - old.vocab_size, *weights[name].shape[1:])
+        weights[name] = torch.cat([weights[name], torch.full(more, 7.0)])
+    save_file(weights, padded / "model.safetensors", metadata={"format": "pt"})
+    write_json(padded / "config.json", {**read_json(padded / "config.json"), "vocab_size": 64})
+    job = dataclasses.replace(job, start_from_folder=padded)
+    found = build_model(job, new, resolve_machine(job.runtime, job.pretrain.precision))
+    assert "3 rows of the checkpoint's embeddings that stand for no token are left out" in capfd.readouterr().out
+    for name, weight in plain.state_dict().items():
+        assert torch.equal(found.state_dict()[name], weight), name
 
 
 @pytest.mark.parametrize("damage", ["another token", "fewer"])

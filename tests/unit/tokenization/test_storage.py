@@ -42,6 +42,18 @@ def test_copying_takes_the_tokenizer_and_nothing_else(tmp_path: Path) -> None:
     assert {path.name for path in target.iterdir()} == {"tokenizer.json", "vocab.txt", "tokenizer_config.json"}
 
 
+def test_transformers_is_told_where_a_model_has_a_single_token_type(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), source)
+    for num_types, expected in ((1, ["input_ids", "attention_mask"]), (6, None)):
+        target = tmp_path / str(num_types)
+        target.mkdir()
+        (target / "config.json").write_text(json.dumps({"type_vocab_size": num_types}))
+        copy_tokenizer(source, target)
+        assert json.loads((target / "tokenizer_config.json").read_text()).get("model_input_names") == expected
+        source = target  # its setting was that of another model
+
+
 def test_copying_from_a_folder_without_a_tokenizer_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text("{}")
     with pytest.raises(ArtifactError, match=r"neither tokenizer\.json nor vocab\.txt"):

@@ -17,7 +17,8 @@ class ClassificationTaskConfig(BaseTaskConfig):
     kind: Literal["classification"]
     source: DocsLibrarySourceConfig | DocsMatchSourceConfig | TableSourceConfig | HubSourceConfig
     labels: tuple[str, ...] | None
-    """Labels in order; None takes the sorted labels of the train split. A row with another label is invalid."""
+    """Labels in order; None takes those of the train split, by value if all are numbers, else by text. A row with
+    another label is invalid."""
     multi_label: bool
     """Whether each label is an independent binary decision. Rows may then have no label, and a single label is enough
     if some rows have it and others do not."""

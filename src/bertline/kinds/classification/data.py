@@ -16,6 +16,7 @@ from bertline.demo.docs_library import docs_library_rows
 from bertline.demo.docs_match import docs_match_rows
 from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.labels import ordered_labels
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.rows import LabelledRow, SourceRows, clusters_of, text_pairs_of
@@ -82,7 +83,7 @@ def _read_source(config: ClassificationTaskConfig, modules: Iterable[ModuleDocs]
 def _label_names(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> list[str]:
     if config.labels is not None:
         return list(config.labels)
-    labels = sorted({label for row in train for label in row.label})
+    labels = list(ordered_labels(label for row in train for label in row.label))
     # A wrong label column (numbers, free text) would otherwise give thousands of classes.
     if len(train) > 20 and len(labels) > len(train) / 2:
         raise DataError(

@@ -157,7 +157,8 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
         with evaluating(model, machine) as forward:
             for chosen, batch in _scored_batches(encoded):
                 on_device = [tensor.to(machine.device) for tensor in batch]
-                logits = forward(*on_device).mlm_logits[:, 0].float()
+                # Embeddings may be padded: ids behind the tokenizer's stand for nothing.
+                logits = forward(*on_device).mlm_logits[:, 0, : len(encoded.vocab)].float()
                 truth = torch.from_numpy(gold[chosen]).to(machine.device)[:, None]
                 of_truth = logits.gather(1, truth)
                 # Ties rank the lower id first, as in `argmax`.

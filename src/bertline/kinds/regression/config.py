@@ -18,7 +18,8 @@ class RegressionTaskConfig(BaseTaskConfig):
     low: float
     """Lowest number of the scale; see `high`."""
     high: float
-    """Bounds of the scale (STS-B: 0 to 5). A row with a number outside it is invalid."""
+    """Bounds of the scale (STS-B: 0 to 5). A row with a number outside it is invalid. Infinite for a checkpoint from
+    elsewhere, whose output is the number itself."""
     head: Literal["linear", "cosine"]
     """`linear`: a linear layer on [CLS] of both texts in one sequence. `cosine`: cosine similarity of the pooled
     vectors of separately encoded texts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -64,6 +65,11 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     problem_type = "regression"
 
     @property
+    def _scale(self) -> tuple[float, float]:
+        """Number for which the model's output is 0, and how much more it is where the output is 1."""
+        return (0.0, 1.0) if math.isinf(self.config.high) else (self.config.low, self.config.high - self.config.low)
+
+    @property
     def unused_options(self) -> dict[str, str]:
         """See `TaskKind.unused_options`."""
         return {**super().unused_options, "label_smoothing": "it has numbers, and no labels to smooth"}
@@ -105,8 +111,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             sequences = encode_texts([*rows.texts, *rows.text_pairs], None, tokenizer, max_length=max_length)
         else:
             sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=max_length)
-        low, high = self.config.low, self.config.high
-        return EncodedNumbers(sequences, ((rows.numbers - low) / (high - low)).astype(np.float32))
+        low, width = self._scale
+        return EncodedNumbers(sequences, ((rows.numbers - low) / width).astype(np.float32))
 
     def num_cut(self, encoded: EncodedNumbers) -> int:
         """See `TaskKind.num_cut`."""
@@ -142,8 +148,9 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
             shares = (first * second).sum(axis=1) / np.maximum(norms, 1e-12)
         else:
-            shares = outputs[:, 0].clip(0.0, 1.0)
-        return self.config.low + (self.config.high - self.config.low) * shares
+            shares = outputs[:, 0] if math.isinf(self.config.high) else outputs[:, 0].clip(0.0, 1.0)
+        low, span = self._scale
+        return low + span * shares
 
     def statistics(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> Statistics:
         """Return gold and predicted number, [N, 2]."""
@@ -157,7 +164,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def table(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`. Regression has no confidence: `score` is the absolute error as a fraction of the scale,
         and `correct` is 1 minus it."""
-        distances = np.abs(predictions - rows.numbers) / (self.config.high - self.config.low)
+        distances = np.abs(predictions - rows.numbers) / self._scale[1]
         return pa.table(
             {
                 **paired_columns(rows),
@@ -176,7 +183,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     def is_degenerate(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> bool:
         """Return whether all predictions lie within a thousandth of the scale."""
-        return bool(np.ptp(predictions) < _DEGENERATE_SPREAD * (self.config.high - self.config.low))
+        return bool(np.ptp(predictions) < _DEGENERATE_SPREAD * self._scale[1])
 
 
 task_kind = Regression

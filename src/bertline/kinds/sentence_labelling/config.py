@@ -29,7 +29,8 @@ class SentenceLabellingTaskConfig(BaseTaskConfig):
     kind: Literal["sentence_labelling"]
     source: LabelledSentencesSourceConfig
     labels: tuple[str, ...] | None
-    """Labels in order; None takes the sorted labels of the train split. A row with another label is invalid."""
+    """Labels in order; None takes those of the train split, by value if all are numbers, else by text. A row with
+    another label is invalid."""
     metric: Literal["accuracy", "macro_f1"]
     """Metric on dev that selects trials, over all sentences; higher is better."""
 

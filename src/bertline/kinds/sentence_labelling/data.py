@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from bertline.foundation.errors import DataError
+from bertline.foundation.labels import ordered_labels
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
@@ -54,7 +55,7 @@ def built_task(name: str, config: SentenceLabellingTaskConfig) -> BuiltTask:
         source, config, lambda file, bad_rows: read_documents(file, source, bad_rows), same=_text, name="document"
     )
     bad_rows = BadRows(source.on_bad_row)
-    labels = config.labels or tuple(sorted({label for row in splits["train"] for label in row.labels}))
+    labels = config.labels or ordered_labels(label for row in splits["train"] for label in row.labels)
     stored = {split: _stored(name, split, splits[split], labels, bad_rows) for split in splits}
     smallest = stored["train"].first(fewest_train_rows(config, len(stored["train"])))
     if len({label for of_row in smallest.labels for label in of_row}) < 2 and len(smallest):

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
+from bertline.foundation.labels import ordered_labels
 from bertline.foundation.progress import warn
 from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
@@ -23,9 +24,9 @@ _MISSING = "_"
 def built_task(name: str, config: TaggingTaskConfig) -> BuiltTask:
     """Read the files, cut missing splits from train by document, and shuffle train.
 
-    Labels are all tags found, sorted. A tag that occurs only in dev or test is also a label, with a warning: it cannot
-    be learned. A train sentence whose words also occur in dev or test, or a dev sentence whose words also occur in
-    test, is dropped and counted.
+    Labels are all tags found, also a tag that occurs only in dev or test, with a warning: it cannot be learned. A train
+    sentence whose words also occur in dev or test, or a dev sentence whose words also occur in test, is dropped and
+    counted.
 
     Raises:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
@@ -40,7 +41,7 @@ def built_task(name: str, config: TaggingTaskConfig) -> BuiltTask:
             )
     return BuiltTask(
         splits={split: tagged_rows(rows) for split, rows in splits.items()},
-        labels=tuple(sorted({tag for found in counts.values() for tag in found})),
+        labels=ordered_labels(tag for found in counts.values() for tag in found),
         dropped=dropped,
         more={"words_by_split": {split: found.total() for split, found in counts.items()}},
     )
