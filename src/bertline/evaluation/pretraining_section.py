@@ -67,6 +67,7 @@ def data_section(facts: Facts, pipeline: PipelineFolders, charts: dict[str, str]
         "What it read",
         table(head, rows),
         side_by_side(*dropped, _vocabulary(facts)),
+        _surface(facts),
         '<p>Samples of what was kept and of what was dropped: <a href="../pages/corpus.html">the corpus page</a> '
         "(<code>artifacts/pages/corpus.html</code>).</p>",
         '<p>Words that are cut, and other vocabularies on this text: <a href="../pages/vocabulary.html">the vocabulary '
@@ -74,6 +75,20 @@ def data_section(facts: Facts, pipeline: PipelineFolders, charts: dict[str, str]
         "<h3>Held-out documents, and their tokens</h3>" if samples else "",
         paragraph("Tokens that continue a word are joined to it and shaded.") if samples else "",
         samples,
+    )
+
+
+def _surface(facts: Facts) -> str:
+    """Return how well random pairs are told from true ones without a look at words; empty if there are no pairs."""
+    found = [
+        f"{percent(of['train']['surface_accuracy'])} at length {length}"
+        for length, of in facts.examples["lengths"].items()
+        if "surface_accuracy" in of.get("train", {})
+    ]
+    if not found:
+        return ""
+    return paragraph(
+        f"Final marks and lengths alone tell random pairs from true ones in {listing(found)}; 50 % is chance."
     )
 
 

@@ -202,8 +202,12 @@ def _shown(value: Any) -> str:
 
 
 def _given(section: Any) -> Any:
-    """Return a section without keys that are null: references from before a key lack it."""
-    return {key: value for key, value in section.items() if value is not None} if isinstance(section, dict) else section
+    """Return a section without keys that are null, since references from before a key lack it, and without bounds, which
+    change no example.
+    """
+    if not isinstance(section, dict):
+        return section
+    return {key: value for key, value in section.items() if value is not None and key != "bounds"}
 
 
 def _plain(value: Any) -> Any:

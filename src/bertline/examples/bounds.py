@@ -7,46 +7,64 @@ off or unknown), after hours.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from bertline.examples.config import BoundsConfig, ExamplesConfig, StaticMaskingConfig
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import DataError
+from bertline.foundation.progress import warn
 
-FIGURES = ("duplicate_share", "fill", "truncated_share", "unknown_share", "rare_share")
+FIGURES = (
+    "duplicate_share", "fill", "truncated_share", "unknown_share", "unknown_character_share", "rare_share",
+    "surface_accuracy",
+)  # fmt: skip
 FEWEST_JUDGED = 1000
 """Train sequences below which the shares say nothing."""
 RARE_BELOW = 10
 """Occurrences in the train sequences below which a token is rare: its embedding is hardly trained."""
 _MOST_DIGESTS = 1 << 23
+_MOST_PAIRS = 1 << 20
+"""Pairs that the surface is judged by."""
+_MUCH_UNKNOWN, _MUCH_TOLD = 0.02, 0.65
+"""Share of lost characters, and accuracy of the surface, above which there is a warning."""
 
 
-def figures_of(store: ExampleStore, counts: Mapping[str, float], token_counts: Array) -> dict[str, float]:
+def figures_of(
+    store: ExampleStore, counts: Mapping[str, float], token_counts: Array, vocab: Sequence[str]
+) -> dict[str, float]:
     """Return the figures that have bounds, of the train sequences of one length.
 
     Args:
         store: The train sequences.
         counts: Their counts, as the manifest has them.
         token_counts: [vocab_size] count of each token.
+        vocab: The tokens.
 
     Returns:
         `duplicate_share`, sequences equal to an earlier one, of all; `fill`, tokens of the positions that there are;
-        `truncated_share`, tokens that were cut off, of all; `unknown_share`, `[UNK]`, of all tokens; `rare_share`,
-        tokens of the vocabulary, without special ones, that occur fewer than `RARE_BELOW` times.
+        `truncated_share`, tokens that were cut off, of all; `unknown_share`, `[UNK]`, of all tokens;
+        `unknown_character_share`, characters of the train text that are in words which become `[UNK]`; `rare_share`,
+        tokens of the vocabulary, without special ones, that occur fewer than `RARE_BELOW` times; of pairs, random and
+        true ones, `surface_accuracy`.
     """
     special = store.manifest["special_ids"]
     of_words = np.delete(token_counts, list(special.values()))
     unknown = int(token_counts[special["[UNK]"]])
     total = int(of_words.sum()) + unknown
     cut = counts.get("truncated_tokens", 0)
+    text = store.manifest["corpus"]["train"]
+    surface = surface_accuracy(store, vocab) if store.num_segments == 2 else None
     return {
         "duplicate_share": duplicate_share(store),
         "fill": counts["tokens"] / (counts["examples"] * store.max_length),
         "truncated_share": cut / max(1, cut + counts["tokens"]),
         "unknown_share": unknown / max(1, total),
+        "unknown_character_share": text["unknown_characters"] / max(1, text["characters"]),
         "rare_share": float(np.mean(of_words < RARE_BELOW)),
+        **({} if surface is None else {"surface_accuracy": surface}),
     }
 
 
@@ -77,6 +95,42 @@ def _digests(store: ExampleStore) -> Iterator[Array]:
         yield found
 
 
+def surface_accuracy(store: ExampleStore, vocab: Sequence[str]) -> float | None:
+    """Return how well random pairs are told from true ones without a look at words, or None if all are of one kind.
+
+    What is looked at is whether A and B end in a punctuation mark, and their lengths. A table of these, learned from
+    every other pair, gives its guesses on the rest; the accuracy is the mean of both labels, so that 0.5 is chance
+    whatever `random_next_prob` is.
+    """
+    is_mark = np.array([unicodedata.category(token[-1]).startswith("P") for token in vocab])
+    step = -(-len(store) // _MOST_PAIRS)
+    marks, lengths, labels = [], [], []
+    for ids, rows in store.shards():
+        start, length, first, label = rows[::step].astype(np.int64).T
+        marks.append(2 * is_mark[ids[start + first - 2]] + is_mark[ids[start + length - 2]])
+        lengths.append(np.stack([first - 2, length - first - 1]))
+        labels.append(label)
+    label, mark, (a, b) = np.concatenate(labels), np.concatenate(marks), np.concatenate(lengths, axis=1)
+    if len(np.unique(label)) < 2:
+        return None
+    by_lengths, by_sum = (mark * 8 + _eighths(a)) * 8 + _eighths(b), mark * 2 * store.max_length + a + b
+    return max(_told_by(by_lengths, label), _told_by(by_sum, label))
+
+
+def _eighths(values: Array) -> Array:
+    """Return in which eighth of all values each one is."""
+    return np.searchsorted(np.quantile(values, np.arange(1, 8) / 8), values, side="right")
+
+
+def _told_by(cells: Array, labels: Array) -> float:
+    """Return the accuracy of guesses by cell on every other example, learned from the rest; both labels count alike."""
+    learned, judged = slice(0, None, 2), slice(1, None, 2)
+    shares = [np.bincount(cells[learned][labels[learned] == label], minlength=cells.max() + 1) for label in (0, 1)]
+    guesses = shares[1] / max(1, shares[1].sum()) > shares[0] / max(1, shares[0].sum())
+    right = guesses[cells[judged]] == labels[judged]
+    return float(np.mean([right[labels[judged] == label].mean() for label in np.unique(labels[judged])]))
+
+
 def refuse_outside(bounds: BoundsConfig, length: int, config: ExamplesConfig, facts: Mapping[str, float]) -> None:
     """Check the figures of the train sequences of one length.
 
@@ -91,6 +145,10 @@ def refuse_outside(bounds: BoundsConfig, length: int, config: ExamplesConfig, fa
     """
     if facts["examples"] < FEWEST_JUDGED:
         return
+    if facts.get("unknown_character_share", 0) > _MUCH_UNKNOWN:
+        warn(_unknown(facts))
+    if facts.get("surface_accuracy", 0) > _MUCH_TOLD:
+        warn(f"of the train pairs of {length} tokens, {_told(facts)}")
     broken = list(_broken(bounds, config, facts))
     if broken:
         raise DataError(
@@ -119,12 +177,11 @@ def _broken(bounds: BoundsConfig, config: ExamplesConfig, facts: Mapping[str, fl
             f"{bounds.max_truncated_share}): sentences are longer than a sequence. Raise examples.lengths, or see "
             "whether the text is split into sentences at all (corpus/sentences)."
         )
-    if bounds.max_unknown_share is not None and facts["unknown_share"] > bounds.max_unknown_share:
-        yield (
-            f"{facts['unknown_share']:.1%} of the tokens are [UNK] (max_unknown_share {bounds.max_unknown_share}): the "
-            "vocabulary lacks characters of the text. Train one on it (tokenizer=wordpiece), or raise "
-            "tokenizer.max_alphabet."
-        )
+    unknown = max(facts["unknown_share"], facts.get("unknown_character_share", 0))
+    if bounds.max_unknown_share is not None and unknown > bounds.max_unknown_share:
+        yield f"{_unknown(facts)} (max_unknown_share {bounds.max_unknown_share})."
+    if bounds.max_surface_accuracy is not None and facts.get("surface_accuracy", 0) > bounds.max_surface_accuracy:
+        yield f"{_told(facts)} (max_surface_accuracy {bounds.max_surface_accuracy})."
     if bounds.max_rare_share is not None and facts["rare_share"] > bounds.max_rare_share:
         yield (
             f"{facts['rare_share']:.1%} of the vocabulary occur fewer than {RARE_BELOW} times (max_rare_share "
@@ -139,3 +196,21 @@ def _broken(bounds: BoundsConfig, config: ExamplesConfig, facts: Mapping[str, fl
                 "one segment have nothing that follows. Join them into longer documents (corpus.document), lower "
                 "examples.lengths, or learn without pairs (examples=full_sentences objective=mlm)."
             )
+
+
+def _unknown(facts: Mapping[str, float]) -> str:
+    return (
+        f"{facts['unknown_share']:.1%} of the tokens are [UNK], and these stand for "
+        f"{facts.get('unknown_character_share', 0):.1%} of the characters of the text: it has characters that the "
+        "vocabulary lacks, or stretches without a space that are longer than a word can be (the stage tokenizer says "
+        "which). Train a vocabulary on it (tokenizer=wordpiece), raise tokenizer.max_alphabet, or put spaces between "
+        "words"
+    )
+
+
+def _told(facts: Mapping[str, float]) -> str:
+    return (
+        f"{facts['surface_accuracy']:.1%} are told, random or true, by final marks and lengths alone (50 % is chance), "
+        "so that little else is learned from them. Join short documents into longer ones (corpus.document), lower "
+        "examples.lengths, or learn without pairs (examples=full_sentences objective=mlm)"
+    )

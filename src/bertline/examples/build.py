@@ -256,7 +256,7 @@ def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, 
     write_readable(readable, train, tokenizer, seed=manifest["seed"], policy=policy)
     counts = token_counts(train, policy.vocab_size)
     facts = manifest["lengths"][str(length)]["train"]
-    facts.update(figures_of(train, facts, counts))
+    facts.update(figures_of(train, facts, counts, tokenizer.vocab))
     return unigram_entropy(
         counts,
         target_counts(validation, seed=manifest["seed"], policy=policy),
@@ -277,5 +277,5 @@ def _headline(manifest: dict[str, Any]) -> dict[str, float | int]:
         if num_segments(manifest) == 2:
             headline[f"length_{length}/random_next_share"] = facts["train"]["random_next_share"]
         headline[f"length_{length}/unigram_entropy"] = facts["unigram_entropy"]
-        headline.update({f"length_{length}/{name}": facts["train"][name] for name in FIGURES})
+        headline.update({f"length_{length}/{name}": facts["train"][name] for name in FIGURES if name in facts["train"]})
     return headline

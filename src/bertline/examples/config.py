@@ -67,9 +67,12 @@ class BoundsConfig:
     max_random_next_error: float | None
     """Largest difference between the fraction of pairs with a random second segment and `random_next_prob`."""
     max_unknown_share: float | None
-    """Largest fraction of tokens that are [UNK]."""
+    """Largest fraction of the tokens that are [UNK], and of the characters that are in words which become [UNK]."""
     max_rare_share: float | None
     """Largest fraction of the vocabulary that occurs fewer than ten times."""
+    max_surface_accuracy: float | None = None
+    """Largest accuracy with which random pairs are told from true ones by their surface: final marks and lengths (0.5:
+    not at all)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

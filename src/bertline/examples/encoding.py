@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from bertline.tokenization.stretches import StretchEncoder
 from bertline.tokenization.tokenizer import Tokenizer
 
 _BATCH_CHARACTERS = 1_000_000
+_SHORT_SENTENCES, _MANY_SHORT = 5, 0.3
+"""Documents of fewer sentences are short, and a larger share of such ones are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,12 @@ class EncodedCorpus:
     """Documents by language, if there are several."""
     copies: Array | None = None
     """[documents, 2] where the copies of each document begin and end, if any document has copies."""
+    has_short_documents: bool = field(init=False)
+    """Whether so many documents have few sentences that a large part of the pairs are of a last sentence alone."""
+
+    def __post_init__(self) -> None:
+        share = float(np.mean(np.diff(self.document_starts) < _SHORT_SENTENCES)) if self.num_documents else 0.0
+        object.__setattr__(self, "has_short_documents", share > _MANY_SHORT)
 
     @property
     def num_documents(self) -> int:
@@ -106,7 +114,8 @@ def encode_corpus(
     Returns:
         Counts: `documents`, `sentences` and `tokens` written; `documents/no_tokens` and `sentences/no_tokens` left out
         because they have no tokens (only control characters, for instance); `documents/copies`, if there are any, those
-        of `documents` that are copies of another one.
+        of `documents` that are copies of another one; `characters`, without spaces, and `unknown_characters`, those of
+        words that become [UNK].
     """
     folder.mkdir(parents=True)
     dtype = token_id_dtype(Tokenizer.load(tokenizer_folder).vocab_size)
@@ -150,7 +159,9 @@ def _encode_batch(
     documents: list[tuple[str, ...]], tokenizer_folder: Path
 ) -> tuple[EncodedCorpus, dict[str, int], npt.NDArray[np.bool_]]:
     """Return the encoded documents, counts of what has no tokens, and which documents have some."""
-    tokens, lengths = _encoder(tokenizer_folder)([sentence for document in documents for sentence in document])
+    tokenizer, encoder = _encoder(tokenizer_folder)
+    sentences = [sentence for document in documents for sentence in document]
+    tokens, lengths = encoder(sentences)
     owners = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
     has_tokens = lengths > 0
     in_document = np.bincount(owners[has_tokens], minlength=len(documents))
@@ -159,14 +170,28 @@ def _encode_batch(
     left_out = {
         "sentences/no_tokens": len(lengths) - (len(encoded.sentence_starts) - 1),
         "documents/no_tokens": len(documents) - encoded.num_documents,
+        "characters": sum(len(sentence) - sentence.count(" ") for sentence in sentences),
+        "unknown_characters": _unknown_characters(tokenizer, sentences, tokens, lengths),
     }
     return encoded, left_out, kept
 
 
+def _unknown_characters(tokenizer: Tokenizer, sentences: list[str], tokens: Array, lengths: Array) -> int:
+    """Return how many characters of the sentences are in words that became [UNK]: one token stands for all of them."""
+    owners = np.searchsorted(np.cumsum(lengths), np.flatnonzero(tokens == tokenizer.unk_id), side="right")
+    affected = [sentences[index] for index in np.unique(owners).tolist()]
+    return sum(
+        stop - start
+        for ids, places in tokenizer.encode_with_places(affected)
+        for index, (start, stop) in zip(ids, places, strict=True)
+        if index == tokenizer.unk_id
+    )
+
+
 @lru_cache(maxsize=1)
-def _encoder(folder: Path) -> StretchEncoder:
+def _encoder(folder: Path) -> tuple[Tokenizer, StretchEncoder]:
     tokenizer = Tokenizer.load(folder)
-    return StretchEncoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
+    return tokenizer, StretchEncoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
 
 
 def _starts(lengths: npt.ArrayLike) -> Array:

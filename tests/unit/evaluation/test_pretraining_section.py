@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from bertline.evaluation.facts import Facts, PipelineFolders, read_facts
-from bertline.evaluation.pretraining_section import health, length_changes, pretraining_charts, pretraining_section
+from bertline.evaluation.pretraining_section import (
+    data_section,
+    health,
+    length_changes,
+    pretraining_charts,
+    pretraining_section,
+)
 
 PHASES = [
     {"steps": 1000, "max_length": 32},
@@ -63,3 +69,11 @@ def test_the_health_verdict_is_there_with_and_without_alarms(facts: Facts) -> No
     alarm = {"kind": "spike", "step": 1240, "message": "the loss rose", "advice": "Lower it."}
     alarmed = health(dataclasses.replace(facts, alarms=[alarm, alarm]))
     assert "Health: 2 alarms." in alarmed and "Lower it." in alarmed and "no alarm" not in alarmed
+
+
+def test_what_the_surface_of_pairs_tells_of_their_label_is_said(facts: Facts, pipeline: PipelineFolders) -> None:
+    assert "Final marks" not in data_section(facts, pipeline, {}, 1)
+    facts.examples["lengths"]["64"]["train"] = {"surface_accuracy": 0.538}
+    assert "tell random pairs from true ones in 53.8 % at length 64; 50 % is chance" in data_section(
+        facts, pipeline, {}, 1
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bertline.examples import bounds
-from bertline.examples.bounds import duplicate_share, refuse_outside
+from bertline.examples.bounds import duplicate_share, refuse_outside, surface_accuracy
 from bertline.examples.build import build_examples
 from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig, StaticMaskingConfig
 from bertline.examples.store import ExampleStore
@@ -18,11 +19,11 @@ from bertline.foundation.errors import DataError
 
 FINE = {
     "examples": 5000, "duplicate_share": 0.01, "fill": 0.9, "truncated_share": 0.01, "unknown_share": 0.001,
-    "rare_share": 0.05, "random_next_share": 0.52,
+    "unknown_character_share": 0.01, "rare_share": 0.05, "random_next_share": 0.52, "surface_accuracy": 0.51,
 }  # fmt: skip
 BOUNDS = BoundsConfig(
     max_duplicate_share=0.2, min_fill=0.5, max_truncated_share=0.2, max_random_next_error=0.1, max_unknown_share=0.05,
-    max_rare_share=0.3,
+    max_rare_share=0.3, max_surface_accuracy=0.7,
 )  # fmt: skip
 
 
@@ -31,6 +32,10 @@ class Sequences:
     """What `duplicate_share` reads of a store."""
 
     rows: list[list[int]]
+    max_length = 64
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     def shards(self) -> list[tuple[np.ndarray, np.ndarray]]:
         lengths = np.array([len(row) for row in self.rows])
@@ -45,6 +50,8 @@ class Sequences:
         ("fill", 0.2, "Lower examples.lengths"),
         ("truncated_share", 0.6, "corpus/sentences"),
         ("unknown_share", 0.3, "tokenizer=wordpiece"),
+        ("unknown_character_share", 0.376, "put spaces between words"),
+        ("surface_accuracy", 0.98, "final marks and lengths alone.*corpus.document"),
         ("rare_share", 0.9, "tokenizer.vocab_size"),
         ("random_next_share", 0.9, "examples=full_sentences"),
     ],
@@ -67,6 +74,37 @@ def test_few_sequences_say_nothing_and_copies_are_no_duplicates(config: Examples
     refuse_outside(BOUNDS, 64, dataclasses.replace(config, masking=static), {**FINE, "duplicate_share": 0.9})
 
 
+def test_lost_characters_and_pairs_told_by_their_surface_are_warned_of_before_they_stop_the_stage(
+    config: ExamplesConfig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("bertline"), "propagate", True)
+    refuse_outside(BOUNDS, 64, config, FINE)
+    assert not caplog.records
+    refuse_outside(NO_BOUNDS, 64, config, {**FINE, "unknown_character_share": 0.03, "surface_accuracy": 0.66})
+    assert "3.0% of the characters" in caplog.text and "66.0% are told" in caplog.text
+
+
+@pytest.mark.parametrize("told_by", ["mark", "sum", "nothing"])
+def test_the_surface_accuracy_is_what_final_marks_or_lengths_tell_of_the_label(told_by: str) -> None:
+    rng = np.random.default_rng(0)
+    vocab = ("[CLS]", "[SEP]", "word", "##s", ".")
+    rows, facts = [], []
+    for label in rng.integers(0, 2, 2000):
+        a, b = rng.integers(2, 30, 2) if told_by != "sum" or label else (part := int(rng.integers(2, 29)), 31 - part)
+        last = 4 if told_by == "mark" and label else 2
+        rows.append([0, *[2] * (a - 1), last, 1, *[3] * (b - 1), 4, 1])
+        facts.append((a + 2, label))
+    store = Sequences(rows)
+    (ids, table), (first, labels) = store.shards()[0], np.array(facts).T
+    table[:, 2], table[:, 3] = first, labels
+    store.shards = lambda: [(ids, table)]  # type: ignore[method-assign]
+    found = surface_accuracy(store, vocab)  # type: ignore[arg-type]
+    assert found is not None
+    assert {"mark": found == 1, "sum": found > 0.9, "nothing": abs(found - 0.5) < 0.06}[told_by]
+    table[:, 3] = 1
+    assert surface_accuracy(store, vocab) is None, "where all pairs are of one kind"  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("most", [1 << 23, 500])
 def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(
     monkeypatch: pytest.MonkeyPatch, most: int
@@ -87,6 +125,8 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
     store = ExampleStore.open(tmp_path / "out", "train", 16)
     distinct = {tuple(store[index].input_ids.tolist()) for index in range(len(store))}
     assert facts["duplicate_share"] == pytest.approx(1 - len(distinct) / len(store))
+    assert 0.3 < facts["surface_accuracy"] < 0.8 and headline["length_16/surface_accuracy"] == facts["surface_accuracy"]
+    assert facts["unknown_character_share"] == 0
     assert headline["length_16/fill"] == pytest.approx(store.num_tokens / (16 * len(store)))
 
     strict = dataclasses.replace(config, bounds=dataclasses.replace(NO_BOUNDS, min_fill=1.0))

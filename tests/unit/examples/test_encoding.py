@@ -54,6 +54,14 @@ def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
     assert corpus.sentence_starts.tolist() == [0, 2, 3, 4]
 
 
+def test_characters_of_unknown_words_are_counted_as_the_text_has_them(tokenizer_folder: Path, tmp_path: Path) -> None:
+    long = "ก้" * 60  # 60 letters and their marks, which normalisation takes away
+    documents = [Document("a", "a", ("bal .", f"bar {long} . b\u00e4l", "bas zz")), Document("b", "b", ("bar",))]
+    counts = encode_corpus(documents, tokenizer_folder, tmp_path / "out", num_workers=1)
+    assert counts["unknown_characters"] == 119 + len("zz")  # a mark at the very end belongs to no token
+    assert counts["characters"] == sum(len(text.replace(" ", "")) for one in documents for text in one.sentences)
+
+
 def test_a_separator_written_in_the_text_does_not_become_a_separator(tokenizer_folder: Path, tmp_path: Path) -> None:
     encode_corpus([Document("a", "a", ("bal [SEP] bar",))], tokenizer_folder, tmp_path / "out", num_workers=1)
     tokenizer = Tokenizer.load(tokenizer_folder)

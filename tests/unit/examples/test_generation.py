@@ -137,6 +137,30 @@ def test_sentences_that_a_did_not_use_are_put_back_after_a_random_segment(always
         assert all(left.stop == right.start for left, right in pairwise(segments))
 
 
+@pytest.mark.parametrize("lengths", [(12, 12), (5, 40)])
+def test_of_documents_of_one_sentence_both_kinds_of_pairs_are_cut_alike(
+    config: ExamplesConfig, lengths: tuple[int, int]
+) -> None:
+    rng = random.Random(3)
+    corpus = corpus_of(*([rng.randint(*lengths)] for _ in range(600)))
+    starts = set(corpus.sentence_starts.tolist())
+    pairs = [pair for document in range(600) for pair in pairs_of(corpus, document, config, 64, seed=document)]
+
+    assert {pair.next_sentence_label for pair in pairs} == {0, 1}
+    assert not {pair.a.stop for pair in pairs} & starts, "A always ends inside a sentence"
+    assert {pair.b.stop for pair in pairs} <= starts, "B always ends with one"
+    own = [document[1] - document[0] for document in pairwise(corpus.sentence_starts.tolist())]
+    alike = [pair.a.length + pair.b.length == whole for pair, whole in zip(pairs, own, strict=True)]
+    assert np.mean(alike) > 0.95, "and B is as long as what follows A"
+
+
+def test_a_few_short_documents_among_long_ones_change_no_pair(config: ExamplesConfig) -> None:
+    sizes = [[9] * 12] * 8
+    long, mixed = corpus_of(*sizes), corpus_of(*sizes, [9], [9])
+    assert (long.has_short_documents, mixed.has_short_documents) == (False, False)
+    assert corpus_of(*sizes[:4], [9], [9]).has_short_documents
+
+
 def test_a_sentence_longer_than_the_sequence_still_has_a_true_next_one(always_next: ExamplesConfig) -> None:
     [pair] = pairs_of(corpus_of([100, 100], [5]), 0, always_next)
     assert pair.a.stop <= 100 <= pair.b.start
