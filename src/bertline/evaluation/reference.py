@@ -202,9 +202,7 @@ def _shown(value: Any) -> str:
 
 
 def _given(section: Any) -> Any:
-    """Return a section without keys that are null, since references from before a key lack it, and without bounds, which
-    change no example.
-    """
+    """Return a section without null keys, which earlier references may lack, and bounds, which change no example."""
     if not isinstance(section, dict):
         return section
     return {key: value for key, value in section.items() if value is not None and key != "bounds"}
