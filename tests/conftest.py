@@ -7,6 +7,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No bound of time: a busy machine would break it.
+settings.register_profile("bertline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("bertline")
 
 # Test modules and the libraries that they import remain until the end: looking through them for garbage is 11 s of
 # processor time out of 27 of a collection, in each process. `pytest_collection_finish` ends it.

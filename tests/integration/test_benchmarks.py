@@ -174,7 +174,7 @@ def learning_options(tmp_path: Path, *more: str) -> list[str]:
 @pytest.mark.slow
 def test_sentences_compares_its_systems_on_texts_in_the_style_of_statutes(tmp_path):
     command = [sys.executable, str(BENCHMARKS / "sentences.py"), "--data", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(done.stdout.splitlines()[-1])["f1"]
     for name in ("law", "law_german", "encyclopedia"):

@@ -111,7 +111,7 @@ class Training:
 
     def end(self) -> None:
         """Wait for its end, which must be a good one."""
-        assert self._process.wait(120) == 0, self.said()
+        assert self._process.wait(600) == 0, self.said()
 
     def said(self) -> str:
         """What it printed."""

@@ -374,6 +374,6 @@ def test_two_processes_give_up_together(inputs, tmp_path):
     folder = tmp_path / "run"
     both = processes.start_ranks(inputs, [folder, folder], changes)
     for process in both:
-        process.join(timeout=120)
+        process.join(timeout=600)
     assert [process.exitcode for process in both] == [1, 1]
     assert processes.output_of(folder).read_text().count("TrainingDivergedError") >= 2

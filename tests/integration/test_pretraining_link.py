@@ -137,7 +137,7 @@ def test_a_slow_link_that_loses_packets_ends_nothing(tmp_path, namespaces):
     ranks = start_ranks(tmp_path, namespaces, changes)
     try:
         for rank in ranks:
-            rank.join(timeout=150)
+            rank.join(timeout=600)
         printed = processes.output_of(tmp_path / "run").read_text()
         assert [rank.exitcode for rank in ranks] == [0, 0], printed
         assert all(num_lost(name) > 0 for name in namespaces)

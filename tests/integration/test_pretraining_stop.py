@@ -43,7 +43,7 @@ def test_ranks_stop_and_save_within_two_steps_whichever_of_them_hears_of_it(tmp_
         time.sleep(0.01)
     held.touch()
     for rank in ranks:
-        rank.join(timeout=60)
+        rank.join(timeout=600)
     assert 0 not in [rank.exitcode for rank in ranks]
     # Each says after which step it stopped.
     said = processes.output_of(job.run_folder).read_text()
@@ -67,7 +67,7 @@ def test_a_signal_to_all_processes_of_a_step_leaves_the_data_workers_their_work(
     assert len(workers) == 2
     os.killpg(trainer.pid, signal.SIGTERM)
     held.touch()
-    trainer.join(timeout=60)
+    trainer.join(timeout=600)
     said = processes.output_of(job.run_folder).read_text()
     assert "DataLoader" not in said
     (stopped,) = re.findall(r"TrainingInterrupted: pretraining was stopped and saved after step (\d+) of 40", said)

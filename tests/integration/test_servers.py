@@ -36,9 +36,9 @@ def test_a_server_ends_with_its_process_when_that_is_killed(server: Callable[[],
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    servers.wait_until(lambda: not found_processes.having(variable), timeout_s=20)
-    servers.wait_until(lambda: not servers.answers(int(port)), timeout_s=20)
-    servers.wait_until(lambda: folder == "None" or not Path(folder).exists(), timeout_s=20)
+    servers.wait_until(lambda: not found_processes.having(variable), timeout_s=600)
+    servers.wait_until(lambda: not servers.answers(int(port)), timeout_s=600)
+    servers.wait_until(lambda: folder == "None" or not Path(folder).exists(), timeout_s=600)
 
 
 class Files(servers.Server):

@@ -82,14 +82,14 @@ def server(pipeline: Path, tmp_path: Path) -> Iterator[Server]:
             ["bash", "-c", command], cwd=pipeline, env=variables, stdout=output, stderr=output, start_new_session=True
         )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while not answers(f"http://127.0.0.1:{port}/ping"):
             assert time.monotonic() < deadline and process.poll() is None, log.read_text()
             time.sleep(0.2)
         yield Server(f"http://127.0.0.1:{port}/invocations", log)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
+        process.wait(600)
 
 
 class Altered:

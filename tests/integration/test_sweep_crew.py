@@ -106,7 +106,7 @@ class Crew:
 
     def end(self):
         for process in self.processes:
-            process.join(240)
+            process.join(600)
         return [process.exitcode for process in self.processes]
 
 
@@ -133,7 +133,7 @@ def check_each_done_once(crew, url):
 
 def test_three_processes_share_all_work_and_end_as_one_alone(crew, url, alone, server):
     crew.start()
-    wait_until(lambda: any("trial" in line for line in crew.lines(0)), timeout_s=240)
+    wait_until(lambda: any("trial" in line for line in crew.lines(0)), timeout_s=600)
     server.restart()
     assert crew.end() == [0, 0, 0]
     assert result_of(crew.job) == alone
@@ -151,7 +151,7 @@ def test_three_processes_share_all_work_and_end_as_one_alone(crew, url, alone, s
 def test_a_killed_process_loses_only_what_it_had_in_progress(crew, url, alone, who, at):
     killed = 0 if who == "the leader" else 2
     crew.start(killed, at)
-    wait_until(lambda: any(f", {at} " in line for line in crew.lines(killed)), timeout_s=240, every_s=0.02)
+    wait_until(lambda: any(f", {at} " in line for line in crew.lines(killed)), timeout_s=600, every_s=0.02)
     crew.kill(killed)
     codes = crew.end()
     assert [code for number, code in enumerate(codes) if number != killed] == [0, 0]
@@ -175,7 +175,7 @@ def test_eight_processes_on_a_study_whose_server_restarts_end_as_one_undisturbed
         time.sleep(1.0)  # all processes meet a server that is away
         server.start()
     for process in processes:
-        process.join(120)
+        process.join(600)
     assert [process.exitcode for process in processes] == [0] * 8
     trials = study.get_trials()
     assert Counter(trial.state for trial in trials) == {TrialState.COMPLETE: len(points)}

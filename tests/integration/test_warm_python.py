@@ -79,7 +79,7 @@ def test_code_is_that_of_the_folder_in_spawned_processes_too(python: str, tmp_pa
 
 
 def test_a_signal_reaches_it_and_a_kill_ends_it(python: str, tmp_path: Path) -> None:
-    code = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+    code = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
     for number in (signal.SIGTERM, signal.SIGKILL):
         (tmp_path / "pid").unlink(missing_ok=True)
         process = subprocess.Popen([python, "-c", code], cwd=tmp_path)

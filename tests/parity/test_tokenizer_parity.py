@@ -66,7 +66,7 @@ def test_ids_are_equal_for_difficult_text(ours: Tokenizer, theirs: BertTokenizer
     assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=st.text(st.one_of(st.sampled_from(_CHARACTERS + "  "), st.characters(exclude_categories=["Cs"]))))
 def test_ids_are_equal_for_any_text(ours: Tokenizer, theirs: BertTokenizerFast, text: str) -> None:
     assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
@@ -143,7 +143,7 @@ def with_unsplit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     text=st.lists(
         st.one_of(

@@ -121,7 +121,7 @@ def test_keys_are_equal_exactly_for_equal_folded_words(first: str, second: str) 
     assert (duplicate_key(clean(first)) == duplicate_key(clean(second))) == same
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.binary(max_size=200) | st.text().map(str.encode),
     st.sampled_from(["file", "blank_line", "line"]),
@@ -141,7 +141,7 @@ def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: 
         assert all(sentence.encode() for sentence in prepared.sentences)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.binary(max_size=200) | st.text().map(lambda text: f"text,b\n{text}".encode()),
     st.sampled_from(["jsonl", "csv"]),

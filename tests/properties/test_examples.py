@@ -24,7 +24,7 @@ def corpus_of(lengths: list[list[int]]) -> EncodedCorpus | None:
     return corpus if corpus.num_documents >= 2 else None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(sentence_lengths, st.integers(8, 64), st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**32))
 def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_prob: float, seed: int) -> None:
     corpus = corpus_of(lengths)

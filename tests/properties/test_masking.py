@@ -38,7 +38,7 @@ def example_of(sequence: list[int]) -> Example:
     return Example(np.array(sequence), np.zeros(len(sequence), dtype=np.int64), 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(sequences, policies, seeds, epochs, st.integers(0, 2**40))
 def test_targets_are_ordinary_tokens_in_the_right_number(
     sequence: list[int], policy: MaskingPolicy, seed: int, epoch: int, example_id: int
@@ -60,7 +60,7 @@ def test_targets_are_ordinary_tokens_in_the_right_number(
             assert shown == true
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(sequences, min_size=1, max_size=8), policies, seeds, epochs, st.data())
 def test_a_batch_in_any_order_and_padding_gives_each_example_its_own_mask(
     batch: list[list[int]], policy: MaskingPolicy, seed: int, epoch: int, data: st.DataObject
@@ -81,7 +81,7 @@ def test_a_batch_in_any_order_and_padding_gives_each_example_its_own_mask(
         assert together.masked_labels[row, used].tolist() == alone.masked_labels.tolist()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(sequences, policies, seeds, st.lists(epochs, min_size=2, max_size=5))
 def test_static_masks_never_change(sequence: list[int], policy: MaskingPolicy, seed: int, many: list[int]) -> None:
     masks = {

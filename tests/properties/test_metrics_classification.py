@@ -30,14 +30,14 @@ def theirs(gold, predicted):
 
 
 @given(PAIRS)
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_scores_equal_scikit_learns(pairs):
     gold, predicted = zip(*pairs, strict=True)
     assert ours(gold, predicted, 4) == pytest.approx(theirs(gold, predicted), abs=1e-12)
 
 
 @given(TWO_LABELS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_of_two_labels_f1_is_that_of_the_second(pairs):
     gold, predicted = zip(*pairs, strict=True)
     expected = {**theirs(gold, predicted), "f1": reference.f1_score(gold, predicted, zero_division=0)}
@@ -72,7 +72,7 @@ def label_matrices(draw):
 
 
 @given(label_matrices())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_scores_of_several_labels_equal_scikit_learns(matrices):
     gold, given_labels = matrices
     expected = {

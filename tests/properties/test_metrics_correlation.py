@@ -21,7 +21,7 @@ def pairs_of(numbers):
 @pytest.mark.parametrize("numbers", [NUMBERS, FEW_NUMBERS], ids=["any", "ties"])
 def test_correlations_equal_scipys(numbers):
     @given(pairs_of(numbers))
-    @settings(deadline=None, max_examples=80)
+    @settings(max_examples=80)
     def holds(pairs):
         gold, predicted = (np.array(column) for column in zip(*pairs, strict=True))
         # Scipy warns of, and rounds differently in, columns that are all but constant.

@@ -45,13 +45,13 @@ judgements = st.dictionaries(st.sampled_from(IDS), st.integers(-2, 4), min_size=
 
 
 @given(runs, judgements)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_every_score_is_that_of_trec_eval(run, judged):
     assert ours(run, judged) == pytest.approx(theirs(run, judged), abs=1e-9)
 
 
 @given(runs, judgements)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_reciprocal_rank_of_the_first_ten_is_that_of_a_run_of_ten(run, judged):
     ids = list(run)
     order = ranking.trec_order(ids, list(run.values()))

@@ -63,7 +63,7 @@ def sequences_of_packed(packed):
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batch=batches(), rows=st.sampled_from([None, 1, 2, 5]))
 def test_every_sequence_stands_once_and_whole_in_one_row(batch, rows):
     micro_batches = list(packed_batches(batch, pad_id=PAD_ID, max_targets=3, rows_per_batch=rows))
@@ -71,7 +71,7 @@ def test_every_sequence_stands_once_and_whole_in_one_row(batch, rows):
     assert sorted(found) == sorted(sequences_of_padded(batch))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batch=batches(), rows=st.sampled_from([None, 1, 2, 5]))
 def test_boundaries_part_rows_into_spans_that_fit_a_row(batch, rows):
     for packed in packed_batches(batch, pad_id=PAD_ID, max_targets=3, rows_per_batch=rows):

@@ -21,14 +21,14 @@ PHASES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(size=st.integers(1, 3000), seed=SEEDS, epoch=st.integers(0, 1000))
 def test_every_epoch_is_a_permutation(size, seed, epoch):
     order = shuffled(np.arange(size), size, seed=seed, epoch=epoch)
     assert np.array_equal(np.sort(order), np.arange(size))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(size=st.integers(1, 2**40), seed=SEEDS, data=st.data())
 def test_one_position_needs_no_other(size, seed, data):
     positions = np.array(data.draw(st.lists(st.integers(0, size - 1), min_size=2, max_size=6)))
@@ -38,7 +38,7 @@ def test_one_position_needs_no_other(size, seed, data):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(phases=PHASES, world_size=st.integers(1, 4))
 def test_steps_take_the_examples_of_a_length_one_after_the_other(phases, world_size):
     """Over all phases and ranks, no example of the order is left out and none taken twice."""

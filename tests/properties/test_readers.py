@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from backports import zstd
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.reader import CorpusReader
@@ -57,12 +57,12 @@ PIECES = [
 
 @contextmanager
 def soon() -> Iterator[None]:
-    """Fail if the block takes 5 s of the processor: a deadline of Hypothesis would count other processes too."""
+    """Fail if the block takes a minute of the processor, thousands of times as long as it does."""
     begun = time.process_time()
     try:
         yield
     finally:
-        assert time.process_time() - begun < 5
+        assert time.process_time() - begun < 60
 
 
 def reader(kind: str, folder: str, **changes: Any) -> CorpusReader:
@@ -115,7 +115,7 @@ def mutations(draw: st.DrawFn) -> Callable[[bytes], bytes]:
 
 
 @pytest.mark.parametrize("kind", SEEDS)
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80)
 @given(
     inner=mutations() | st.just(bytes), outer=mutations() | st.just(bytes),
     compression=st.sampled_from([*COMPRESSIONS]), policy=st.sampled_from(["fail", "skip", "replace"]),
@@ -145,7 +145,7 @@ def parquet(compression: str, *, dictionary: bool) -> bytes:
     return buffer.getvalue()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     mutate=mutations() | st.binary(max_size=100).map(lambda content: lambda _: content),
     compression=st.sampled_from(PARQUET_COMPRESSIONS), dictionary=st.booleans(),
@@ -157,6 +157,7 @@ def test_a_damaged_parquet_file_gives_documents_or_is_named_or_counted_in_little
     whole = parquet(compression, dictionary=dictionary)
     content = mutate(whole)
     dropped: Counter[str] = Counter()
+    most_before = pa.default_memory_pool().max_memory()  # of other tests of this process
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.parquet")
         path.write_bytes(content)
@@ -168,7 +169,7 @@ def test_a_damaged_parquet_file_gives_documents_or_is_named_or_counted_in_little
             assert policy == "fail" or "column" in str(error)  # a damaged name or type of a column
             return
         finally:
-            assert pa.default_memory_pool().max_memory() < PARQUET_LIMIT_BYTES
+            assert pa.default_memory_pool().max_memory() < max(PARQUET_LIMIT_BYTES, most_before + 1)
     for document in found:
         "".join(document.paragraphs).encode()
     assert sum(dropped.values()) or len(found) == 5 or content != whole

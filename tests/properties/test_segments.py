@@ -29,7 +29,7 @@ def pairs(draw):
     return {**batch, "masked_positions": positions, "masked_labels": labels}, texts
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(made=pairs())
 def test_each_segment_is_a_sequence_with_its_own_tokens_and_targets(made):
     batch, texts = made

@@ -29,7 +29,7 @@ def examine(cluster, tmp_path):
         environment = {**cluster.environment(), **of_test}
         python = sys.executable if launcher else str(warm_python.programs() / "python")
         command = [*launcher, python, str(DOCTOR), *places, *overrides, "--json"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         said = done.stdout if printed is None else printed.read_text()
         assert said.startswith("{"), done.stderr
         return done.returncode, {one["check"]: one for one in json.loads(said)["findings"]}

@@ -40,7 +40,7 @@ def test_the_tasks_of_an_array_share_a_sweep(pretrained, tmp_path, cluster, monk
         client = workspace.start(*SWEEP)
         folder = workspace.until(lambda: next((workspace.folder / "runs/sweep@docs_match").glob("*/job.json"))).parent
         disturb(workspace, folder, disturbed)
-        assert client.wait(240) == 0, (workspace.folder / "client.log").read_text()[-3000:]
+        assert client.wait(600) == 0, (workspace.folder / "client.log").read_text()[-3000:]
         starts = [len(path.read_text().splitlines()) for path in folder.glob("*.starts.jsonl")]
         assert min(starts) == 1  # a task that was not disturbed is not started again
         assert sum(starts) <= 3

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -20,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-ENDED_S = 20.0
+ENDED_S = 600.0
 """Seconds in which killed processes must have ended."""
 
 
@@ -48,6 +49,12 @@ def parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def has_pending(pid: int, number: int) -> bool:
+    """Whether a signal was sent to a process that has not taken it yet."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return any(int(found, 16) >> (number - 1) & 1 for found in re.findall(r"(?:SigPnd|ShdPnd):\s*(\w+)", status))
 
 
 def end(find: Callable[[], list[int]], *, within_s: float | None = None) -> None:

@@ -84,7 +84,7 @@ def output_of(run_folder: Path) -> Path:
 def finish(*processes: ForkServerProcess) -> None:
     """Wait until all have ended well."""
     for process in processes:
-        process.join(timeout=300)
+        process.join(timeout=600)
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
@@ -93,7 +93,7 @@ def kill(*processes: ForkServerProcess) -> None:
     for process in processes:
         process.kill()
     for process in processes:
-        process.join(timeout=60)
+        process.join(timeout=600)
 
 
 def seconds_until_end(*processes: ForkServerProcess, most_s: float = 60.0) -> float:

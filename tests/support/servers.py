@@ -31,7 +31,7 @@ import found_processes
 from ports import free_port
 
 _NOBODY = 65534
-STARTS_WITHIN_S = 90.0
+STARTS_WITHIN_S = 600.0
 
 
 def answers(port: int) -> bool:
@@ -94,7 +94,7 @@ class Server:
         if self._process is not None:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, number)
-            self._process.wait(60)
+            self._process.wait(600)
             self._process = None
         if self._watcher is not None:
             self._watcher.kill()
@@ -337,7 +337,7 @@ class Proxy:
             _cut(connection)
 
 
-def wait_until(happened: Callable[[], bool], *, timeout_s: float = 60.0, every_s: float = 0.1) -> None:
+def wait_until(happened: Callable[[], bool], *, timeout_s: float = 600.0, every_s: float = 0.1) -> None:
     """Wait for a condition, or fail."""
     deadline = time.monotonic() + timeout_s
     while not happened():

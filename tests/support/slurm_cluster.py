@@ -32,7 +32,7 @@ from slurm_configuration import Settings
 
 CONTROLLER = "slurmctld"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "sinfo", "unshare", "nsenter")
-_START_S = 60.0
+_START_S = 600.0
 _STOP_S = 3.0
 
 

@@ -19,7 +19,7 @@ import warm_python
 from bertline.foundation.files import sha256_of_file
 from slurm_cluster import SlurmCluster
 
-WITHIN_S = 150.0
+WITHIN_S = 600.0
 # Real Slurm's sbatch, told where to wait; what it accepts is counted.
 _SBATCH = """#!/bin/bash
 echo $$ > "$WORKSPACE/sbatch.begun.part"; mv "$WORKSPACE/sbatch.begun.part" "$WORKSPACE/sbatch.begun"

@@ -43,14 +43,14 @@ def test_a_folder_that_hangs_delays_nothing_but_its_own_check(examination, monke
 
     def blocks(path, *args, **kwargs):
         if os.path.basename(path) == "data":  # noqa: PTH119  (a path or a string)
-            ended.wait(60)
+            ended.wait(600)
         return access(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "access", blocks)
     monkeypatch.setattr(Examination, "report", lambda examination: report(HANGS))
     started = time.monotonic()
     ((_, findings),) = together.examine(examination(world_size=2))
-    assert time.monotonic() - started < 40
+    assert time.monotonic() - started < 300  # half of the time for which it hangs
     ended.set()
     lines = {one.check: one for one in findings}
     assert (lines["data: folder"], lines["ranks"].status) == (HANGS, "red")

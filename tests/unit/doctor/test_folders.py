@@ -7,7 +7,8 @@ import fcntl
 import os
 import re
 import shutil
-import time
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -82,19 +83,31 @@ def test_a_file_system_without_the_locks_of_sqlite_is_red(folder, monkeypatch):
 
 @pytest.mark.parametrize("way", ["copied", "removed first"])
 def test_a_rename_that_is_not_atomic_is_red(folder, monkeypatch, way):
+    seen, read = threading.Event(), Path.read_text
+
+    def read_text(path):
+        content = ""
+        try:
+            content = read(path)
+        finally:
+            if len(content) < folders._CONTENT:
+                seen.set()
+        return content
+
     def copied(source, target):
         content = source.read_text()
         with target.open("w") as new:
             new.write(content[:100])
             new.flush()
-            time.sleep(0.02)
+            assert seen.wait(600)
             new.write(content[100:])
 
     def removed(source, target):
         target.unlink()
-        time.sleep(0.02)
+        assert seen.wait(600)
         shutil.copyfile(source, target)
 
+    monkeypatch.setattr(Path, "read_text", read_text)
     monkeypatch.setattr(os, "replace", copied if way == "copied" else removed)
     line = found(folder)["rename"]
     assert line.status == "red"

@@ -16,11 +16,11 @@ from bertline.foundation.errors import MachineError
 NEVER = threading.Event()
 
 
-def check(name, run, limit_s=5.0):
+def check(name, run, limit_s=600.0):
     return Check(name=name, run=run, limit_s=limit_s, advice="Do this.")
 
 
-def soon(seconds=5.0):
+def soon(seconds=600.0):
     return Deadline(time.monotonic() + seconds)
 
 
@@ -37,12 +37,12 @@ def test_a_check_that_hangs_in_the_system_is_red_within_its_limit_and_the_next_o
             check("disk", lambda: hanging_open(tmp_path / "pipe"), limit_s=0.2),
             check("next", lambda: [green("next", "fine")]),
         ],
-        soon(60),
+        soon(),
     )
     assert [(one.check, one.status) for one in found] == [("disk", "red"), ("next", "green")]
     assert "no answer within" in found[0].found
     assert found[0].fix == "Do this."
-    assert time.monotonic() - started < 30  # half of what all have: a machine may be busy
+    assert time.monotonic() - started < 300  # half of what all have: a machine may be busy
 
 
 def test_a_server_that_takes_the_connection_and_says_nothing_is_red():
@@ -57,18 +57,22 @@ def test_a_server_that_takes_the_connection_and_says_nothing_is_red():
     assert found.status == "red"
 
 
-def test_hanging_checks_that_run_together_take_the_time_of_one():
-    started = time.monotonic()
-    found = run_checks([check(str(i), NEVER.wait, limit_s=0.3) for i in range(100)], soon(60), together=True)
-    assert [one.status for one in found] == ["red"] * 100
-    assert time.monotonic() - started < 15  # one after the other would take 30 s
+def test_checks_that_run_together_do_not_wait_for_one_another():
+    all_run = threading.Barrier(20, timeout=600)
+
+    def meet():
+        all_run.wait()
+        return [green("met", "all run")]
+
+    found = run_checks([check(str(i), meet) for i in range(20)], soon(), together=True)
+    assert [one.status for one in found] == ["green"] * 20
 
 
 def test_nothing_waits_beyond_the_deadline_of_all():
     started = time.monotonic()
-    found = run_checks([check(str(i), NEVER.wait, limit_s=60) for i in range(3)], soon(0.3))
+    found = run_checks([check(str(i), NEVER.wait) for i in range(3)], soon(0.3))
     assert [one.status for one in found] == ["red"] * 3
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 300
 
 
 def test_an_error_of_ours_brings_its_own_fix_and_another_one_the_advice_without_secrets():

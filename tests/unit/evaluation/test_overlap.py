@@ -45,7 +45,7 @@ def overlap_of(folder: Path, documents: Sequence[Sequence[str]], texts: list[str
     return measure_overlap({"test": texts}, corpus_of(folder, documents), CONFIG, num_workers=1)["test"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.lists(st.lists(st.sampled_from("abcd"), max_size=20), max_size=8),
     documents=st.lists(st.lists(st.lists(st.sampled_from("abcde"), max_size=12), max_size=3), min_size=1, max_size=6),

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.finetuning.encoding import (
@@ -112,7 +112,6 @@ def test_what_fits_is_encoded_in_windows_as_without(tokenizer, inputs, pairs):
         assert (getattr(whole, name) == getattr(windows.sequences, name)).all()
 
 
-@settings(deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 60), min_size=1, max_size=5),
     max_length=st.integers(6, 20),

@@ -109,7 +109,6 @@ def reference_is_best(spans, number, position):
     return best == number
 
 
-@settings(deadline=None)
 @given(num_tokens=st.integers(1, 90), room=st.integers(2, 30), data=st.data())
 def test_windows_are_those_of_the_reference_code(num_tokens, room, data):
     overlap = data.draw(st.integers(0, room - 1))
@@ -140,7 +139,6 @@ words = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(parts=words, data=st.data())
 def test_labels_point_at_the_answer_and_nowhere_else(parts, data):
     context = " ".join(parts)
@@ -186,7 +184,6 @@ def brute_force(start, end, in_context, may_start, max_length):
     return best
 
 
-@settings(deadline=None)
 @given(
     logits=st.lists(st.tuples(st.integers(-6, 6), st.integers(-6, 6)), min_size=4, max_size=14),
     max_length=st.integers(1, 6),
@@ -218,7 +215,7 @@ def test_the_best_span_is_that_of_trying_all(logits, max_length, data):
 contexts = st.lists(st.sampled_from(LETTERS), min_size=1, max_size=70).map(" ".join)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(contexts=st.lists(contexts, min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_windows_give_the_answer_that_the_whole_context_gives(contexts, seed):
     rows = rows_of(*[("a b", context, None) for context in contexts])

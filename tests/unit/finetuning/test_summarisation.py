@@ -85,7 +85,6 @@ sentence = st.lists(st.sampled_from(LETTERS), min_size=0, max_size=9).map(" ".jo
 documents = st.lists(st.lists(sentence, min_size=1, max_size=12), min_size=1, max_size=4)
 
 
-@settings(deadline=None)
 @given(documents=documents, max_length=st.integers(3, 30))
 def test_groups_hold_whole_sentences_in_order_and_none_could_have_taken_one_more(documents, max_length):
     encoded = encoded_rows(rows_of(*documents), max_length)
@@ -105,7 +104,7 @@ def test_groups_hold_whole_sentences_in_order_and_none_could_have_taken_one_more
             assert encoded.sequences.lengths[number - 1] + first_tokens > max_length
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(documents=documents, seed=st.integers(0, 50))
 def test_every_sentence_of_a_long_document_gets_the_score_that_it_gets_when_read_at_once(documents, seed):
     rows, model = rows_of(*documents), LooksAtFirstWord(seed)

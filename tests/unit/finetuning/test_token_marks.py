@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(rows=st.lists(st.tuples(WORD_LISTS, WORD_LISTS), min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_exactly_the_known_words_of_both_texts_are_the_same_tokens(
     words: Tokenizer, rows: list[tuple[list[str], list[str]]]
 ) -> None:
@@ -75,7 +75,7 @@ def test_parts_and_stems_of_words_are_partial_matches(words: Tokenizer, first: s
 
 
 @given(rows=st.lists(st.tuples(WORD_LISTS, WORD_LISTS), min_size=1, max_size=3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_texts_that_change_places_keep_their_marks(words: Tokenizer, rows: list[tuple[list[str], list[str]]]) -> None:
     for one, other in rows:
         first, second = " ".join([*one, "sorted removekey"]), " ".join([*other, "sorts key"])

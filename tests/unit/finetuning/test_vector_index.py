@@ -16,7 +16,7 @@ def vectors(count, width, seed):
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(0, 5), st.integers(1, 80), st.integers(0, 100))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_search_is_exact(count, width, num_queries, k, seed):
     documents, queries = vectors(count, width, seed), vectors(num_queries, width, seed + 1)
     numbers, scores = VectorIndex.of(documents).search(queries, k)

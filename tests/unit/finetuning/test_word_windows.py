@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertTokenizerFast
 
@@ -42,7 +42,6 @@ def tokens_of(encoded, window):
     return encoded.sequences.input_ids[window, : encoded.sequences.lengths[window]].tolist()
 
 
-@settings(deadline=None)
 @given(words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
 def test_tokens_and_beginnings_are_those_of_transformers(folder, tokenizer, words):
     reference = BertTokenizerFast.from_pretrained(folder)
@@ -56,7 +55,6 @@ def test_tokens_and_beginnings_are_those_of_transformers(folder, tokenizer, word
     assert encoded.readable.tolist() == [word in begins for word in range(len(words))]
 
 
-@settings(deadline=None)
 @given(
     sentences=st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=20), min_size=1, max_size=3),
     max_length=st.integers(5, 12),
@@ -94,7 +92,6 @@ def test_a_word_that_crosses_the_end_of_a_window_is_taken_from_one_that_holds_al
     assert [np.count_nonzero(encoded.words_of_tokens[window] == columns[window]) for window in (0, 1)] == [3, 4]
 
 
-@settings(deadline=None)
 @given(
     words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=20),
     max_length=st.integers(6, 12),
@@ -145,7 +142,6 @@ def test_windows_that_would_never_get_on_are_refused():
         tiny.tagging_task(max_length=8, window_overlap=6)
 
 
-@settings(deadline=None)
 @given(sentences=st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), min_size=1, max_size=4))
 def test_tokens_know_their_words_and_have_their_marks(tokenizer, sentences):
     encoded = encode_words(

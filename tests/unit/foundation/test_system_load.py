@@ -13,7 +13,7 @@ from bertline.foundation.system_load import load_sampled, node_name
 
 def samples(path: Path, at_least: int) -> list[int]:
     """The steps of a file that has so many rows, once it has them."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline and (not path.exists() or len(list(read_metrics(path))) < at_least):
         time.sleep(0.01)
     return [row.step for row in read_metrics(path)]

@@ -224,7 +224,7 @@ def test_a_killed_recipe_continues(classifier_folder: Path, tmp_path: Path) -> N
     held = [sys.executable, "-c", HELD, str(num_rows), *command]
     first = subprocess.Popen(held, cwd=tmp_path, stdout=subprocess.DEVNULL)
     progress = tmp_path / "out.jsonl.progress"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not progress.exists() and first.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)
     os.kill(first.pid, signal.SIGKILL)

@@ -17,7 +17,7 @@ from bertline.orchestration.dvc_lock import explanation
 @pytest.fixture
 def dvc() -> Iterator[int]:
     """Number of a running process that looks like DVC."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc", "repro"]) as process:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "dvc", "repro"]) as process:
         yield process.pid
         process.kill()
 
@@ -69,7 +69,7 @@ def test_the_lock_of_a_killed_process_is_told_from_that_of_a_running_one(tmp_pat
 
 @pytest.mark.parametrize("words", [[], ["/home/ada/dvc-bert/train.py", "dvc.yaml"]], ids=["plain", "dvc in a path"])
 def test_another_program_with_the_number_of_a_killed_one_is_no_holder(tmp_path: Path, words: list[str]) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *words]) as other:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *words]) as other:
         locked_by(tmp_path, other.pid)
         assert "was killed and left its lock behind" in (explanation(tmp_path) or "")
         other.kill()

@@ -167,7 +167,7 @@ def test_a_failure_is_told_in_the_workers_words(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_killed_worker_is_told_apart_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, FINISHES, "60")
+    use(monkeypatch, FINISHES, "600")
 
     def kill_when_running() -> None:
         while read_status(tmp_path).pid is None:
@@ -200,7 +200,7 @@ def test_a_signal_reaches_the_worker_once_and_as_it_is(tmp_path: Path, number: s
     while not (tmp_path / "ready").exists():
         time.sleep(0.05)
     os.killpg(recipe.pid, number)
-    output, errors = recipe.communicate(timeout=30)
+    output, errors = recipe.communicate(timeout=600)
     name = "SIGINT (Ctrl-C)" if number == signal.SIGINT else number.name
     assert errors == f"stopped by {name}: stopped after 1 {number.name}; run the same command again to resume\n"
     assert output == ""
@@ -215,7 +215,7 @@ def test_ctrl_c_of_an_attached_recipe_ends_it_and_leaves_the_worker_running(tmp_
     assert recipe.stdout is not None
     assert "attached to the worker" in recipe.stdout.readline()
     os.killpg(recipe.pid, signal.SIGINT)
-    output, errors = recipe.communicate(timeout=30)
+    output, errors = recipe.communicate(timeout=600)
     assert output == "its record does not end\n"
     assert errors == (
         f"stopped by SIGINT (Ctrl-C); training continues in process {worker.pid} at {tmp_path}. Run the same command "
@@ -224,7 +224,7 @@ def test_ctrl_c_of_an_attached_recipe_ends_it_and_leaves_the_worker_running(tmp_
     assert recipe.returncode == 130
     assert is_locked(tmp_path)
     worker.terminate()
-    assert worker.wait(timeout=30) == 0
+    assert worker.wait(timeout=600) == 0
 
 
 def test_a_worker_outlives_its_recipe_and_its_terminal(tmp_path: Path) -> None:

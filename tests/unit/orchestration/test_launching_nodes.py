@@ -82,7 +82,7 @@ def start_nodes(folder: Path, place: Callable[[int, int], dict[str, str]] = plac
 
 
 def said_by(node: subprocess.Popen[str]) -> tuple[int, str, str]:
-    output, errors = node.communicate(timeout=120)
+    output, errors = node.communicate(timeout=600)
     return node.returncode, output, errors
 
 

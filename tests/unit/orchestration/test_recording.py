@@ -140,7 +140,7 @@ def start(composed: Callable[..., dict[str, Any]], tracking: TrackingConfig, tmp
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -158,7 +158,7 @@ def test_a_worker_that_outlives_its_command_completes_the_record(
 ) -> None:
     process = start()
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(600)
     assert statuses(tracking) == {"pipeline": "RUNNING", "pretrain": "RUNNING"}
     (tmp_path / "run/go").touch()
     wait_for(lambda: not is_locked(tmp_path / "run"))
@@ -178,7 +178,7 @@ def test_a_worker_that_outlives_its_command_completes_the_record(
     assert run.data.tags["bertline.output_sha256"] == read_status(tmp_path / "run").result_sha256
 
 
-@pytest.mark.parametrize("ago_s", [0.0, 61.0])
+@pytest.mark.parametrize("ago_s", [-600.0, 61.0])  # the mark stays fresh, however slow this machine is
 def test_a_killed_command_of_another_machine_leaves_the_record_to_the_worker_or_to_the_next_command(
     start: Start, tracking: TrackingConfig, tmp_path: Path, ago_s: float
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_killed_command_of_another_machine_leaves_the_record_to_the_worker_or_
     folder = tmp_path / "run"
     process = start()
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(600)
     mark_watched(folder)
     marked_at = time.time() - ago_s
     os.utime(folder / "watched", (marked_at, marked_at))
@@ -197,7 +197,7 @@ def test_a_killed_command_of_another_machine_leaves_the_record_to_the_worker_or_
     assert (said in (folder / "log").read_text()) == by_worker
     ended = "FINISHED" if by_worker else "RUNNING"
     assert statuses(tracking) == {"pipeline": ended, "pretrain": ended}
-    assert start().wait(60) == 0
+    assert start().wait(600) == 0
     assert statuses(tracking) == {"pipeline": "FINISHED", "pretrain": "FINISHED"}
     with open_tracker(tracking, pipeline_key="pipeline", tags={}, params={}) as tracker:
         (run,) = tracker.store.find_runs({"bertline.stage": "pretrain"})  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from bertline.orchestration.stage_run import StageRun
 from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import read_status
 
-ALONE_S = 2.0
+ALONE_S = 0.5
 
 
 def work(folder: str) -> None:

@@ -7,10 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from found_processes import has_pending
+from servers import wait_until
 
 RANK = """
 import sys, time
@@ -22,9 +24,10 @@ folder = Path(sys.argv[1])
 (folder / "ready").touch()
 while not received:
     time.sleep(0.02)
-end = time.monotonic() + 2
-while time.monotonic() < end:
+(folder / "asked").touch()
+while not (folder / "may_save").exists():
     time.sleep(0.02)
+time.sleep(0.5)  # saves; a torchrun that does not wait for it kills it
 (folder / "saved").write_text(str([int(number) for number in received]))
 """
 
@@ -38,7 +41,7 @@ rank, restart = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"
 cpu = torch.device("cpu")
 machine = Machine(device=cpu, precision="fp32", compile=False, ranks=Ranks(rank=rank, world_size=2))
 for group in range(2):
-    with process_group(machine, 10.0):
+    with process_group(machine, 600.0):
         total = sum_over_ranks([10.0**rank], cpu)
         if "fails" in sys.argv and restart == "0" and rank == 1:
             os._exit(9)
@@ -64,13 +67,14 @@ def test_repeated_requests_to_stop_leave_the_ranks_the_time_to_save(
         stderr=subprocess.DEVNULL,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    while not (tmp_path / "ready").exists():
-        assert torchrun.poll() is None
-        time.sleep(0.02)
-    for number in numbers:
-        torchrun.send_signal(number)
-        time.sleep(0.7)
-    torchrun.wait(timeout=30)
+    first, second = numbers
+    wait_until((tmp_path / "ready").exists, every_s=0.02)
+    torchrun.send_signal(first)
+    wait_until((tmp_path / "asked").exists, every_s=0.02)
+    torchrun.send_signal(second)
+    wait_until(lambda: not has_pending(torchrun.pid, second), every_s=0.02)
+    (tmp_path / "may_save").touch()
+    torchrun.wait(timeout=600)
     assert (tmp_path / "saved").read_text() == str([int(numbers[0])])
 
 
@@ -86,7 +90,7 @@ def test_ranks_form_a_second_process_group_over_the_store_of_torchrun(
         [*command, "--max-restarts=1", str(program), *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr

@@ -70,7 +70,7 @@ SEQUENCES = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sequences=SEQUENCES)
 def test_a_pair_counts_for_one_over_its_distance_within_a_segment(store_of, sequences):
     counts = cooccurrences(store_of(sequences, vocab_size=13, shard_sequences=2), 13)

@@ -302,7 +302,7 @@ class Modules(pl.Callback):
 
     def on_train_batch_start(self, trainer, module, *batch):
         if module.finished_steps == 17 and self.before_step_18 is not None:
-            assert self.before_step_18.wait(60)
+            assert self.before_step_18.wait(600)
 
 
 def test_an_error_of_the_thread_that_writes_ends_training_at_the_next_step(make_job, monkeypatch):

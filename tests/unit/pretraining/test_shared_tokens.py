@@ -72,7 +72,7 @@ def logits_of(ids: torch.Tensor, *, unlike: int) -> torch.Tensor:
     return torch.where(ids % 3 == unlike, -1.5, 0.5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pairs=st.lists(st.tuples(IDS, IDS), min_size=1, max_size=5), unlike=st.integers(0, 2))
 def test_each_token_is_looked_for_in_the_other_segment_of_its_own_sequence(pairs, unlike):
     expected_loss = expected_correct = expected_absent = 0.0

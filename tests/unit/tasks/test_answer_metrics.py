@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics.functional.text import squad
 
@@ -43,13 +43,11 @@ def reference(predicted, gold):
     return float(scores["f1"]) / 100, float(scores["exact_match"]) / 100
 
 
-@settings(deadline=None)
 @given(predicted=st.one_of(texts, st.text(max_size=12)), gold=st.lists(right_texts, min_size=1, max_size=3))
 def test_f1_and_exact_match_equal_the_reference(predicted, gold):
     assert answer_scores(predicted, gold) == pytest.approx(reference(predicted, gold), abs=1e-6)
 
 
-@settings(deadline=None)
 @given(text=st.one_of(texts, st.text(max_size=12)))
 def test_an_answer_is_equal_to_itself_and_an_empty_one_is_right_only_where_there_is_none(text):
     assert answer_scores(text, [text]) == (1.0, 1.0)
@@ -74,7 +72,6 @@ questions = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(questions)
 def test_no_threshold_scores_higher_than_the_one_that_is_found(rows):
     scores, has_answer, no_answer = (np.array(column) for column in zip(*rows, strict=True))
@@ -95,7 +92,6 @@ def official_search(scores, has_answer, no_answer_scores):
     return threshold
 
 
-@settings(deadline=None)
 @given(questions.flatmap(lambda rows: st.permutations(range(len(rows))).map(lambda order: (rows, order))))
 def test_of_different_no_answer_scores_the_one_is_chosen_that_the_official_script_chooses(rows_and_order):
     rows, order = rows_and_order

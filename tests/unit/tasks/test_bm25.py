@@ -38,7 +38,7 @@ words = st.lists(st.sampled_from(["aa", "bb", "cc", "dd", "ee"]), max_size=8).ma
 
 
 @given(st.lists(words, min_size=1, max_size=8), words, st.floats(0.1, 3), st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_scores_are_those_of_the_formula_for_any_texts(texts, query, k1, b):
     if any(words_of(text) for text in texts):
         assert np.allclose(Bm25(texts, k1=k1, b=b).scores(query), by_definition(texts, query, k1, b), atol=1e-4)

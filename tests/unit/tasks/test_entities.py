@@ -35,7 +35,7 @@ def test_recorded_scores_of_seqeval(number):
     assert by_type(found, types) == {kind: pytest.approx(scores, abs=1e-12) for kind, scores in case["by_type"].items()}
 
 
-@settings(max_examples=200, deadline=None)  # the first example imports seqeval
+@settings(max_examples=200)  # the first example imports seqeval
 @given(st.lists(st.lists(st.tuples(*[st.sampled_from(TAGS)] * 2), min_size=1, max_size=12), min_size=1, max_size=5))
 def test_any_tags_score_as_in_seqeval(rows):
     seqeval = pytest.importorskip("seqeval.metrics")

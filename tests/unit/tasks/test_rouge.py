@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
@@ -17,7 +17,6 @@ words = st.sampled_from(["cat", "Cat", "sat", "on", "the", "mat", "42", "é", "d
 texts = st.one_of(st.lists(words, max_size=14).map(" ".join), st.text(max_size=20))
 
 
-@settings(deadline=None)
 @given(summary=texts, gold=texts)
 def test_every_kind_equals_the_reference(summary, gold):
     expected = RougeScorer(KINDS, use_stemmer=False).score(gold, summary)
@@ -40,7 +39,6 @@ def quality(sentences, summary):
 sentence = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=5).map(" ".join)
 
 
-@settings(deadline=None)
 @given(sentences=st.lists(sentence, min_size=1, max_size=6), summary=sentence, most=st.integers(1, 4))
 def test_the_first_sentence_chosen_is_the_best_single_one_and_no_other_is_left_that_helps(sentences, summary, most):
     chosen = chosen_sentences(sentences, summary, most=most)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
@@ -58,7 +58,6 @@ def test_a_special_token_written_in_the_text_is_cut_like_any_word(uncased):
     assert stretches(uncased, "[SEP]") == [("[", "["), ("sep", "SEP"), ("]", "]")]
 
 
-@settings(deadline=None)
 @given(text=st.one_of(st.text(LETTERS + " \u0301\u200b\tİ", max_size=30), st.text(max_size=30)))
 def test_places_follow_each_other_and_hold_what_the_token_says(tokenizer, text):
     [(ids, places)] = tokenizer.encode_with_places([text])

@@ -55,7 +55,7 @@ def trained(word_counts: dict[str, int], num_merges: int) -> list[str]:
     return list(tokens[size:])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=9), st.integers(1, 20), min_size=1, max_size=12))
 def test_merges_are_those_of_the_plain_definition(word_counts: dict[str, int]) -> None:
     expected = plainly_merged(word_counts, 25)

@@ -23,7 +23,7 @@ def counted_one_by_one(sentences: list[str], vocabulary: Vocabulary) -> Counter[
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5), st.booleans())
 def test_cutting_at_spaces_first_changes_no_count(sentences: list[str], lowercase: bool) -> None:
     vocabulary = Vocabulary(tokens=(), lowercase=lowercase)

@@ -39,7 +39,7 @@ class Server:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 600
         while time.monotonic() < deadline:
             try:
                 urllib.request.urlopen(f"{self.uri}/health", timeout=1)
@@ -52,7 +52,7 @@ class Server:
     def stop(self) -> None:
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGTERM)
-            self._process.wait(30)
+            self._process.wait(600)
             self._process = None
 
 

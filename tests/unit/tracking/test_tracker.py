@@ -382,7 +382,7 @@ def test_a_followed_file_is_attached_while_it_is_written_and_again_at_the_end(
             run.follow_artifact(path, contains_text=False)
             for content in ("step 0", "step 0 and 10"):
                 write_atomically(path, content)
-                deadline = time.monotonic() + 30
+                deadline = time.monotonic() + 600
                 while attached_text(config, run.run_id, path.name) != content:
                     assert time.monotonic() < deadline
                     time.sleep(0.1)

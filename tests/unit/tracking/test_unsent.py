@@ -1,4 +1,4 @@
-"""A server that accepts and never answers costs a stage ten seconds, and what it did not take is sent later."""
+"""A server that accepts and never answers does not keep a stage, and what it did not take is sent later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import logging
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,14 +66,20 @@ def told(config: TrackingConfig, folder: Path) -> None:
         assert tracker.register("encoder", folder, alias="current", tags={}, serving=serving()) is None
 
 
-def test_a_server_that_never_answers_costs_ten_seconds_and_gets_all_of_it_later(
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a stage waits is tested with a clock, below."""
+    monkeypatch.setattr(mlflow_tracker, "SERVER_PATIENCE_S", 0.2)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_server_that_never_answers_gets_all_of_it_later(
     config: TrackingConfig, silent_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     away = dataclasses.replace(config, uri=silent_address)
-    started = time.monotonic()
     told(away, tmp_path)
-    assert time.monotonic() - started < 19  # a second deadline would end after 20 s
     (kept,) = kept_sessions(place_of(silent_address, config.experiment_name))
     assert silent_address not in str(kept)
     (tmp_path / "changed.txt").write_text("of another run")
@@ -124,12 +129,11 @@ def test_records_of_a_session_that_cannot_be_sent_are_kept_and_hold_up_nothing(
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"a": 1.0})
 
 
-def test_a_server_that_falls_silent_while_it_gets_earlier_records_has_one_deadline_too(
+@pytest.mark.usefixtures("_impatient")
+def test_a_server_that_falls_silent_while_it_gets_earlier_records_loses_none(
     config: TrackingConfig, silent_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mlflow_tracker, "SERVER_PATIENCE_S", 6.0)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
     # It answered once, to the opening of the pipeline run, and never again.
     monkeypatch.setattr(Store, "log_params", lambda *_: None)
     opened = mlflow_tracker.MlflowTracker._open_pipeline_run
@@ -143,12 +147,10 @@ def test_a_server_that_falls_silent_while_it_gets_earlier_records_has_one_deadli
         session = Session({"pipeline_key": f"earlier {number}", "tags": {}, "params": {}})
         session.note("log_pipeline_metrics", metrics={"a": 1.0})
         session.keep(place)
-    started = time.monotonic()
     with open_tracker(
         dataclasses.replace(config, uri=silent_address), pipeline_key="pipeline", tags={}, params={}
     ) as tracker:
         tracker.log_metrics({"b": 2.0})
-    assert time.monotonic() - started < 11.5  # a second deadline would end after 12 s
     assert len(kept_sessions(place)) == 6
 
 

@@ -71,7 +71,7 @@ def test_a_data_worker_is_ended_by_its_trainer_and_by_nobody_else(method):
         worker.join(0.5)
         assert worker.is_alive()
         worker.terminate()  # as a DataLoader does
-        worker.join(60)
+        worker.join(600)
         assert worker.exitcode == 0
     finally:
         worker.kill()

@@ -21,7 +21,7 @@ class Steps:
         self.seconds_of, self.signal_after, self.num_ranks = seconds_of, signal_after, num_ranks
         self.save_every_s, self.saved = save_every_s, [[] for _ in range(num_ranks)]
         self.sums = 0
-        self._barrier = threading.Barrier(num_ranks, timeout=60)
+        self._barrier = threading.Barrier(num_ranks, timeout=600)
         self._values = {}
         monkeypatch.setattr(interruption, "sum_over_ranks", self._sum)
 
