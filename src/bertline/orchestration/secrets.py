@@ -53,7 +53,9 @@ def refuse_secrets(mapping: Mapping[str, Any]) -> None:
         f"{key} has a password, a token or a key in it, and configurations are written to params.yaml, which git "
         f"tracks. Leave it out here: {_VARIABLES.get(key.partition('.')[0], _HUB)}."
         for key, value in _texts(mapping, "")
-        if key not in _OWN_MESSAGES and not key.rpartition("[")[0].endswith(_OF_THE_USER) and is_secret(value)
+        if key not in _OWN_MESSAGES
+        and not key.rpartition("[")[0].endswith(_OF_THE_USER)
+        and (is_secret(value) or is_secret(f"{key.rpartition('.')[2]}={value}"))
     ]
     if problems:
         raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
@@ -85,10 +87,10 @@ def is_secret(text: str) -> bool:
     """Return whether a text contains a password or token, in an address, an assignment or by its form.
 
     Example:
-        >>> is_secret("https://ada:s3cret@example.org/data"), is_secret("export HF_TOKEN=abc"), is_secret("--key=abc")
-        (True, True, False)
-        >>> is_secret("google-bert/bert-base-uncased"), is_secret("export HF_TOKEN=$(cat ~/token)")
-        (False, False)
+        >>> is_secret("https://ada:s3cret@example.org/data"), is_secret("export HF_TOKEN=abc"), is_secret("--token=abc")
+        (True, True, True)
+        >>> is_secret("google-bert/bert-base-uncased"), is_secret("HF_TOKEN=$(cat ~/token)"), is_secret("--key=abc")
+        (False, False, False)
     """
     if masked(text) != text:
         return True

@@ -53,32 +53,64 @@ class TrackingConfig:
 
 
 _LOCAL_HOSTS = ("", "localhost", "127.0.0.1", "::1")
-_PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):[^/@\s]*@")
-_SECRETS = r"[\w.-]*(?:passw(?:or)?d|pwd|token|secret|key|credential|signature)[\w.-]*|auth|sig|user(?:name)?"
-_SECRET_QUERY = re.compile(rf"(?i)([?&;#](?:{_SECRETS})=)[^&;\s]+")
-
-
-# Tokens that are known by their form: Hugging Face, AWS, GitHub, GitLab, Databricks.
-_TOKENS = re.compile(
-    r"\b(hf_|AKIA|gh[pousr]_|github_pat_|glpat-|dapi)(?:(?<=AKIA)[0-9A-Z]{16}|(?<!AKIA)[A-Za-z0-9_-]{20,})"
+_QUERY_NAMES = (
+    r"[\w.-]*(?:passw(?:or)?d|pwd|token(?!i[sz]|s(?![a-z]))|secret|key|credential|signature)[\w.-]*"
+    r"|auth|sig|user(?:name)?"
 )
-# `export NAME=value` as in the set-up lines of a job; what a shell is to find out ($NAME, `cat file`) is no secret.
-_ASSIGNMENT = re.compile(
-    r"""\b([A-Z0-9_]*(?:TOKEN|PASSWORD|PASSWD|SECRET|API_KEY|ACCESS_KEY)[A-Z0-9_]*=)(?!["']?[$`])["']?[^\s"']+["']?"""
+_SECRET_QUERY = re.compile(rf"(?i)([?&;#](?:{_QUERY_NAMES})=)[^&;\s]+")
+
+# A value behind a name. What a shell or a template is to find out ($NAME, `cat file`, <token>) is no secret, nor a word
+# that stands for none.
+_QUOTED = r"\"[^\"\s][^\"\n]*\"|'[^'\s][^'\n]*'"
+_VALUE = rf"""(?!["']?(?:[$`<{{\[*%(-]|(?:none|null|true|false)\b))(?:{_QUOTED}|[^\s"'&;,)\]}}]+)"""
+# Names of keys; `key` alone says nothing, as in `key=value`.
+_KEY = r"(?:api|access|secret|private|signing|account|auth|encryption|master|license)[ _-]?key|client[ _-]?secret"
+_SCHEME = r"(?:bearer|basic|token|digest)\s+"
+_RANDOM = r"(?=[\w+/=.~-]*\d)(?=[\w+/=.~-]*[A-Za-z])[\w+/=.~-]{8,}"
+_SECRETS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)(?!\*)[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)",
+        r"(?<=://)([^/@\s:]*:)[^/\s]*(?=@)",
+        _SECRET_QUERY.pattern,
+        # Known by their form: AWS, Google, JSON web tokens, and those with a beginning of their own (Hugging Face,
+        # GitHub, GitLab, Databricks, npm, Docker, DigitalOcean, Groq, NVIDIA, SendGrid, Stripe, OpenAI, PyPI, Slack).
+        r"\b(A[KS]IA)[0-9A-Z]{16}\b",
+        r"\b(AIza|ya29\.)[\w-]{20,}",
+        r"\b(eyJ)[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?",
+        r"\b(hf_|api_org_|gh[pousr]_|github_pat_|gl(?:pat|ptt|dt|rt|cbt|ft|soat|agent)-|dapi|npm_|dckr_pat_|dop_v1_|gsk_|nvapi-|SG\.|[sr]k_(?:live|test)_)"
+        r"[\w.-]{20,}",
+        r"\b(sk-)(?!learn)(?:[a-z]+-)?[\w-]{16,}",
+        r"\b(pypi-)(?=[\w-]*[A-Z0-9])[\w-]{20,}",
+        r"\b(xox[a-z]-|xapp-)[\w-]{10,}",
+        r"(hooks\.slack\.com/services/)[\w/]+",
+        # Named: headers, options of a command, variables of a shell, settings.
+        rf"(?i)\b((?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:{_SCHEME})?)(?!{_SCHEME}){_VALUE}",
+        rf"(?i)\b(bearer\s+)(?:{_RANDOM}|[\w+/=.~-]{{20,}})",
+        rf"(?i)(?<!\S)(--?[\w-]*(?:passw(?:or)?d|passphrase|secret|token|{_KEY})(?:=|\s+))(?!\d+\b){_VALUE}",
+        r"\b([A-Z0-9_]*(?:TOKEN(?![A-Z])|PASSWORD|PASSWD|SECRET|API_?KEY|ACCESS_KEY|PRIVATE_KEY)[A-Z0-9_]*=)"
+        rf"(?!\d+\b){_VALUE}",
+        rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:passw(?:or)?d|pwd|passphrase|{_KEY})[\"']?\s?=\s?){_VALUE}",
+        rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:passw(?:or)?d|pwd|passphrase|{_KEY})[\"']?\s*:\s*)(?={_VALUE})(?:{_QUOTED}|[^\s\"',]{{6,}})",
+        rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:token|secret|credentials?)[\"']?\s*[:=]\s*[\"']?)(?:{_RANDOM}|[\w+/=.~-]{{24,}})",
+    )
 )
 
 
 def masked(text: str) -> str:
-    """Mask passwords and tokens in an address or in a message that contains addresses.
+    """Mask passwords, tokens and keys in a text: in addresses, behind names that say so, and by their form.
 
     Example:
         >>> masked("cannot reach https://ada:s3cret@mlflow.example.org/api?token=abc")
         'cannot reach https://ada:***@mlflow.example.org/api?token=***'
         >>> masked("export MLFLOW_TRACKING_TOKEN=abc HF_TOKEN=$(cat file)")
         'export MLFLOW_TRACKING_TOKEN=*** HF_TOKEN=$(cat file)'
+        >>> masked("curl -H 'Authorization: Bearer abc' --max-tokens=512")
+        "curl -H 'Authorization: Bearer ***' --max-tokens=512"
     """
-    without_addresses = _SECRET_QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
-    return _ASSIGNMENT.sub(r"\1***", _TOKENS.sub(r"\1***", without_addresses))
+    for pattern in _SECRETS:
+        text = pattern.sub(r"\1***", text)
+    return text
 
 
 def has_credentials(uri: str) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.config import pipeline_config
 from bertline.orchestration.secrets import is_secret, refuse_secrets_of_dvc
+from bertline.tracking.config import masked
 from planted import SECRET
 
 PLANTED = [
@@ -31,6 +32,7 @@ PLANTED = [
     ("export.model_name", f"ghp_{SECRET}0123456789", "HF_TOKEN"),
     ("runtime.runs_folder", f"s3://key:{SECRET}@bucket", "environment of the command"),
     ("runtime.launcher", {"setup": [f"export MLFLOW_TRACKING_TOKEN={SECRET}"]}, "environment of the command"),
+    ("runtime.launcher", {"flags": {"password": SECRET}}, "environment of the command"),
     ("runtime.launcher", {"flags": {"export": f"ALL,HF_TOKEN={SECRET}"}}, "environment of the command"),
 ]
 
@@ -51,8 +53,39 @@ def test_a_secret_in_a_configuration_is_refused_and_not_repeated(
     assert SECRET not in str(caught.value)
 
 
+RANDOM = "a8Kd93kfLq0ZxB72mNvT"
+FORMS = f"""
+sk-{RANDOM}{RANDOM} | sk-proj-{RANDOM}_{RANDOM} | sk-ant-api03-{RANDOM} | sk_live_{RANDOM} | hf_{RANDOM} | npm_{RANDOM}
+ghp_{RANDOM} | github_pat_{RANDOM} | glpat-{RANDOM} | dapi{RANDOM} | pypi-AgEIcHlwaS5vcmc{RANDOM} | xoxb-123-{RANDOM}
+AKIAIOSFODNN7EXAMPLE | AIzaSyA-{RANDOM}abcdefg | eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{RANDOM}
+-----BEGIN RSA PRIVATE KEY----- MIIE -----END RSA PRIVATE KEY----- | -----BEGIN OPENSSH PRIVATE KEY----- b3Bl
+https://ada:pw@host/x | postgresql://ada:p@ss@db/x | redis://:pw@host | https://host/?sig=abc
+run --token={RANDOM} | --token=abc | --token abc | curl --api-key {RANDOM} | --password hunter2 | -e PGPASSWORD=x
+Authorization: Bearer {RANDOM} | Authorization: Basic dXNlcjpwYXNz | Authorization: token abc | bearer {RANDOM}
+password: hunter2 | "password": "hunter two" | db_password = correcthorse | passphrase=abc | password='a b'
+api_key={RANDOM} | apikey=abcdef | X-Api-Key: {RANDOM} | client_secret=abc | aws_secret_access_key = wJalr/K7MDENG
+token: {RANDOM} | access_token={RANDOM} | accessToken: {RANDOM} | secret = {RANDOM} | OPENAI_API_KEY=abc
+"""
+
+
+@pytest.mark.parametrize("text", [form.strip() for line in FORMS.strip().splitlines() for form in line.split(" | ")])
+def test_every_known_form_of_a_secret_is_seen_and_masked(text: str) -> None:
+    assert is_secret(text) and not any(
+        word in masked(text) for word in (RANDOM, "pw", "hunter", "horse", "MIIE", "b3Bl")
+    )
+    assert masked(masked(text)) == masked(text)
+
+
 def test_what_is_no_secret_is_accepted() -> None:
     for text in (
+        "3f786850e387550fdab836ed7e6dc881de23001b",
+        "commit: 3f786850e387550fdab836ed7e6dc881de23001b",
+        "tokenizer.path=/data/tokenizer2 max_tokens=512 --max-tokens=512 runtime.micro_batch_tokens=4096",
+        "token_type_ids, mask_token=[MASK], eos_token=<|endoftext|>, num_tokens: 12345678, token: internationalization",
+        "export TOKENIZERS_PARALLELISM=false",
+        "https://host/?tokenizer=bert&max_tokens=5",
+        "sk-learn-contrib-imbalanced, task-specific-fine-tuning, mask-language-modelling-probability",
+        "Bearer authentication asks for a password: null, api_key: null, --key=abc",
         "google-bert/bert-base-uncased",
         "http://127.0.0.1:5000",
         "postgresql://ada@db/studies",
