@@ -1,10 +1,12 @@
 """Settings of all tests."""
 
+import errno
 import gc
 import getpass
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,3 +38,13 @@ def pytest_collection_finish() -> None:
     """Collect garbage again, but never look through what was collected for tests."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(params=[errno.ENOLCK, errno.EOPNOTSUPP], ids=["ENOLCK", "EOPNOTSUPP"])
+def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without locks, as some mounts of Lustre and NFS."""
+
+    def refuse(handle: Any, operation: int) -> None:
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr("fcntl.flock", refuse)

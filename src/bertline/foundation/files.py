@@ -22,8 +22,8 @@ _CHUNK_BYTES = 1 << 20
 _RANDOM_CHARACTERS = 8  # added to the name of a temporary file, as tempfile does for a folder
 _PARTIAL = ".partial"
 _LOCK, _TARGET, _NEW, _OLD = "lock", "target", "new", "old"
-NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-"""Numbers of the errors with which a file system says that it has no locks."""
+# Numbers of the errors with which a file system says that it has no locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -169,7 +169,8 @@ def tidy_partial(target: Path) -> None:
     for place in places:
         # An OSError here means that another process uses this folder, or that it belongs to another user.
         with suppress(OSError), (place / _LOCK).open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not lock_file(lock):
+                continue
             # Removal deletes _TARGET first, so a folder whose removal was interrupted is never completed.
             if all((place / part).exists() for part in (_OLD, _NEW, _TARGET)):
                 cut_in_two = partial.parent / (place / _TARGET).read_text(encoding="utf-8")
@@ -198,26 +199,16 @@ def _claimed_place(target: Path) -> tuple[Path, TextIO]:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(partial))
         # Until the lock is held, another process may remove the folder: then this tries again. The removal can also
         # happen within mkdir, between its two checks that the path exists and that it is a folder.
-        with suppress(FileNotFoundError, FileExistsError, BlockingIOError):
+        with suppress(FileNotFoundError, FileExistsError):
             partial.mkdir(parents=True, exist_ok=True)
             place = Path(tempfile.mkdtemp(dir=partial, prefix=f"{target.name}."))
             lock = (place / _LOCK).open("a")
-            _take(lock)
+            if lock_file(lock) is False:
+                lock.close()
+                continue
             (place / _TARGET).write_text(os.path.relpath(target, partial.parent), encoding="utf-8")
             (place / _NEW).mkdir()
             return place, lock
-
-
-def _take(lock: TextIO) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise
-    except OSError as error:
-        # On a file system without locks nothing is cleaned up, because no process gets the lock.
-        if error.errno not in NO_LOCKS:
-            raise
 
 
 def _swap(place: Path, target: Path) -> None:
@@ -266,21 +257,38 @@ def sync_to_disk(path: Path) -> None:
         os.fsync(handle.fileno())
 
 
-def try_lock(handle: IO[Any], *, shared: bool = False) -> bool:
-    """Lock an open file, unless another process holds its lock; return whether this one holds it now.
+def lock_file(handle: IO[Any], *, wait: bool = False, shared: bool = False) -> bool | None:
+    """Lock an open file, until it is closed or the process ends.
 
-    The lock is released when the file is closed, or the process ends.
+    Some mounts have no locks (Lustre, NFS). Work goes on there as if this process were the only one; what another one
+    may still use is not removed.
 
     Args:
         handle: The file, which must be open for reading where `shared` (NFS asks for it).
+        wait: Wait while another process holds the lock.
         shared: Take a lock that any number may hold at once, which is refused only while one is held alone: so two
             that look at the same moment do not take each other for a holder.
+
+    Returns:
+        Whether this process holds the lock, or False if another one does; None where the file system has no locks.
     """
     try:
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
     return True
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file while the block runs, as `lock_file` does, after waiting for it."""
+    with path.open("a") as handle:
+        lock_file(handle, wait=True)
+        yield
 
 
 def cannot_write(path: Path, error: OSError) -> str:

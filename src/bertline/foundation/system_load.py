@@ -8,7 +8,6 @@ MLflow shows as system metrics: `system/cpu_utilization_percentage`, and with se
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import socket
@@ -18,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import lock_file
 from bertline.foundation.metrics_log import MetricsLog, read_metrics
 
 PATTERN = "system*.jsonl"
@@ -161,13 +161,6 @@ def _of(sensor: Callable[[int], dict[str, float]], index: int) -> Sensor:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Hold a lock while the block runs; False if another process holds it. Where locks do not work, True."""
+    """Hold a lock while the block runs; False if another process holds it. Where there are no locks, True."""
     with path.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        except OSError:
-            pass
-        yield True
+        yield lock_file(handle) is not False

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError
-from bertline.foundation.files import read_json, try_lock, write_json, writing
+from bertline.foundation.files import lock_file, read_json, write_json, writing
 from bertline.foundation.validation import validate
 from bertline.inference.row_files import Row, RowFormat, format_of
 
@@ -255,12 +255,9 @@ def _locked(path: Path, target: Path) -> TextIO:
     """Lock a file; the kernel releases the lock when the process ends."""
     while True:
         handle = path.open("a")
-        try:
-            if not try_lock(handle):
-                handle.close()
-                raise DataError(f"{target} is being written by another process; wait for it, or end it.")
-        except OSError:  # a file system without locks
-            return handle
+        if lock_file(handle) is False:
+            handle.close()
+            raise DataError(f"{target} is being written by another process; wait for it, or end it.")
         # A process that just finished may have removed the file: the lock would then be on a deleted file.
         if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
             return handle

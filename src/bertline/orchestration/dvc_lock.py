@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from bertline.foundation.files import try_lock
+from bertline.foundation.files import lock_file
 from bertline.foundation.formats import duration
 from bertline.orchestration.stages import STAGES
 
@@ -85,4 +85,4 @@ def _is_held(path: Path) -> bool:
     if not path.exists():
         return False
     with path.open("a") as handle:
-        return not try_lock(handle)
+        return lock_file(handle) is False

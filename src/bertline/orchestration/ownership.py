@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
-from bertline.foundation.files import NO_LOCKS, try_lock
+from bertline.foundation.files import lock_file
 from bertline.foundation.liveness import has_ended, machine, pid_namespace
 from bertline.foundation.progress import warn
 
@@ -57,7 +56,7 @@ def hold_lock(folder: Path) -> Iterator[bool]:
     """Take the ownership of a run folder without waiting; yield whether it was free. It ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("w") as handle:
-        locked = _locked(handle)
+        locked = lock_file(handle)
         if locked is False or _is_owned_elsewhere(folder, lock_is_free=locked is True):
             yield False
             return
@@ -82,16 +81,8 @@ def is_locked(folder: Path) -> bool:
     """Return whether a process works in this run folder, on this machine or another one."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("a+") as handle:
-        locked = _locked(handle, shared=True)
+        locked = lock_file(handle, shared=True)
         return locked is False or _is_owned_elsewhere(folder, lock_is_free=locked is True)
-
-
-def has_lock(handle: IO[str]) -> bool:
-    """Return whether another process holds the lock of an open file; False where the file system has no locks.
-
-    If nobody does, this process holds it now.
-    """
-    return _locked(handle) is False
 
 
 def age_s(path: Path) -> float | None:
@@ -121,16 +112,6 @@ def time_in(folder: Path) -> float:
     finally:
         with suppress(OSError):
             probe.unlink()
-
-
-def _locked(handle: IO[str], *, shared: bool = False) -> bool | None:
-    """Return whether this process got the lock; None where the file system knows no locks."""
-    try:
-        return try_lock(handle, shared=shared)
-    except OSError as error:
-        if error.errno in NO_LOCKS:
-            return None
-        raise
 
 
 def _is_owned_elsewhere(folder: Path, *, lock_is_free: bool) -> bool:

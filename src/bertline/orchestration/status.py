@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bertline.foundation.files import read_json, sha256_of_path, write_json
-from bertline.orchestration.ownership import age_s, has_lock, is_locked
+from bertline.foundation.files import lock_file, read_json, sha256_of_path, write_json
+from bertline.orchestration.ownership import age_s, is_locked
 
 _OPEN = "open"
 _WATCHED = "watched"
@@ -84,9 +83,8 @@ def write_status(folder: Path, status: Status) -> None:
 def mark_open(folder: Path) -> Iterator[None]:
     """Mark a run folder as opened by a recipe; several may open it. The mark is released when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _OPEN).open("a") as handle:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_SH)
+    with (folder / _OPEN).open("a+") as handle:
+        lock_file(handle, wait=True, shared=True)
         yield
 
 
@@ -106,11 +104,11 @@ def is_watched(folder: Path) -> bool:
 def hold_unopened(folder: Path) -> Iterator[bool]:
     """Yield whether no recipe has a run folder open; if none has, one that comes waits until the block ends."""
     with (folder / _OPEN).open("a") as handle:
-        free = not has_lock(handle)
+        free = lock_file(handle) is not False
         for _ in range(2):  # `_is_open` holds the mark for a moment, too
             if not free:
                 time.sleep(0.1)
-                free = not has_lock(handle)
+                free = lock_file(handle) is not False
         yield free and not is_watched(folder)
 
 
@@ -122,7 +120,7 @@ def open_folders(runs: Path) -> list[Path]:
 def _is_open(folder: Path) -> bool:
     if (folder / _OPEN).exists():
         with (folder / _OPEN).open("a") as handle:
-            if has_lock(handle):
+            if lock_file(handle) is False:
                 return True
     # Trying the lock would block a worker that starts at that moment, so it is tried only if the status is `running`.
     return (folder / "status.json").exists() and read_status(folder).state == "running" and is_locked(folder)

@@ -5,8 +5,6 @@ The database is SQLite on one machine, or PostgreSQL if several machines share a
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import threading
@@ -22,23 +20,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.foundation.files import write_atomically
+from bertline.foundation.files import locked, write_atomically
 from bertline.foundation.seeds import seed_for
 from bertline.sweep.patience import PATIENCE_S, Patience, PatientStorage
 from bertline.tracking.config import STUDIES_VARIABLE, masked
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file among the processes of this machine; it is released if the process is killed."""
-    with path.open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError as error:
-            # Some file systems (Lustre) have no locks. Then the one writer of a run folder is its owner.
-            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-                raise
-        yield
 
 
 def add_missing_events(run_folder: Path, events: Iterable[dict[str, Any]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from bertline.foundation.files import lock_file
 from bertline.foundation.parallel import batches
 from bertline.foundation.system_load import PATTERN
 from bertline.tracking.store import PARENT_TAG, Store, refusals
@@ -66,9 +66,7 @@ class Turn:
             if not self._lock_path.parent.is_dir():
                 return False  # the stage has not started
             handle = self._lock_path.open("w")
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if lock_file(handle) is False:
                 handle.close()
                 return False
             self._handle = handle

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -26,6 +25,7 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
+from bertline.foundation.files import locked
 from bertline.tracking.config import database_file, masked
 from bertline.tracking.outbox import RefusedError
 from bertline.tracking.tracker import Status
@@ -217,8 +217,7 @@ def _only_one(uri: str) -> Iterator[None]:
         yield
         return
     database.parent.mkdir(parents=True, exist_ok=True)
-    with database.with_name(f".{database.name}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked(database.with_name(f".{database.name}.lock")):
         yield
 
 

@@ -6,7 +6,6 @@ safe to repeat (see `tracker`), and a server that hung may have processed any of
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import lock_file, read_json, write_json
 
 UNSENT = Path("runs/unsent")
 _FORMAT_VERSION = 1
@@ -69,8 +68,8 @@ def claimed(path: Path) -> Iterator[dict[str, Any] | None]:
     with path.with_suffix(".lock").open("w") as lock:
         content: Any = {}
         with suppress(OSError, BertlineError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            content = read_json(path)
+            if lock_file(lock) is not False:
+                content = read_json(path)
         if content.get("format_version") != _FORMAT_VERSION:
             yield None
             return

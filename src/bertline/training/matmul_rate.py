@@ -7,20 +7,19 @@ read it there.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import math
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import torch
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import locked, read_json, write_json
 from bertline.foundation.processor import processor_name
 from bertline.foundation.progress import say
 from bertline.training.devices import Precision
@@ -201,13 +200,8 @@ def _kept() -> dict[str, float]:
 def _turn() -> Iterator[None]:
     """Let one process of this machine measure at a time: two at once would each find half of the rate."""
     lock = rates_file().with_suffix(".lock")
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        handle = lock.open("w")
-    except OSError:
-        yield
-        return
-    with handle:
-        with suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        with suppress(OSError):  # the folder cannot be written
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(lock))
         yield

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,8 @@ from bertline.foundation.files import (
     append_lines,
     drop_leftovers,
     folder_written_atomically,
+    lock_file,
+    locked,
     read_json,
     sha256_of_path,
     sync_to_disk,
@@ -276,3 +280,33 @@ def test_waiting_for_the_disk_names_the_file_that_does_not_fit(tmp_path: Path, m
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(MachineError, match="a cannot be written: No space left"):
         sync_to_disk(tmp_path / "a")
+
+
+def test_a_lock_is_held_by_one_or_shared_by_many(tmp_path: Path) -> None:
+    """Two handles stand for two processes: `flock` is held by the open file."""
+    path = tmp_path / "lock"
+    with path.open("a+") as first, path.open("a+") as second:
+        assert lock_file(first) is True and lock_file(second) is False
+    with path.open("a+") as first, path.open("a+") as second:
+        assert lock_file(first, shared=True) is True and lock_file(second, shared=True) is True
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_work_goes_on_without_locks_and_removes_nothing_of_others(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("a+") as handle:
+        assert [lock_file(handle), lock_file(handle, wait=True), lock_file(handle, shared=True)] == [None, None, None]
+    with locked(tmp_path / "lock"), folder_written_atomically(tmp_path / "out") as folder:
+        (folder / "file").touch()
+        tidy_partial(tmp_path / "out")
+    assert (tmp_path / "out" / "file").exists()
+
+
+def test_another_error_of_a_lock_is_no_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(handle: Any, operation: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with (tmp_path / "lock").open("a") as handle, pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        lock_file(handle)

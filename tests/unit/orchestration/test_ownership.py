@@ -53,11 +53,11 @@ def left_by(folder: Path, other: Owner, *, silent_s: float = 0.0) -> Path:
     return path
 
 
-def without_locks(monkeypatch: pytest.MonkeyPatch, number: int = errno.ENOSYS) -> None:
-    """As on a mount of Lustre without flock."""
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a mount of Lustre without flock, from now on; the fixture `no_locks` begins before the test."""
 
     def refuse(handle: Any, operation: int) -> None:
-        raise OSError(number, os.strerror(number))
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr("fcntl.flock", refuse)
 
@@ -91,11 +91,8 @@ def test_a_killed_owner_of_this_machine_is_gone_at_once(tmp_path: Path) -> None:
         assert held
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_without_locks_the_heartbeat_keeps_others_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    without_locks(monkeypatch, number)
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_the_heartbeat_keeps_others_out(tmp_path: Path) -> None:
     with hold_lock(tmp_path) as held:
         assert held
         assert is_locked(tmp_path)

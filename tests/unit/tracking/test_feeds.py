@@ -132,6 +132,13 @@ def test_of_two_feeders_at_once_only_one_sends_and_the_other_takes_over(store: F
     assert Turn(metrics_file).taken()
 
 
+@pytest.mark.usefixtures("no_locks")
+def test_a_curve_is_sent_from_a_file_system_without_locks(store: FakeStore, metrics_file: Path) -> None:
+    MetricsLog(metrics_file).log(1, {"a": 1.0})
+    feed_of(store, metrics_file).close()
+    assert store.steps() == [1]
+
+
 def test_a_long_file_is_sent_in_rounds_and_whole(store: FakeStore, metrics_file: Path) -> None:
     rows = (json.dumps({"step": step, "time_s": 1.0, "metrics": {"a": 1.0}}) for step in range(1234))
     metrics_file.write_text("\n".join(rows) + "\n")

@@ -20,7 +20,7 @@ from bertline.foundation.files import write_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.mlflow_tracker import MlflowTracker
-from bertline.tracking.store import PARENT_TAG, Store
+from bertline.tracking.store import PARENT_TAG, Store, _only_one
 from bertline.tracking.tracker import TrackedRun, Tracker, open_tracker
 from fork_server import forking
 from serving_inputs import serving
@@ -282,6 +282,12 @@ def test_several_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
     assert [process.exitcode for process in processes] == [0, 0, 0]
     store = Store(uri, "together")
     assert len(store.find_runs({"bertline.pipeline_key": "one"})) == 1
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_local_database_is_opened_on_a_file_system_without_locks(tmp_path: Path) -> None:
+    with _only_one(f"sqlite:///{tmp_path}/folder/mlflow.db"):
+        assert (tmp_path / "folder").is_dir()
 
 
 def test_disabled_tracking_records_nothing_and_does_not_import_mlflow() -> None:

@@ -244,6 +244,14 @@ def test_a_kept_session_is_sent_by_one_process_at_a_time(tmp_path: Path) -> None
     assert not path.exists()
 
 
+@pytest.mark.usefixtures("no_locks")
+def test_a_kept_session_is_sent_from_a_file_system_without_locks(tmp_path: Path) -> None:
+    path = Session({"pipeline_key": "pipeline", "tags": {}, "params": {}}).keep(tmp_path)
+    with claimed(path) as content:
+        assert content is not None and content["format_version"]
+    assert not path.exists()
+
+
 def test_a_path_with_other_content_than_then_is_not_sent(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("first")
     of_file, of_folder = marked(tmp_path / "a"), marked(tmp_path)

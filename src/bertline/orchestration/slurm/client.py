@@ -10,19 +10,18 @@ until it has answered. Should two jobs of a name be there in spite of that, Slur
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import os
 import secrets
 import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import read_json, write_atomically, write_json
+from bertline.foundation.files import lock_file, read_json, write_atomically, write_json
 from bertline.foundation.progress import say, warn
 from bertline.orchestration.log_view import LogView
 from bertline.orchestration.ownership import is_locked
@@ -271,8 +270,7 @@ def _last_lines(folder: Path) -> str:
 def _submitting(folder: Path) -> Iterator[int]:
     """Hold the lock of the submission, waiting for another client; yields the descriptor that sbatch holds, too."""
     with (folder / "submit.lock").open("w") as handle:
-        with suppress(OSError):  # a file system without locks: Slurm runs jobs of one name one after the other
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        lock_file(handle, wait=True)  # without locks, Slurm still runs jobs of one name one after the other
         os.set_inheritable(handle.fileno(), True)
         yield handle.fileno()
 
