@@ -13,6 +13,7 @@ from typing import Any, Literal
 from bertline.foundation.errors import DataError
 from bertline.inference.predictor import InputColumn
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
+from bertline.tasks.cells import text_in
 from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.table_files import FORMATS_BY_ENDING, Record, TableLayout, read_lines, read_records
 
@@ -74,7 +75,7 @@ def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
 
 
 def cell(record: Record, column: InputColumn) -> Any:
-    """Return the value of a column: a text or a list of texts.
+    """Return the value of a column: a text, as in training (`text_in`), or a list of texts.
 
     Raises:
         DataError: The column is missing, its value has another type, or it is empty where that is not allowed; the
@@ -93,6 +94,8 @@ def cell(record: Record, column: InputColumn) -> Any:
             require_whole_characters(value)
         except BadRow as bad:
             raise DataError(f"{record.where}: column {column.name!r}: {bad}. Fix or drop the row.") from bad
+    if column.holds == "text":
+        value = value if (text := text_in(value)) is None else text
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     fits, expected = {
         "text": (isinstance(value, str), "a text"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows, json_object
+from bertline.tasks.cells import text_in
 from bertline.tasks.decoded_files import gzip_damage_named
 from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig
 from bertline.tasks.stored_rows import SplitName
@@ -153,8 +154,8 @@ def _beir_texts(folder: str, name: str, bad: BadRows, *, has_titles: bool) -> It
         except BadRow as problem:
             bad.report(problem.reason, f"{where}: {problem}.")
             continue
-        title = record.get("title") if has_titles else None
-        yield RawText(where, str(record["_id"]), one_line(record["text"]), one_line(title or ""))
+        title = text_in(record.get("title")) if has_titles else None
+        yield RawText(where, str(record["_id"]), one_line(text_in(record["text"]) or ""), one_line(title or ""))
 
 
 def _check_beir(record: dict[str, Any]) -> None:
@@ -163,7 +164,7 @@ def _check_beir(record: dict[str, Any]) -> None:
         raise BadRow("malformed_line", f"it has the _id {identity!r}; expected a text or a whole number")
     title = record.get("title")
     for key, value in (("text", record.get("text")), ("title", "" if title is None else title)):
-        if not isinstance(value, str):
+        if text_in(value) is None:
             raise BadRow("malformed_line", f"it has {value!r} as its {key}; expected a text")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.cells import label_in, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.rows import Label, LabelledRow, SourceRows, with_all_splits
@@ -153,11 +154,11 @@ def _cell(record: Record, column: str | int, place: str, option: str) -> object:
 
 def _text(record: Record, column: str | int, place: str, option: str) -> str:
     value = _cell(record, column, place, option)
-    # Numbers are converted to text. NaN, lists or booleans are mistakes and must not be trained on as text.
-    if isinstance(value, bool | list | tuple | dict | bytes) or value != value:
+    text = "" if value is None else text_in(value)
+    # NaN, lists or booleans are mistakes and must not be trained on as text.
+    if text is None:
         raise BadRow("wrong_type", f"{place}: column {column!r} is {value!r}, which is no text. Fix or remove the row.")
-    text = "" if value is None else str(value).strip()
-    if not text:
+    if not (text := text.strip()):
         raise BadRow("empty_text", f"{place}: the text in column {column!r} is empty. Fix or remove the row.")
     return text
 
@@ -177,7 +178,7 @@ def table_versions(source: TableSourceConfig | HubSourceConfig) -> dict[str, str
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What readers of labels as text share: integral floats become integers, class indices become class names."""
+    """What readers of labels as text share: class indices become class names, other cells what `label_in` reads."""
 
     pattern: re.Pattern[str] | None
     """Regular expression whose first group is the label; None takes the whole cell. Each label of a row must match."""
@@ -204,7 +205,7 @@ class OneLabel(_Words):
         label = _word(value, self.names, place)
         if not label:
             raise BadRow("empty_label", f"{place}: the label is empty. Fix or remove the row.")
-        return _matched(label, self.pattern, place)
+        return label_in(_matched(label, self.pattern, place))
 
 
 class SeveralLabels(_Words):
@@ -224,7 +225,7 @@ class SeveralLabels(_Words):
         else:
             words = [value]
         labels = (_word(word, self.names, place) for word in words)
-        return tuple(dict.fromkeys(_matched(label, self.pattern, place) for label in labels if label))
+        return tuple(dict.fromkeys(label_in(_matched(label, self.pattern, place)) for label in labels if label))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +276,7 @@ def _word(value: object, names: list[str] | None, place: str) -> str:
         return names[int(value)]
     if isinstance(value, dict):
         raise BadRow("unknown_label", f"{place}: the label is {value!r}; expected a word or a number.")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    # pandas writes missing cells as NaN.
-    return "" if value is None or value != value else str(value).strip()
+    return value.strip() if isinstance(value, str) else label_in(value)  # a pattern matches a text as it is written
 
 
 def _matched(label: str, pattern: re.Pattern[str] | None, place: str) -> str:

@@ -80,6 +80,19 @@ def test_each_line_of_a_text_file_is_a_text(model: LoadedModel, tmp_path: Path) 
     assert [row["text"] for row in read(tmp_path / "out.jsonl")] == ["the cat", "Café"]
 
 
+def test_a_number_is_the_text_that_training_reads(model: LoadedModel, tmp_path: Path) -> None:
+    values = (1984, 1984.0, 2.5, "1984")
+    write(tmp_path / "in.jsonl", [{"text": value} for value in values])
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    found = read(tmp_path / "out.jsonl")
+    assert [row["text"] for row in found] == list(values)
+    expected = model.predict(["1984", "1984", "2.5", "1984"])
+    assert [row["probability"] for row in found] == pytest.approx([each.probability for each in expected])
+    write(tmp_path / "wrong.jsonl", [{"text": True}])
+    with pytest.raises(DataError, match="column 'text' is True; expected a text"):
+        predict_file(model, tmp_path / "wrong.jsonl", tmp_path / "out.jsonl")
+
+
 def test_named_columns_and_pairs_are_used(model: LoadedModel, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [{"question": "the cat", "answer": "a mat", "id": 7}])
     columns = FileColumns(text="question", text_pair="answer")

@@ -101,10 +101,10 @@ def test_only_as_many_train_rows_are_kept_as_anything_needs(tmp_path):
     [
         ('{"text": ""}', r"a\.jsonl:3: the text in column 'text' is empty", "empty_text"),
         ('{"text": null}', r"a\.jsonl:3: the text in column 'text' is empty", "empty_text"),
-        ('{"text": 7}', r"a\.jsonl:3: 'text' is 7, which is no text", "wrong_type"),
+        ('{"text": true}', r"a\.jsonl:3: 'text' is True, which is no text", "wrong_type"),
         ('{"body": "x"}', r"a\.jsonl:3: there is no column 'text'.*the columns are 'body'", "missing_column"),
     ],
-    ids=["empty", "null", "number", "column"],
+    ids=["empty", "null", "boolean", "column"],
 )
 def test_bad_rows_are_named_or_counted(tmp_path, line, message, reason):
     path = tmp_path / "a.jsonl"

@@ -15,13 +15,19 @@ COARSE = re.compile(r"^(\w+):")
 
 @pytest.mark.parametrize(
     ("value", "label"),
-    [("good ", "good"), (1, "1"), (1.0, "1"), (1.5, "1.5"), (True, "true"), (np.int64(2), "2"), ("été", "été")],
-)
+    [
+        ("good ", "good"), (1, "1"), (1.0, "1"), ("1.0", "1"), (1.5, "1.5"), ("1.50", "1.50"), ("3.10", "3.10"),
+        (True, "true"), ("True", "true"), ("FALSE", "false"), ("truth", "truth"), (np.int64(2), "2"),
+        (np.float32(2), "2"), ("été", "été"), ("v1.0", "v1.0"), ("007", "007"),
+    ],
+)  # fmt: skip
 def test_one_label_is_a_word(value, label):
     assert OneLabel(None, None, None)(value, "here") == label
 
 
-def test_a_pattern_takes_a_part_of_the_label():
+def test_a_pattern_takes_a_part_of_the_label_as_it_is_written():
+    assert OneLabel(re.compile(r"^(\d\.\d)"), None, None)("1.0 star", "here") == "1"
+    assert OneLabel(re.compile(r"^\d\.(\d)"), None, None)("1.0", "here") == "0"
     assert OneLabel(COARSE, None, None)("NUM:dist", "here") == "NUM"
     assert SeveralLabels(COARSE, " ", None)("NUM:dist LOC:city NUM:date", "here") == ("NUM", "LOC")
     assert ANumber(0, 5, re.compile(r"score=(\S+)"))("score=4.5", "here") == 4.5
@@ -42,6 +48,8 @@ def test_class_numbers_get_their_names():
         ([], ()),
         (float("nan"), ()),
         (["x", " y ", "x"], ("x", "y")),
+        ([1, "1.0", True, "True"], ("1", "true")),
+        ("1|1.0|2", ("1", "2")),
         (np.array(["x", "y"]), ("x", "y")),
         ([1, 2], ("1", "2")),
     ],

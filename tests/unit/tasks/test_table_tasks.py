@@ -195,6 +195,15 @@ def test_a_number_in_a_column_of_texts_is_taken_as_it_is_written(tmp_path, task,
     }
 
 
+def test_a_label_is_one_label_however_its_cells_are_written(tmp_path, task, table_source, built):
+    values = [1, 1.0, "1.0", "1", True, "True", "true"]
+    lines = [json.dumps({"text": f"number {i}", "label": values[i % len(values)]}) for i in range(70)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    source = table_source(tmp_path / "rows.jsonl")
+    for labels in (None, ("1.0", "True")):
+        assert read_task_manifest(built(task(source, labels=labels)))["labels"] == ["1", "true"]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_few_rows_are_enough_for_three_splits_with_any_seed(tmp_path, task, table_source, built, seed):
     write_tsv(tmp_path / "rows.tsv", labelled(20))
@@ -273,6 +282,7 @@ def test_a_source_that_makes_no_sense_is_refused(table_source, changes, says):
     [
         ({"labels": ("a",)}, "2 at least"),
         ({"labels": ("a", "a")}, "each once"),
+        ({"labels": ("1", "1.0")}, "each once"),
         ({"multi_label": True, "metric": "matthews"}, "macro_f1 or micro_f1"),
         ({"long_texts": "windows", "window_overlap": 16}, "below half of max_length"),
     ],

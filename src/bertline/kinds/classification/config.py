@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
+from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 
@@ -42,7 +43,9 @@ class ClassificationTaskConfig(BaseTaskConfig):
         BaseTaskConfig.__post_init__(self)
         # With several labels per row, a single label is still a binary decision.
         least = 1 if self.multi_label else 2
-        if self.labels is not None and (len(self.labels) < least or len(set(self.labels)) < len(self.labels)):
+        if self.labels is not None and (
+            len(self.labels) < least or len(set(map(label_in, self.labels))) < len(self.labels)
+        ):
             raise ValueError(f"labels must be {least} at least, each once, found {list(self.labels)}")
         if self.multi_label and self.metric in ("matthews", "f1"):
             raise ValueError(f"metric {self.metric} is for one label a row; with multi_label take macro_f1 or micro_f1")

@@ -19,6 +19,7 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.cells import label_in
 from bertline.tasks.rows import LabelledRow, SourceRows, clusters_of, text_pairs_of
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import fewest_train_rows, num_rows_made, shortened
@@ -82,7 +83,7 @@ def _read_source(config: ClassificationTaskConfig, modules: Iterable[ModuleDocs]
 
 def _label_names(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> list[str]:
     if config.labels is not None:
-        return list(config.labels)
+        return list(map(label_in, config.labels))
     labels = list(ordered_labels(label for row in train for label in row.label))
     # A wrong label column (numbers, free text) would otherwise give thousands of classes.
     if len(train) > 20 and len(labels) > len(train) / 2:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.cells import text_in
 from bertline.tasks.decoded_files import ENCODING_OPTION
 from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
@@ -74,8 +75,9 @@ def read_passages(path: Path, config: PlainTextSourceConfig, bad_rows: BadRows) 
 
 def _text(record: Record, column: str) -> str:
     value = value_in(record, column, "source.text_column")
-    if value is not None and not isinstance(value, str):
+    text = "" if value is None else text_in(value)
+    if text is None:
         raise BadRow("wrong_type", f"{column!r} is {value!r}, which is no text")
-    if not value or not value.strip():
+    if not text.strip():
         raise BadRow("empty_text", f"the text in column {column!r} is empty")
-    return value.strip()
+    return text.strip()

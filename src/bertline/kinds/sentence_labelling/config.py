@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 
@@ -36,7 +37,9 @@ class SentenceLabellingTaskConfig(BaseTaskConfig):
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
-        if self.labels is not None and (len(self.labels) < 2 or len(set(self.labels)) < len(self.labels)):
+        if self.labels is not None and (
+            len(self.labels) < 2 or len(set(map(label_in, self.labels))) < len(self.labels)
+        ):
             raise ValueError(f"labels must be 2 at least, each once, found {list(self.labels)}")
         if self.max_length < 3:
             raise ValueError(f"max_length must leave room for [CLS], a token and [SEP], found {self.max_length}")

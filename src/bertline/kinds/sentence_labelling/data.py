@@ -14,6 +14,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.cells import label_in
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, SplitName, StoredRows, read_rows
 from bertline.tasks.table_files import JSON_LINES, Record, parsed_records, value_in
@@ -55,7 +56,9 @@ def built_task(name: str, config: SentenceLabellingTaskConfig) -> BuiltTask:
         source, config, lambda file, bad_rows: read_documents(file, source, bad_rows), same=_text, name="document"
     )
     bad_rows = BadRows(source.on_bad_row)
-    labels = config.labels or ordered_labels(label for row in splits["train"] for label in row.labels)
+    labels = tuple(map(label_in, config.labels or ())) or ordered_labels(
+        label for row in splits["train"] for label in row.labels
+    )
     stored = {split: _stored(name, split, splits[split], labels, bad_rows) for split in splits}
     smallest = stored["train"].first(fewest_train_rows(config, len(stored["train"])))
     if len({label for of_row in smallest.labels for label in of_row}) < 2 and len(smallest):
@@ -88,7 +91,7 @@ def read_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: 
 
     def parse(record: Record) -> LabelledDocument:
         sentences = [str(each).strip() for each in _list(record, source.sentences_column, (str,))]
-        labels = [str(each).strip() for each in _list(record, source.labels_column, (str, int))]
+        labels = [label_in(each) for each in _list(record, source.labels_column, (str, int))]
         _check(sentences, labels)
         return LabelledDocument(record.where, sentences, labels)
 
