@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import os
 import sqlite3
-import subprocess
 import threading
 from contextlib import closing
 
@@ -152,21 +151,22 @@ def test_several_machines_cannot_share_a_file_of_studies(config, tmp_path):
 
 @pytest.fixture
 def repository(tmp_path):
-    """A repository of DVC, and `dvc(...)` for it."""
+    """A repository of DVC, and `use(url, remote=...)`, which writes what `dvc remote add --default` does."""
     folder = tmp_path / "repository"
-    folder.mkdir()
+    (folder / ".dvc/tmp").mkdir(parents=True)
+    (folder / ".dvc/config").write_text("[core]\nno_scm = True\n")
 
-    def dvc(*words):
-        subprocess.run(["dvc", *words], cwd=folder, check=True, capture_output=True)
+    def use(url, remote="shared"):
+        core = f"[core]\nno_scm = True\nremote = {remote}\n"
+        (folder / ".dvc/config").write_text(f"{core}['remote \"shared\"']\nurl = {url}\n")
 
-    dvc("init", "--no-scm", "--quiet")
-    return folder, dvc
+    return folder, use
 
 
 def test_a_remote_is_written_and_left_as_it_was(repository, tmp_path):
-    folder, dvc = repository
+    folder, use = repository
     assert only(remote_findings(folder)).status == "unused"
-    dvc("remote", "add", "--default", "shared", str(tmp_path / "remote"))
+    use(tmp_path / "remote")
     assert only(remote_findings(folder)).status == "green"
     (tmp_path / "remote").mkdir(exist_ok=True)
     (tmp_path / "remote/kept").touch()
@@ -175,13 +175,13 @@ def test_a_remote_is_written_and_left_as_it_was(repository, tmp_path):
 
 
 def test_a_remote_that_is_not_configured_cannot_be_written_or_lacks_its_package_is_red(repository, tmp_path):
-    folder, dvc = repository
+    folder, use = repository
     (tmp_path / "file").touch()
-    dvc("remote", "add", "--default", "shared", str(tmp_path / "file/below"))
+    use(tmp_path / "file/below")
     found = only(remote_findings(folder))
     assert (found.status, "cannot be written" in found.found) == ("red", True)
-    dvc("remote", "add", "--default", "far", "oss://bucket/of/nobody")
+    use("oss://bucket/of/nobody")
     assert only(remote_findings(folder)).status == "red"
-    dvc("config", "core.remote", "gone")
+    use(tmp_path, remote="gone")
     found = only(remote_findings(folder))
     assert (found.status, "core.remote is gone" in found.found) == ("red", True)

@@ -24,17 +24,6 @@ ROOT = Path(__file__).resolve().parents[3]
 WORK = "bertline.sweep.run:run"
 
 
-def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "pipelines")])
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-    )
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -45,7 +34,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 )
 def test_a_bad_tag_in_params_yaml_names_file_and_line(tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "params.yaml").write_text(f"task_name: null\ntokenizer:\n{line}\n")
-    done = run("pipelines/tokenizer.py", "--config-dir", str(tmp_path), "--config-name", "params")
+    done = run_recipe(ROOT, "pipelines/tokenizer.py", "--config-dir", str(tmp_path), "--config-name", "params")
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "params.yaml" in done.stderr and "line 3" in done.stderr and said in done.stderr
@@ -73,11 +62,13 @@ def test_an_interpolation_that_cannot_be_resolved_is_an_error_of_the_configurati
 def test_configure_names_a_bad_tag_of_params_yaml_too(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("task_name: null\ntokenizer: !!python/name:os.system\n")
     code = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'pipelines')!r})\n"
         "import configure; from pathlib import Path; from bertline.foundation.errors import ConfigError\n"
         f"configure.PARAMS = Path({str(tmp_path / 'params.yaml')!r})\n"
         "try:\n    configure.main([])\nexcept ConfigError as error:\n    print(error)\n"
     )
-    done = run("-c", code)
+    (tmp_path / "script.py").write_text(code)
+    done = run_recipe(ROOT, str(tmp_path / "script.py"))
     assert "params.yaml, line 2" in done.stdout and "python/name" in done.stdout
     assert "Traceback" not in done.stderr
 
@@ -109,18 +100,18 @@ sys.exit(code)
 
 
 @pytest.mark.parametrize(
-    ("work", "write", "said"),
+    ("work", "write", "said", "log_is_full"),
     [
-        ('raise MachineError("step-8.pt cannot be written")', "full", "status.json cannot be written"),
-        ('return {"a": 1.0}', "full", "status.json cannot be written"),
+        ('raise MachineError("step-8.pt cannot be written")', "full", "status.json cannot be written", False),
+        ('return {"a": 1.0}', "full", "status.json cannot be written", True),
         (
             'raise MachineError("step-8.pt cannot be written: No space left on device")',
             'lambda folder, now: status.write_status(folder, now) if now.state == "running" else full(folder, now)',
             "step-8.pt cannot be written: No space left on device",
+            True,
         ),
     ],
 )
-@pytest.mark.parametrize("log_is_full", [False, True])
 def test_on_a_full_disk_the_reason_reaches_standard_error_and_the_exit_status(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -223,7 +214,7 @@ def test_a_section_given_with_keys_that_it_does_not_have_is_answered_with_what_r
 def test_a_key_that_leads_nowhere_or_into_a_list_is_answered_with_one_that_works(
     command: tuple[str, ...], said: str
 ) -> None:
-    done = run(*command)
+    done = run_recipe(ROOT, *command)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and said in done.stderr, done.stderr
     assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr

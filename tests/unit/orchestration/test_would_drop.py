@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+
+from fork_server import run_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,21 +21,9 @@ def test_a_dry_run_prints_drops_with_samples_and_keeps_nothing(tmp_path: Path) -
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     before = sorted(tmp_path.rglob("*"))
 
-    found = subprocess.run(
-        [
-            *(sys.executable, "pipelines/would_drop.py", "corpus=text", "corpus.path=text"),
-            *("corpus.near_duplicates.threshold=0.7", "runtime.num_workers=1"),
-        ],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT / "src"),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "TMPDIR": str(tmp_path / "temporary"),
-        },
-        capture_output=True,
-        text=True,
-    )
+    keys = ("corpus=text", "corpus.path=text", "corpus.near_duplicates.threshold=0.7", "runtime.num_workers=1")
+    environment = {"TMPDIR": str(tmp_path / "temporary")}
+    found = run_recipe(tmp_path, "pipelines/would_drop.py", *keys, environment=environment)
 
     assert found.returncode == 0, found.stderr
     assert "documents/near_duplicate: 1" in found.stdout

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -96,22 +95,10 @@ def test_a_process_killed_while_feeding_leaves_a_run_that_the_next_one_completes
     log = MetricsLog(metrics_file)
     for step in range(30):
         log.log(step, {"a": step})
-    code = f"""
-import os, sys
-from pathlib import Path
-from bertline.tracking import store
-from bertline.tracking.config import TrackingConfig
-from bertline.tracking.tracker import open_tracker
-send = store.Store.log_points
-def send_some_and_die(self, run_id, points):
-    send(self, run_id, points[:17])
-    os._exit(9)
-store.Store.log_points = send_some_and_die
-tracker = open_tracker({config!r}, pipeline_key="pipeline-1", tags={{}}, params={{}})
-with tracker.stage("pretrain", key="key-1", params={{}}, tags={{}}, inputs={{}}) as run:
-    run.follow(Path({str(metrics_file)!r}))
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    process = forking().Process(target=tracking_processes.send_some_and_die, args=(config, metrics_file, 17))
+    process.start()
+    process.join()
+    assert process.exitcode == 9
     assert runs_of(config)["pretrain"].info.status == "RUNNING"
     with pipeline(config) as tracker, stage(tracker) as run:
         run.follow(metrics_file)
@@ -290,24 +277,20 @@ def test_a_local_database_is_opened_on_a_file_system_without_locks(tmp_path: Pat
         assert (tmp_path / "folder").is_dir()
 
 
-def test_disabled_tracking_records_nothing_and_does_not_import_mlflow() -> None:
-    code = """
-import sys
-from pathlib import Path
-from bertline.tracking.config import TrackingConfig
-from bertline.tracking.tracker import open_tracker
-config = TrackingConfig(enabled=False, uri="sqlite:///never/made.db", experiment_name="x", log_text=False,
-                        studies_url="sqlite:///never/studies.db", system_metrics=True, system_metrics_every_s=1.0)
-with open_tracker(config, pipeline_key="k", tags={}, params={}) as tracker:
-    with tracker.stage("pretrain", key="k", params={}, tags={}, inputs={}) as run:
-        run.follow(Path("metrics.jsonl"))
-        run.log_metrics({"a": 1.0})
-        run.log_artifact(Path("report.html"), contains_text=True)
-    assert tracker.register("name", Path("folder"), alias="champion", tags={}, serving=None) is None
-assert "mlflow" not in sys.modules
-assert not Path("never").exists()
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+def test_disabled_tracking_records_nothing_and_does_not_import_mlflow(
+    config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # importing it would fail
+    monkeypatch.delitem(sys.modules, "bertline.tracking.mlflow_tracker", raising=False)
+    disabled = dataclasses.replace(config, enabled=False, uri="sqlite:///never/made.db")
+    with open_tracker(disabled, pipeline_key="k", tags={}, params={}) as tracker:
+        with tracker.stage("pretrain", key="k", params={}, tags={}, inputs={}) as run:
+            run.follow(Path("metrics.jsonl"))
+            run.log_metrics({"a": 1.0})
+            run.log_artifact(Path("report.html"), contains_text=True)
+        assert tracker.register("name", Path("folder"), alias="champion", tags={}, serving=serving()) is None
+    assert not Path("never").exists()
 
 
 def test_an_unreachable_server_is_one_warning_and_the_work_goes_on(

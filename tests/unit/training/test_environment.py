@@ -30,10 +30,16 @@ def test_what_somebody_has_set_is_left(given, added):
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="the C library is not GNU's")
 def test_freed_memory_is_met_again_without_page_faults():
     code = """
-import resource, torch
-for _ in range(3): torch.empty(10_000_000).fill_(1)
+import ctypes, resource
+library = ctypes.CDLL(None)
+library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+def use():
+    memory = library.malloc(ctypes.c_size_t(40_000_000))
+    ctypes.memset(memory, 1, 40_000_000)
+    library.free(memory)
+for _ in range(3): use()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(10): torch.empty(10_000_000).fill_(1)
+for _ in range(10): use()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
     bare = {name: value for name, value in os.environ.items() if name not in NAMES and not name.startswith("MALLOC_")}
