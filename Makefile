@@ -1,4 +1,4 @@
-# The whole of bertline in a few words:  make repro | test | test-browser | test-slurm | ui | try | docs | lint | smoke
+# The whole of bertline in a few words:  make repro | test | test-all | ui | try | docs | lint | smoke
 # Everything is installed into .venv, from the versions locked in constraints.txt.
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test test-browser test-slurm ui doctor try docs tour lint format smoke install install-dev install-browser lock accept clean
+.PHONY: help repro test test-all test-browser test-slurm ui doctor try docs tour lint format smoke install install-dev install-browser install-slurm lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -24,22 +24,29 @@ repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported enc
 
 # One thread each: there is a process of pytest for every core. Each begins with a half of the tests, in their order, and
 # takes from the end of the other's when done: a module's tests stay together, what they share is made once.
-test: install-dev ## Run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+test: install-dev ## Run the tests that answer in minutes
+	$(PYTEST) -n auto --dist worksteal
+
+test-all: install-browser ## Run all tests: also documented commands, benchmarks, servers, outages, installing, pages, Slurm
+	$(PYTEST) -n auto --dist worksteal tests tests/integration
+	$(MAKE) test-browser test-slurm
 
 # Two small pipelines, then their pages and the documentation's, in the Chromium that the system has.
 test-browser: install-browser ## Test report, MLflow and documentation in Chromium
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
+	$(PYTEST) tests/browser
 
 # Clusters of two nodes on this machine. They wait for a half of the time: four at once on two cores.
-test-slurm: install-dev ## Test launching on a Slurm cluster with real daemons
+test-slurm: install-slurm ## Test launching on a Slurm cluster with real daemons
+	$(PYTEST) -n 4 --maxschedchunk 1 tests/slurm
+
+install-slurm: install-dev
 	@PATH="$$PATH:/usr/sbin:$$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"; \
 	(for each in slurmctld slurmd sbatch munged ip tc nft postgres; do command -v $$each || exit 1; done) >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends $(SLURM); } \
 	      >/dev/null 2>&1 || echo "could not be installed: $(SLURM)"; \
 	  else echo "not installed: apt-get install $(SLURM)"; fi; }
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --maxschedchunk 1 -q tests/slurm
 SLURM := slurm-wlm munge iproute2 nftables postgresql
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)

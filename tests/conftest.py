@@ -1,19 +1,35 @@
-"""Settings of all tests."""
+"""Settings of all tests, and one finished pipeline on a tiny slice for all that need it."""
+
+from __future__ import annotations
 
 import errno
 import gc
 import getpass
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import once
+import planted
+import smoke
+import warm_python
+
 # No bound of time: a busy machine would break it.
 settings.register_profile("bertline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("bertline")
+
+# Without compiled files every process, and every program that a test starts, compiles bertline and the tests again:
+# half of the time of a collection.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Test modules and the libraries that they import remain until the end: looking through them for garbage is 11 s of
 # processor time out of 27 of a collection, in each process. `pytest_collection_finish` ends it.
@@ -22,16 +38,19 @@ gc.disable()
 # What programs keep for the user is kept apart from the user's own: measurements of a machine that runs tests are low.
 os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / f"bertline-tests-cache-{getpass.getuser()}")
 
-# Left to `make test-browser` and `make test-slurm`, which name their folders: they need programs of their own.
-APART = [Path(__file__).parent / name for name in ("browser", "slurm")]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+REAL_TASK = "docs_library"
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the folders of `APART` where the command does not name them."""
-    named = [Path(config.invocation_params.dir, argument.partition("::")[0]).resolve() for argument in config.args]
-    if collection_path in APART and not any(path.is_relative_to(collection_path) for path in named):
-        return True
-    return None  # as pytest itself decides
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process make the finished pipeline while the others run what does not need it; what does comes last."""
+    needs_pipeline = [item for item in items if "smoke_pipeline" in getattr(item, "fixturenames", ())]
+    of_pipeline = set(needs_pipeline)
+    others = [item for item in items if item not in of_pipeline]
+    maker, waiting = needs_pipeline[:1], needs_pipeline[1:]
+    # Documented commands take longest: begun before the others, none is left at the end for one process alone.
+    waiting.sort(key=lambda item: "test_documented_commands" not in item.nodeid)
+    items[:] = [*maker, *others, *waiting]
 
 
 def pytest_collection_finish() -> None:
@@ -48,3 +67,43 @@ def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(request.param, os.strerror(request.param))
 
     monkeypatch.setattr("fcntl.flock", refuse)
+
+
+@pytest.fixture(scope="session")
+def smoke_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a clone in which `dvc repro` has run the smoke preset. Read only (see `pipeline`)."""
+
+    def make(folder: Path) -> None:
+        smoke.clone(folder)
+        # test_secrets.py searches the finished pipeline for these.
+        smoke.run(["git", "remote", "add", "company", planted.GIT_REMOTE], folder)
+        # Every stage is run by a real process, but of the tasks only one: the others would only import the same again.
+        smoke.run(["dvc", "repro", f"sweep@{REAL_TASK}"], folder, **planted.ENVIRONMENT)
+        others = [f"sweep@docs_{name}" for name in ("match", "parameters", "search")]
+        smoke.run(["dvc", "repro", *others], folder, programs=warm_python.programs(), **planted.ENVIRONMENT)
+        smoke.run(["dvc", "repro"], folder, **planted.ENVIRONMENT)
+
+    return once.made(tmp_path_factory, "smoke-pipeline", make)
+
+
+@pytest.fixture
+def pipeline(smoke_pipeline: Path, tmp_path: Path) -> Path:
+    """A copy of the finished pipeline that a test may change."""
+    return shutil.copytree(smoke_pipeline, tmp_path / "pipeline", symlinks=True)
+
+
+@pytest.fixture
+def run() -> Run:
+    """`run(folder, "dvc", "repro")`: run a command there; output is captured, a failure is the test's to judge.
+
+    `python`, `dvc` and this interpreter are those of `warm_python`: that a stage imports all it needs is known from the
+    finished pipeline, which real processes have made.
+    """
+    programs = warm_python.programs()
+
+    def in_folder(folder: Path, *command: str, **extra: str) -> subprocess.CompletedProcess[str]:
+        warm = [str(programs / "python") if word == sys.executable else word for word in command]
+        environment = smoke.environment(folder, programs=programs, **extra)
+        return subprocess.run(warm, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+    return in_folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +51,11 @@ def test_the_data_of_every_kind_of_task_imports_without_torch() -> None:
 def test_import_bertline_needs_no_torch() -> None:
     code = BLOCK.format(names={"torch", "mlflow", "transformers"}) + "import bertline; print(bertline.__version__)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_package_init_imports_nothing() -> None:
+    """Fingerprints follow imports: an `__init__` that imports would tie every stage to every module."""
+    for path in SOURCE.glob("*/__init__.py"):
+        assert not [
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
+        ]

@@ -111,10 +111,16 @@ def _two_pipelines(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def views(pipelines: Path) -> Iterator[dict[str, str]]:
     """Addresses that `make ui` prints, by title; its server runs."""
-    port = free_port()
-    command = [sys.executable, "pipelines/ui.py", "--port", str(port)]
+    with views_of(pipelines) as found:
+        yield found
+
+
+@contextmanager
+def views_of(clone: Path) -> Iterator[dict[str, str]]:
+    """Serve the store of a clone as `make ui` does, which prints these addresses."""
+    command = [sys.executable, "pipelines/ui.py", "--port", str(free_port())]
     with subprocess.Popen(
-        command, cwd=pipelines, env=smoke.environment(pipelines), stdout=subprocess.PIPE, text=True
+        command, cwd=clone, env=smoke.environment(clone), stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
         found = {}
@@ -127,6 +133,13 @@ def views(pipelines: Path) -> Iterator[dict[str, str]]:
             yield found
         finally:
             server.terminate()
+
+
+@pytest.fixture
+def views_of_smoke(browser: Any, pipeline: Path) -> Iterator[dict[str, str]]:
+    """The same of the pipeline that other folders of tests share."""
+    with views_of(pipeline) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

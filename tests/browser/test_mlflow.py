@@ -38,6 +38,15 @@ def test_the_experiment_has_a_row_for_each_pipeline(review, views: dict[str, str
     shown(visit, "A run for each pipeline, below it one for each stage, below a sweep one for each trial.")
 
 
+def test_a_finished_pipeline_has_its_report_and_its_row_in_mlflow(
+    views_of_smoke: dict[str, str], visit, review, pipeline: Path
+) -> None:
+    report = visit((pipeline / "artifacts/evaluate/report.html").as_uri(), width=WIDTHS[1])
+    assert (report.cut(), report.tiny(), report.overlapping(), report.blank()) == ([], [], [], [])
+    page = review(views_of_smoke["all runs"]).page
+    page.get_by_role("link", name=re.compile(r"^smoke: MLM \d\.\d\d$")).wait_for()
+
+
 def test_the_run_of_a_pipeline_has_its_verdicts_in_a_note_that_is_whole(review, views: dict[str, str]) -> None:
     visit = review(f"{run_of_report(views)}{MODEL_TRAINING}")
     shown(visit, "On docs_library the encoder does not win")

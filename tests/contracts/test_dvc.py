@@ -163,7 +163,6 @@ def test_status_is_refused_while_a_stage_runs_so_recipes_do_not_ask_for_it(proje
     assert "busy" in Path("said").read_text()
 
 
-@pytest.mark.slow
 def test_an_experiment_composes_with_hydra_and_a_plain_repro_does_not_so_configure_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,7 +171,6 @@ def learning_options(tmp_path: Path, *more: str) -> list[str]:
     return [*small.split(), *options, "--set", "runtime.compile=off", *more]
 
 
-@pytest.mark.slow
 def test_sentences_compares_its_systems_on_texts_in_the_style_of_statutes(tmp_path):
     command = [sys.executable, str(BENCHMARKS / "sentences.py"), "--data", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
@@ -183,7 +182,6 @@ def test_sentences_compares_its_systems_on_texts_in_the_style_of_statutes(tmp_pa
         assert {"rules", "punkt", "punkt_untrained", "pysbd"} <= figures[name].keys()
 
 
-@pytest.mark.slow
 def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path, learning_in_forks):
     write_inputs(tmp_path, num_train=400, num_validation=100)
     grid = ["--peer-optimizers", "adamw_short", "muon_short", "--rates", "1", "--beta2", "0.98"]

@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
@@ -39,7 +38,6 @@ def params(*overrides: str) -> str:
     return yaml.safe_dump({section: mapping[section] for section in SECTIONS})  # type: ignore[index,call-overload]
 
 
-@pytest.mark.slow
 def test_dvc_does_not_record_a_configuration_that_came_while_the_stage_ran(tmp_path: Path) -> None:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "PYTEST_"))}
     environment = {**kept, "PYTHONPATH": str(ROOT / "src"), "DVC_NO_ANALYTICS": "1"}

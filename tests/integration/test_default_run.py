@@ -13,12 +13,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 import smoke
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = pytest.mark.slow
 PACKAGES = {"mpmath": "mpmath", "networkx": "networkx", "optuna": "optuna", "pytorch_lightning": "pytorch-lightning"}
 
 

@@ -18,7 +18,6 @@ import pytest
 from terminal import on_terminal
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -27,8 +26,6 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 NOT_RUN = (
     "make repro",
     "make test",
-    "make test-browser",
-    "make test-slurm",
     "make ui",
     "make install-dev",
     "make lint",

@@ -12,7 +12,6 @@ import pytest
 import servers
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-pytestmark = pytest.mark.slow
 PAGE = Path(__file__).resolve().parents[2] / "docs/howto/share.md"
 # These two run in every `dvc repro`, and compute nothing: they write the configuration and the versions for DVC to see.
 LIGHT = ("configure", "versions")

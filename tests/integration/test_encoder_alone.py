@@ -10,13 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import yaml
 
 import smoke
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = pytest.mark.slow
 TINY = (
     "examples.lengths=auto",
     "tokenizer.vocab_size=200",

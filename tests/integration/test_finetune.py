@@ -17,7 +17,6 @@ import warm_python
 from tiny import WORDS, write_encoder
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = pytest.mark.slow
 PYTHON = sys.executable
 QUICK = (
     "sweep.num_seeds=2",

@@ -27,7 +27,6 @@ from bertline.foundation.metrics_log import read_metrics
 from bertline.orchestration.status import read_status
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-pytestmark = pytest.mark.slow
 GUARD = Path(servers.__file__).parent / "socket_guard"
 
 

@@ -14,13 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 import yaml
 
 from bertline.orchestration.status import read_status
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = pytest.mark.slow
 PYTHON = sys.executable
 SETTINGS = Path(__file__).resolve().parents[2] / "docs/howto/settings.md"
 
@@ -42,19 +40,6 @@ def replace(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text, f"{old!r} is not in {path}"
     path.write_text(text.replace(old, new, 1))
-
-
-def test_the_line_leaves_every_artifact_and_figure(smoke_pipeline: Path) -> None:
-    artifacts = smoke_pipeline / "artifacts"
-    for name in ("corpus", "tokenizer", "examples", "pretrain", "tasks/docs_library", "sweep/docs_match", "evaluate",
-                 "export"):  # fmt: skip
-        assert json.loads((artifacts / name / "manifest.json").read_text())["format_version"] >= 1, name
-    pretrain = json.loads((artifacts / "metrics/pretrain.json").read_text())
-    needed = {"val/mlm_loss", "val/mlm_accuracy", "val/nsp_accuracy", "unigram_entropy", "perf/tokens_per_s"}
-    assert needed <= set(pretrain)
-    assert (artifacts / "evaluate/report.html").stat().st_size > 10_000
-    assert (artifacts / "export/encoder/model.safetensors").exists()
-    assert (artifacts / "export/docs_library/README.md").exists()
 
 
 def test_a_second_repro_runs_nothing(pipeline: Path, run: Run) -> None:
@@ -221,48 +206,6 @@ def test_a_killed_pretraining_resumes_where_it_was(pipeline: Path, run: Run) -> 
     assert resumed.returncode == 0, resumed.stderr
     assert (folder / "result/model.safetensors").read_bytes() == expected
     assert losses(folder) == curve
-
-
-def test_mlflow_has_one_run_for_the_line_and_one_for_each_stage(smoke_pipeline: Path) -> None:
-    with sqlite3.connect(smoke_pipeline / "runs/mlflow.db") as database:
-        names = [row[0] for row in database.execute("select name from runs where lifecycle_stage = 'active'")]
-        statuses = {row[0] for row in database.execute("select status from runs")}
-    for stage in ("corpus", "tokenizer", "examples", "pretrain", "sweep@docs_library", "evaluate", "export"):
-        assert sum(stage == name.partition(":")[0] for name in names) == 1, (stage, names)
-    assert statuses <= {"FINISHED", "KILLED"}
-
-
-def test_mlflow_says_what_the_line_was_in_a_few_figures_and_a_note(smoke_pipeline: Path) -> None:
-    figures = json.loads((smoke_pipeline / "artifacts/metrics/evaluate.json").read_text())
-    with sqlite3.connect(smoke_pipeline / "runs/mlflow.db") as database:
-        ((run, name),) = database.execute("select run_uuid, name from runs where name like 'smoke: %'").fetchall()
-        found = dict(database.execute("select key, value from latest_metrics where run_uuid = ?", (run,)).fetchall())
-        tags = dict(database.execute("select key, value from tags where run_uuid = ?", (run,)).fetchall())
-    assert name == f"smoke: MLM {figures['val/mlm_loss']:.2f}"
-    assert found["docs_library/accuracy"] == figures["docs_library/encoder/accuracy_mean"]
-    assert 5 <= len(found) <= 12
-    assert all(f"**{task}**: On {task}" in tags["mlflow.note.content"] for task in ("docs_library", "docs_search"))
-    assert "artifacts/evaluate/report.html" in tags["mlflow.note.content"]
-    assert tags["mlflow.source.git.commit"] == tags["git.commit"].partition("+")[0]
-
-
-def test_every_stage_has_its_manifest_and_all_its_figures_in_mlflow(smoke_pipeline: Path) -> None:
-    with sqlite3.connect(smoke_pipeline / "runs/mlflow.db") as database:
-        places = dict(
-            database.execute(
-                "select tags.value, runs.artifact_uri from tags join runs using (run_uuid) where key = 'bertline.stage'"
-            ).fetchall()
-        )
-    for stage, place in places.items():
-        names = {path.name for path in Path(place).iterdir()}
-        assert {"manifest.json", f"{stage}.json"} <= names, stage
-        if stage.startswith("sweep@"):
-            assert {"predictions.json", "errors.json"} <= names
-        if stage.startswith("task_data@"):
-            assert {"train.json", "dev.json", "test.json"} <= names
-    assert (Path(places["corpus"]) / "documents.json").exists()
-    assert (Path(places["tokenizer"]) / "vocab.txt").exists()
-    assert list(Path(places["examples"]).glob("readable-*.txt"))
 
 
 def test_several_values_give_a_run_each_which_mlflow_shows_beside_each_other(pipeline: Path, run: Run) -> None:

@@ -354,7 +354,6 @@ def test_a_signal_that_comes_as_training_fails_stops_it_and_the_next_start_goes_
     assert_same_end(alone, stopped)
 
 
-@pytest.mark.slow
 def test_two_processes_roll_back_together(inputs, tmp_path):
     """Only one of them sees the examples that fail; both give up the same steps, and both their bound holds."""
     changes = {**CHANGES, "pretrain__health": HEALTH}
@@ -368,7 +367,6 @@ def test_two_processes_roll_back_together(inputs, tmp_path):
     assert [step for step, _ in curve(other)] == [step for step, _ in curve(one)]
 
 
-@pytest.mark.slow
 def test_two_processes_give_up_together(inputs, tmp_path):
     changes = {**CHANGES, "pretrain__health": HEALTH, "optimizer__lr": 1e30}
     folder = tmp_path / "run"

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 import pretraining_processes as processes
-from bertline.modeling.huggingface import load_pretraining_model
-from bertline.pretraining.probes import read_mask_predictions
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import curve, newest_state, pretrain_job, write_inputs
+from resumes import assert_ended_as, newest_checkpoint
 
 STEPS = 160
 CHANGES = {
@@ -55,43 +54,6 @@ def alone(inputs, tmp_path_factory):
     return pretrain_job(inputs, run_folder, **CHANGES)
 
 
-def newest_checkpoint(job) -> int:
-    return max(CheckpointFolder(job.checkpoints_folder, keep=1).steps, default=-1)
-
-
-def assert_bitwise_same(left, right, where="") -> None:
-    if isinstance(left, torch.Tensor):
-        assert torch.equal(left, right), where
-    elif isinstance(left, dict):
-        assert left.keys() == right.keys(), where
-        for key in left:
-            assert_bitwise_same(left[key], right[key], f"{where}/{key}")
-    elif isinstance(left, list):
-        assert len(left) == len(right), where
-        for index, (one, other) in enumerate(zip(left, right, strict=True)):
-            assert_bitwise_same(one, other, f"{where}/{index}")
-    else:
-        assert left == right, where
-
-
-def assert_ended_as(alone, job) -> None:
-    """The same weights, optimizer, place, best step, curve, mask predictions, and nothing left lying about."""
-    expected, found = newest_state(alone), newest_state(job)
-    for name in ("step", "model", "optimizer", "place", "interval", "best"):
-        assert_bitwise_same(expected[name], found[name], name)
-    assert expected["totals"]["tokens"] == found["totals"]["tokens"]
-    assert curve(job) == curve(alone)
-    assert read_mask_predictions(job.mask_predictions_path) == read_mask_predictions(alone.mask_predictions_path)
-    results = [load_pretraining_model(folder).state_dict() for folder in (alone.result_folder, job.result_folder)]
-    assert_bitwise_same(*results)
-    assert names_in(job.run_folder) == names_in(alone.run_folder)
-
-
-def names_in(folder) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-@pytest.mark.slow
 def test_killed_at_twenty_random_moments_it_ends_as_if_left_alone(inputs, alone, tmp_path):
     job = pretrain_job(inputs, tmp_path / "killed", **CHANGES)
     seed = random.SystemRandom().randrange(2**32)
@@ -111,7 +73,6 @@ def test_killed_at_twenty_random_moments_it_ends_as_if_left_alone(inputs, alone,
     assert_ended_as(alone, job)
 
 
-@pytest.mark.slow
 def test_killed_between_any_two_writes_it_ends_as_if_left_alone(inputs, alone, tmp_path):
     job = pretrain_job(inputs, tmp_path / "killed", **CHANGES)
     for moment, count in AT_MOMENTS:
@@ -122,7 +83,6 @@ def test_killed_between_any_two_writes_it_ends_as_if_left_alone(inputs, alone, t
     assert_ended_as(alone, job)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_killed_in_both_phases_a_compiled_run_ends_as_if_left_alone(inputs, tmp_path):
     """As users train: compiled, packed, with dropout."""
@@ -152,7 +112,6 @@ def test_killed_in_both_phases_a_compiled_run_ends_as_if_left_alone(inputs, tmp_
     assert "uncompiled" not in processes.output_of(job.run_folder).read_text()
 
 
-@pytest.mark.slow
 def test_other_processes_workers_and_micro_batches_go_on_to_the_same_end_to_rounding(inputs, tmp_path):
     """1 -> 2 -> 1 processes, none of which was told to stop; shares have different numbers of targets (promise 3)."""
     changes = {

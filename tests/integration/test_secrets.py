@@ -13,7 +13,6 @@ import smoke
 from planted import SECRET, places_of_secret
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-pytestmark = pytest.mark.slow
 SERVER = f"https://ada:{SECRET}@mlflow.example.org"
 TOKEN = f"hf_{SECRET}0123456789"
 STUDIES = f"postgresql://ada:{SECRET}@db.example.org/studies"

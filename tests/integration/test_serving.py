@@ -27,7 +27,6 @@ from bertline.inference.model import LoadedModel
 from ports import free_port
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 STORE = "sqlite:///runs/mlflow.db"
 SECRET = "the eigenvalues of a secret matrix"

@@ -21,7 +21,6 @@ from bertline.sweep.units import UnitTable
 from fork_server import forking
 from servers import PostgreSQL, wait_until
 
-pytestmark = pytest.mark.slow
 NUM_UNITS = 1 + 4 + 4 + 2  # the baselines; two arms over two seeds, their tests, and each arm on fewer rows
 
 

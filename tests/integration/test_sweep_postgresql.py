@@ -59,7 +59,6 @@ run_sweep(test.job_in(Path({folder!r})), in_process=True)
 """
 
 
-@pytest.mark.slow
 def test_machines_share_a_study_and_each_point_is_run_once(tmp_path, url):
     inputs.write_inputs(tmp_path)
     folders = [tmp_path / name for name in ("first", "second")]
@@ -96,7 +95,6 @@ def test_machines_share_a_study_and_each_point_is_run_once(tmp_path, url):
             assert path.is_dir() or b"for-logs" not in path.read_bytes()
 
 
-@pytest.mark.slow
 def test_a_trial_of_a_machine_that_fell_silent_is_tried_again_by_another(tmp_path, url, monkeypatch):
     monkeypatch.setattr(store_module, "_HEARTBEAT_S", 1)
     monkeypatch.setattr(store_module, "_GRACE_S", 2)

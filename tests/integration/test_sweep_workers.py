@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import optuna
-import pytest
 from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
@@ -98,7 +97,6 @@ class Killer(threading.Thread):
         monkeypatch.setattr(store, "add_missing_events", added)
 
 
-@pytest.mark.slow
 def test_a_grid_whose_workers_are_killed_five_times_ends_as_the_undisturbed_one(tmp_path, monkeypatch):
     forked_workers(monkeypatch)
     inputs.write_inputs(tmp_path)
@@ -123,7 +121,6 @@ def test_a_grid_whose_workers_are_killed_five_times_ends_as_the_undisturbed_one(
     assert found == expected
 
 
-@pytest.mark.slow
 def test_random_draws_do_not_depend_on_the_number_of_workers(tmp_path):
     inputs.write_inputs(tmp_path)
     jobs = [

@@ -118,7 +118,6 @@ def pretraining(composed: Callable[..., dict[str, Any]], tmp_path: Path) -> tupl
     return folder, pretraining_inputs.pretrain_job(tmp_path, undisturbed, **sections)
 
 
-@pytest.mark.slow
 def test_two_nodes_train_together_stop_together_and_go_on_as_if_never_stopped(
     pretraining: tuple[Path, PretrainJob],
 ) -> None:
@@ -152,7 +151,6 @@ def test_two_nodes_train_together_stop_together_and_go_on_as_if_never_stopped(
     assert "worker" in (folder / "log.node1").read_text()
 
 
-@pytest.mark.slow
 def test_two_nodes_that_are_told_their_places_by_the_variables_of_torchrun_train_together(
     composed: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,9 @@ def test_no_source_is_listed_for_the_default_corpus_and_the_corpus_depends_on_th
 def test_an_unknown_stage_is_named_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"no stage 'pretrian'.*pretrain"):
         stage_named("pretrian")
+
+
+@pytest.mark.parametrize("stage", ["pretrain", "sweep"])
+def test_a_recipe_names_the_worker_that_the_fingerprint_covers(stage: str) -> None:
+    (named,) = re.findall(r"(bertline(?:\.\w+)+):\w+", (ROOT / "pipelines" / f"{stage}.py").read_text(encoding="utf-8"))
+    assert stage_named(stage).modules == (named,)

@@ -63,7 +63,6 @@ def test_a_process_by_itself_waits_for_nobody_and_leaves_filling_work_alone(plan
     assert (pieces.results, filler.results) == ([(0, "a")], [])
 
 
-@pytest.mark.slow
 def test_a_worker_that_would_wait_does_filling_work_which_may_outlast_the_other(plan, tmp_path):
     begun, let_go = tmp_path / "begun", tmp_path / "let go"
     pieces = Pieces(Work(sweep_pieces.wait_for, begun))
@@ -79,7 +78,6 @@ def test_a_worker_that_would_wait_does_filling_work_which_may_outlast_the_other(
     assert filler.results == ["done"]
 
 
-@pytest.mark.slow
 def test_a_filler_whose_worker_died_is_retried_only_as_the_source(plan, tmp_path, monkeypatch):
     let_go = tmp_path / "let go"
     pieces = Pieces(Work(sweep_pieces.wait_for, let_go))
@@ -102,7 +100,6 @@ def test_a_filler_whose_worker_died_is_retried_only_as_the_source(plan, tmp_path
     assert (pieces.losses, len(filler.losses)) == ([], 1)
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_is_started_again_and_its_piece_comes_back_once(plan, tmp_path):
     victim = Work(sweep_pieces.die_the_first_time, tmp_path / "died")
     pieces = Pieces(victim, *(Work(sweep_pieces.say_who, argument) for argument in range(6)))
@@ -116,7 +113,6 @@ def test_a_worker_that_is_killed_is_started_again_and_its_piece_comes_back_once(
         assert [argument for _, argument in again.results] == ["later"]
 
 
-@pytest.mark.slow
 def test_workers_that_die_without_getting_anything_done_end_the_sweep_with_a_reason(plan, monkeypatch):
     monkeypatch.setattr(workers_module, "MAX_DEATHS", 2)
     pieces = Pieces(Work(sweep_pieces.die, None))
@@ -127,7 +123,6 @@ def test_workers_that_die_without_getting_anything_done_end_the_sweep_with_a_rea
         workers.work_through(pieces)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("error", [DataError("row 3 has no text"), None], ids=["for people", "that cannot be sent"])
 def test_what_a_piece_of_work_raises_ends_the_sweep(plan, error):
     expected, says = (DataError, "row 3") if error is not None else (RuntimeError, "UnsendableError: the disk is full")

@@ -56,7 +56,6 @@ class Server:
             self._process = None
 
 
-@pytest.mark.slow
 def test_a_run_begun_offline_and_continued_on_a_server_is_one_clean_curve(
     tmp_path: Path, metrics_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -108,7 +108,6 @@ def test_the_time_of_a_step_is_that_on_the_wall(tmp_path, num_steps, monkeypatch
     assert f"{num_steps} steps of 500.00 ms each" in (tmp_path / "profile" / TABLE_NAME).read_text()
 
 
-@pytest.mark.slow
 @torch._inductor.config.patch({"cpp.enable_kernel_profile": False})  # put back afterwards
 def test_compiled_kernels_appear_by_name_and_compute_the_same(tmp_path):
     def normalised(rows):

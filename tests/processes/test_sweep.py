@@ -8,7 +8,6 @@ from collections import Counter
 
 import optuna
 import psutil
-import pytest
 from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
@@ -60,7 +59,6 @@ def without_times(seeds):
     return [{key: value for key, value in seed.items() if key != "time_s"} for seed in seeds]
 
 
-@pytest.mark.slow
 def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path):
     inputs.write_inputs(tmp_path)
     kill_after(tmp_path, 3, num_workers=1)  # among the trials
@@ -84,7 +82,6 @@ def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path):
     assert max(identities.values()) == 1
 
 
-@pytest.mark.slow
 def test_a_trial_killed_before_its_first_heartbeat_is_tried_again(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "_HEARTBEAT_S", 1)
     monkeypatch.setattr(store_module, "_GRACE_S", 2)
@@ -103,7 +100,6 @@ def test_a_trial_killed_before_its_first_heartbeat_is_tried_again(tmp_path, monk
     assert states == {TrialState.COMPLETE: 6, TrialState.FAIL: 1}
 
 
-@pytest.mark.slow
 def test_no_worker_outlives_a_killed_sweep(tmp_path):
     inputs.write_inputs(tmp_path)
     process = start(tmp_path, 1, 2)

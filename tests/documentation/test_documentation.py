@@ -1,0 +1,110 @@
+"""Links of the documentation lead somewhere, and its tables are complete."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS))
+
+import reference_tables  # noqa: E402
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+FENCE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
+
+
+def test_every_key_has_a_meaning() -> None:
+    assert reference_tables.missing_meanings() == []
+
+
+def test_every_key_of_the_yaml_files_is_in_a_table() -> None:
+    tables = reference_tables.configuration()
+    for group in (path for path in (ROOT / "conf").iterdir() if path.is_dir()):
+        if group.name in ("experiment", "local"):
+            continue
+        table = reference_tables.tasks() if group.name == "task" else section(tables, group.name)
+        documented = set(re.findall(r"^\| `([^`]+)` ", table, flags=re.MULTILINE))
+        for path in group.glob("*.yaml"):
+            keys = {key for key in leaves(yaml.safe_load(path.read_text())) if key not in ("kind", "defaults")}
+            assert {key for key in keys if not any(covers(known, key) for known in documented)} == set(), path
+
+
+def test_defaults_and_types_are_those_of_the_files() -> None:
+    text = section(reference_tables.configuration(), "optimizer")
+    lines = dict(re.findall(r"^\| `(\w+)` \| (.*?) \| [^|]* \|$", text, flags=re.MULTILINE))
+    adamw = yaml.safe_load((ROOT / "conf/optimizer/adamw.yaml").read_text())
+    assert lines["max_grad_norm"] == f"number or null | `{float(adamw['max_grad_norm'])}`"
+    assert "default run: `0.006`" in text
+
+
+def test_links_of_pages_that_github_shows_lead_somewhere() -> None:
+    for page in PAGES[:2]:
+        for link in re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", page.read_text()):
+            if not link[0].startswith("http"):
+                target = page.parent / link[0]
+                assert target.is_file(), link
+                if link[1]:
+                    anchors = {anchor(title) for title in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)}
+                    assert link[1][1:] in anchors, link
+
+
+def test_files_that_pages_name_exist() -> None:
+    ours = re.compile(r"`((?:src|conf|pipelines|benchmarks|notebooks|tests|docs)/[\w./-]+)`")
+    for page in PAGES:
+        for name in ours.findall(page.read_text()):
+            made = ("STAGE", "NAME", "TASK", "conf/local", "docs/_build")
+            assert any(word in name for word in made) or (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_the_searches_have_the_trials_that_the_page_says() -> None:
+    page = (DOCS / "howto/sweeps.md").read_text()
+    said = dict(
+        re.findall(r"^\| `(docs_tiny|default|tpe_halving)` \|\D*?(?:A\.3\), )?(\d+) ", page, flags=re.MULTILINE)
+    )
+    files = {name: yaml.safe_load((ROOT / f"conf/sweep/{name}.yaml").read_text()) for name in said}
+    assert len(said) == 3
+    assert said == {name: str(file["num_trials"]) for name, file in files.items()}
+
+
+def test_the_readme_is_short_and_its_picture_small() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    assert (DOCS / "images/report.webp").stat().st_size < 200_000
+
+
+def section(text: str, name: str) -> str:
+    """The part of the configuration's tables with this heading."""
+    return text.partition(f"## {name}\n")[2].partition("\n## ")[0]
+
+
+def leaves(mapping: dict[str, Any], prefix: str = "") -> set[str]:
+    """The keys of a mapping with dots."""
+    found: set[str] = set()
+    for key, value in mapping.items():
+        found |= leaves(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}"}
+    return found
+
+
+def covers(known: str, key: str) -> bool:
+    """Whether a documented key is this key, or the mapping that names it."""
+    return known == key or fnmatch.fnmatch(key, known.replace("NAME", "*")) or key.startswith(f"{known}.")
+
+
+def anchor(title: str) -> str:
+    """A heading's anchor, as GitHub and MyST make it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def test_the_locked_versions_have_what_builds_the_pages() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
+    locked = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    needed = {re.split(r"[<>=]", name)[0] for name in extras} & {"sphinx", "myst-parser", "furo"}
+    assert needed == {"sphinx", "myst-parser", "furo"}
+    assert needed <= locked

@@ -1,0 +1,51 @@
+"""Whether a pretraining that was killed or stopped, and started again, ended as if left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertline.modeling.huggingface import load_pretraining_model
+from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.probes import read_mask_predictions
+from bertline.training.checkpoints import CheckpointFolder
+from pretraining_inputs import curve, newest_state
+
+
+def newest_checkpoint(job: PretrainJob) -> int:
+    """Step of the newest checkpoint; -1 before there is one."""
+    return max(CheckpointFolder(job.checkpoints_folder, keep=1).steps, default=-1)
+
+
+def assert_ended_as(alone: PretrainJob, job: PretrainJob) -> None:
+    """The same weights, optimizer, place, best step, curve, mask predictions, and nothing left lying about."""
+    expected, found = newest_state(alone), newest_state(job)
+    for name in ("step", "model", "optimizer", "place", "interval", "best"):
+        _assert_bitwise_same(expected[name], found[name], name)
+    assert expected["totals"]["tokens"] == found["totals"]["tokens"]
+    assert curve(job) == curve(alone)
+    assert read_mask_predictions(job.mask_predictions_path) == read_mask_predictions(alone.mask_predictions_path)
+    results = [load_pretraining_model(folder).state_dict() for folder in (alone.result_folder, job.result_folder)]
+    _assert_bitwise_same(*results)
+    assert _names_in(job.run_folder) == _names_in(alone.run_folder)
+
+
+def _assert_bitwise_same(left: Any, right: Any, where: str = "") -> None:
+    if isinstance(left, torch.Tensor):
+        assert torch.equal(left, right), where
+    elif isinstance(left, dict):
+        assert left.keys() == right.keys(), where
+        for key in left:
+            _assert_bitwise_same(left[key], right[key], f"{where}/{key}")
+    elif isinstance(left, list):
+        assert len(left) == len(right), where
+        for index, (one, other) in enumerate(zip(left, right, strict=True)):
+            _assert_bitwise_same(one, other, f"{where}/{index}")
+    else:
+        assert left == right, where
+
+
+def _names_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
