@@ -15,7 +15,12 @@ from bertline.corpus.document import Document, SourceDocument, Split
 from bertline.corpus.labels import source_of
 from bertline.corpus.left_out import ShownCounts, counts_of_source
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
-from bertline.corpus.quality.changes import READ_AS, REPLACED, counts_of_changes, counts_of_encodings, is_no_drop
+from bertline.corpus.quality.changes import (
+    counts_of_changes,
+    counts_of_encodings,
+    is_no_drop,
+    manifest_of_encodings,
+)
 from bertline.corpus.quality.cleaning import counted_changes, learn_cleaning, prepare_cleaned
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DropSamples
@@ -236,8 +241,7 @@ def _drops(dropped: Counter[str]) -> dict[str, int]:
 
 def _content(config: CorpusConfig, written: Written, dropped: Counter[str], learned: dict[str, Any]) -> dict[str, Any]:
     """Return what the manifest says, but for the packages and the size."""
-    read_as = {REPLACED: dropped[REPLACED]} if dropped[REPLACED] else {}
-    read_as |= {name.removeprefix(READ_AS): dropped[name] for name in dropped if name.startswith(READ_AS)}
+    read_as = manifest_of_encodings(dropped)
     return {
         "source": config.kind,
         "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in SPLITS},

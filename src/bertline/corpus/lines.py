@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bertline.corpus.compression import TORN, archive_kind, compression_of, is_torn, text_stream
-from bertline.corpus.encodings import AUTO, detect_encoding
+from bertline.corpus.encodings import AUTO, LineDecoder, detect_encoding
 from bertline.corpus.faults import FileFaults, OnUndecodable
 from bertline.corpus.input_files import InputFile
 from bertline.corpus.left_out import leave_out
-from bertline.corpus.quality.changes import READ_AS, REPLACED
+from bertline.corpus.quality.changes import READ_AS, REPLACED, SECOND_ENCODING
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.progress import of_kind, warn
 
@@ -61,7 +61,8 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
     Args:
         file: The file.
         encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then counted
-            under `encodings/NAME`.
+            under `encodings/NAME`, and lines that have another encoding than their file are decoded from it and
+            counted under `lines/read_in_a_second_encoding`.
         on_undecodable: What happens to input that is not text.
         dropped: Counter.
 
@@ -76,11 +77,19 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
         codec = _codec_of(file, encoding, faults)
         if codec is None:
             return
-        with text_stream(file.path, codec, _ERRORS[on_undecodable]) as handle:
+        name, errors = codec.removesuffix("-sig"), _ERRORS[on_undecodable]
+        by_line = LineDecoder.suits(codec) if encoding == AUTO else LineDecoder.never_looks_like_utf8(codec)
+        decode = LineDecoder(file.path, name, errors) if by_line else None
+        stream = (codec, errors) if decode is None else ("utf-8-sig", "surrogateescape")
+        with text_stream(file.path, *stream) as handle:
             before = os.fstat(handle.fileno())
             while text := handle.readline(_MAX_LINE_CHARACTERS):
                 number += 1
                 undecodable = False
+                if decode is not None and not text.isascii():
+                    text, is_second = decode(text)
+                    if is_second:
+                        faults.note_second(number, name, decode.second)
                 if not _is_text(text) and (found := _NOT_TEXT.search(text)):
                     if faults.is_archive(number):
                         return
@@ -116,7 +125,7 @@ def _is_text(text: str) -> bool:
 class _Faults(FileFaults):
     """What is wrong with a file of lines, or with a line of it."""
 
-    _line_named = False
+    _line_named = _second_named = False
 
     def is_marked(self, number: int, found: re.Match[str], encoding: str, codec: str) -> bool:
         """Return whether a line that is not text is to be left out; False: it is counted and stays.
@@ -125,7 +134,9 @@ class _Faults(FileFaults):
             DataError: With `fail`.
         """
         if self._policy == "fail":
-            raise DataError(self._not_text(number, found, codec if encoding == AUTO else encoding))
+            detected = encoding == AUTO
+            said = self._not_text(number, found, codec.removesuffix("-sig") if detected else encoding, detected)
+            raise DataError(said)
         if not self._line_named:
             self._line_named = True
             fate = "is replaced" if self._policy == "replace" else "such records of this file are left out, counted"
@@ -151,6 +162,17 @@ class _Faults(FileFaults):
         if codec != "utf-8":
             self._dropped[f"{READ_AS}{codec}"] += 1
 
+    def note_second(self, number: int, codec: str, second: str | None) -> None:
+        """Count a line in another encoding than the rest of the file, and name the first one."""
+        if not self._second_named:
+            self._second_named = True
+            warn(
+                f"{self._file.path}:{number} is {second} text, and the file is read as {codec}; such lines are read as "
+                f"{second}, counted under {SECOND_ENCODING}",
+                extra=of_kind("files of two encodings"),
+            )
+        self._dropped[SECOND_ENCODING] += 1
+
     def is_archive(self, number: int) -> bool:
         """Return whether the file is an archive, whose first bytes are never text."""
         kind = archive_kind(self._file.path) if number == 1 else None
@@ -159,20 +181,20 @@ class _Faults(FileFaults):
             self.count("files/archive", problem, "Unpack it into a folder")
         return kind is not None
 
-    def _not_text(self, number: int, found: re.Match[str], encoding: str) -> str:
+    def _not_text(self, number: int, found: re.Match[str], encoding: str, is_detected: bool) -> str:
         place = f"{self._file.path}:{number}:"
         rest = "or corpus.on_undecodable=skip to count such records and leave them out, or replace."
         if found[0] == "\0":
             return f"{place} a NUL byte at character {found.start() + 1}; text has none. Take it out, {rest}"
         with self._file.path.open("rb") as handle:
             utf16 = handle.read(2) in _UTF16_MARKS
-        hint = (
-            "It begins with a UTF-16 mark: try corpus.encoding=utf-16"
-            if utf16
-            else "Set corpus.encoding to its encoding"
-        )
+        hint = "Set corpus.encoding to its encoding (auto detects it)"
+        if utf16:
+            hint = "It begins with a UTF-16 mark: try corpus.encoding=utf-16 (auto detects it)"
+        elif is_detected:
+            hint = "Most of the file is, and no other encoding is known for such lines: mend it"
         byte = f"byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1}"
-        return f"{place} {byte} is not {encoding} text. {hint} (auto detects it), {rest}"
+        return f"{place} {byte} is not {encoding} text. {hint}, {rest}"
 
 
 def _codec_of(file: InputFile, encoding: str, faults: _Faults) -> str | None:

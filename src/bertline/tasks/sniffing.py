@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bertline.foundation.delimited import MAX_FIELD_CHARACTERS
 from bertline.tasks.decoded_files import gzip_damage_named
 from bertline.tasks.tags import TAG
 
@@ -86,7 +87,7 @@ def _is_table(start: Beginning, lines: list[str], separator: str) -> bool:
 
 def _quoted_widths(start: Beginning, separator: str) -> set[int]:
     """Return the numbers of fields of the first rows, read with quoting: a row may span several lines."""
-    csv.field_size_limit(1 << 30)  # a process-wide setting; same value as in `table_files`
+    csv.field_size_limit(MAX_FIELD_CHARACTERS)  # a process-wide setting
     rows = csv.reader(io.StringIO(start.text, newline=""), delimiter=separator)
     try:
         first = list(itertools.islice(rows, _MOST_ROWS + 1))

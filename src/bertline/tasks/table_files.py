@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import gzip
 import io
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import IO, Any, Literal, TypeVar, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows, json_object
 from bertline.tasks.decoded_files import (
@@ -220,7 +220,11 @@ def _delimited_records(path: Path, separator: str, layout: TableLayout, bad_rows
 def _rows_of_fields(
     path: Path, handle: IO[str], separator: str, layout: TableLayout, bad_rows: BadRows
 ) -> Iterator[Record]:
-    lines = _quoted(path, handle, separator, layout) if layout.quoting else _unquoted(handle, separator, layout)
+    lines = (
+        quoted_rows(handle, separator, where=str(path), hint=_quotes_hint(layout.options))
+        if layout.quoting
+        else unquoted_rows(handle, separator, layout.max_fields)
+    )
     names: list[str | int] | None = None
     width: int | None = None
     for line, num_lines, fields in lines:
@@ -228,7 +232,7 @@ def _rows_of_fields(
             fields[0] = fields[0].removeprefix("\ufeff")
         if names is None and layout.header:
             names = [field.strip() for field in fields]
-            _check_header(path, line, names)
+            check_header(str(path), line, names)
             width = len(names)
             continue
         if width is None and layout.extra_fields == "error":
@@ -243,66 +247,6 @@ def _rows_of_fields(
                 continue
             fields = fields[:width]
         yield Record(f"{path.name}:{line}", dict(zip(names or range(len(fields)), fields, strict=True)))
-
-
-def _unquoted(handle: IO[str], separator: str, layout: TableLayout) -> Iterator[tuple[int, int, list[str]]]:
-    most_cuts = -1 if layout.max_fields is None else layout.max_fields - 1
-    for line, content in enumerate(handle, start=1):
-        content = content.rstrip("\r\n")
-        if content and content != "\ufeff":
-            yield line, 1, content.split(separator, most_cuts)
-
-
-def _quoted(path: Path, handle: IO[str], separator: str, layout: TableLayout) -> Iterator[tuple[int, int, list[str]]]:
-    csv.field_size_limit(1 << 30)
-    remembered: list[str] = []
-
-    def remembering() -> Iterator[str]:
-        for line in handle:
-            remembered.append(line)
-            # csv sees the quote of the first field only if no byte order mark precedes it.
-            yield line.removeprefix("\ufeff") if reader.line_num == 0 else line
-
-    reader = csv.reader(remembering(), delimiter=separator, strict=True)
-    while True:
-        line = reader.line_num + 1
-        remembered.clear()
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            raise DataError(f"{path}:{line}: {error}. {_quotes_hint(layout.options)}") from error
-        if fields is None:
-            return
-        if not fields:
-            continue
-        if len(remembered) > 1 and _swallowed_rows(remembered, len(fields), separator):
-            raise DataError(
-                f"{path}:{line}: a quote opens here and closes {len(remembered) - 1} lines further down, and each of "
-                f"these lines is a whole row by itself. {_quotes_hint(layout.options)} If such lines are really "
-                "text, take their line ends out, or keep the rows as JSONL or Parquet where these can be read."
-            )
-        yield line, len(remembered), fields
-
-
-def _swallowed_rows(lines: list[str], width: int, separator: str) -> bool:
-    """Return whether each line of a record would be a row of the right width if quotes were plain text.
-
-    Real multi-line text rarely has the same number of separators as a row in each of its lines. A separator before a
-    space or a line end counts as punctuation.
-
-    >>> _swallowed_rows(['"5 foot,x\\n', 'he is 6",y\\n'], 2, ",")
-    True
-    >>> _swallowed_rows(['"Dear Sir,\\n', 'thank you, all of you",y\\n'], 2, ",")
-    False
-    """
-
-    def fields_of(line: str) -> int:
-        line = line.rstrip("\r\n")
-        if separator.isspace():
-            return line.count(separator) + 1
-        return sum(not rest[:1].isspace() and rest != "" for rest in line.split(separator)[1:]) + 1
-
-    return width > 1 and all(fields_of(line) == width for line in lines)
 
 
 def _wrong_width(path: Path, line: int, found: int, width: int, layout: TableLayout) -> BadRow:
@@ -320,9 +264,3 @@ def _quotes_hint(options: OptionNames) -> str:
     if options.quoting is None:
         return "A quote that begins a field has to end it, and one inside of such a field is written twice; fix it."
     return f"If the file has quotes that do not pair up, set {options.quoting} to false; else fix the row."
-
-
-def _check_header(path: Path, line: int, names: list[str | int]) -> None:
-    twice = sorted({str(name) for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(f"{path}:{line}: the header names {', '.join(map(repr, twice))} twice. Rename one column.")

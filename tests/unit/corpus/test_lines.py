@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import tarfile
 import zipfile
 from collections import Counter
@@ -174,3 +175,44 @@ def test_auto_reads_every_file_in_its_own_encoding_and_counts_them(tmp_path: Pat
 
     assert {reason.split("/")[0] for reason in dropped} == {"encodings"}
     assert sum(dropped.values()) == 2
+
+
+UMLAUTS = "Die Straße führt über die Brücke, und die müden Wanderer kehrten zurück.\n"
+
+
+@pytest.mark.parametrize("of_utf8", [6, 60, 114])
+@pytest.mark.parametrize("policy", ["fail", "skip", "replace"])
+def test_a_file_of_two_encodings_is_read_line_by_line_and_said(
+    tmp_path: Path, of_utf8: int, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "mixed.txt"
+    path.write_bytes(b"".join(UMLAUTS.encode("utf-8" if n * of_utf8 % 120 < of_utf8 else "cp1252") for n in range(120)))
+
+    found, dropped = lines_of(path, policy, "auto")
+
+    assert [line.text for line in found] == [UMLAUTS.rstrip()] * 120
+    assert dropped["lines/read_in_a_second_encoding"] in (of_utf8, 120 - of_utf8)
+    assert len({record.getMessage() for record in caplog.records}) == 1
+    assert re.search(r"mixed.txt:\d+ is (utf-8|cp1252) text", caplog.text)
+
+
+def test_lines_of_utf8_are_no_mojibake_in_a_file_that_is_said_to_be_latin_1(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(UMLAUTS.encode() + UMLAUTS.encode("latin-1"))
+    found, dropped = lines_of(tmp_path / "a.txt", encoding="latin-1")
+    assert [line.text for line in found] == [UMLAUTS.rstrip()] * 2
+    assert dropped == {"lines/read_in_a_second_encoding": 1}
+
+
+def test_a_few_damaged_lines_are_no_second_encoding(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(UMLAUTS.encode() * 20 + b"caf\xe9\n")
+    with pytest.raises(DataError, match=r"a.txt:21: byte 0xe9 at character 4 is not utf-8 text. Most of the file is"):
+        lines_of(tmp_path / "a.txt", encoding="auto")
+    assert lines_of(tmp_path / "a.txt", "skip", "auto")[0][20].undecodable
+
+
+def test_two_bytes_of_a_chinese_line_that_could_be_utf8_by_chance_are_not(tmp_path: Path) -> None:
+    text = "北京是中华人民共和国的首都，也是全国的政治中心和文化中心。\n" * 5 + "谩\n"  # C3 A1 in GBK: an accented a
+    (tmp_path / "a.txt").write_bytes(text.encode("gb18030"))
+    found, dropped = lines_of(tmp_path / "a.txt", encoding="auto")
+    assert "".join(line.text + "\n" for line in found) == text
+    assert not dropped["lines/read_in_a_second_encoding"]

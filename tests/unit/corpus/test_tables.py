@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bertline.corpus.left_out import ShownCounts
 from bertline.corpus.readers.table import HubCorpusConfig, TableCorpusConfig
 from bertline.corpus.sentences.rules import RulesConfig
 from bertline.foundation.errors import DataError
@@ -120,6 +121,71 @@ def test_a_bad_csv_record_is_named(folder: Path, table_config: Make, content: st
 
     with pytest.raises(DataError, match=message):
         list(table_config("csv").read(Counter()))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id,text,text\n1,a,b\n", r"a.csv:1: the header names 'text' twice"),
+        ("id, text , text\n1,a,b\n", r"a.csv:1: the header names 'text' twice"),
+        ('id,text\n1,fine\n2,"swallows\n3,all\n4,of, these\n5,"x,y"\n6,b"\n', r"a.csv:3: .*corpus.quoting=false"),
+        ('id,text\n1,"over\ntwo",3\n', r"a.csv:2: 3 fields, .*in a row over 2 lines"),
+        ("id;text\n1;a\n", r"a.csv:2: no column 'text'.*corpus.separator"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_damage_that_would_lose_rows_in_silence_is_an_error_however_bad_rows_are_handled(
+    folder: Path, table_config: Make, content: str, message: str, policy: str
+) -> None:
+    (folder / "a.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        list(table_config("csv", on_undecodable=policy).read(Counter()))
+
+
+def test_a_stray_quote_that_closes_forty_rows_later_is_named_where_it_opens(folder: Path, table_config: Make) -> None:
+    rows = [f"{n},It was late in town {n} and the market was closed." for n in range(80)]
+    rows[22], rows[62] = rows[22].replace("It", '"It', 1), rows[62] + '"'
+    (folder / "a.csv").write_text("id,text\n" + "\n".join(rows) + "\n")
+    with pytest.raises(DataError, match=r"a.csv:24: a quote opens here and closes 40 lines further down"):
+        list(table_config("csv").read(Counter()))
+    assert len(list(table_config("csv", quoting=False).read(Counter()))) == 80
+
+
+def test_separator_and_quoting_can_be_set_and_names_may_have_spaces(folder: Path, table_config: Make) -> None:
+    (folder / "a.csv").write_text('id ; text\n1;5" of rain, and\n2;snow"\n')
+    found = table_config("csv", separator=";", quoting=False).read(Counter())
+    assert [item.paragraphs for item in found] == [('5" of rain, and',), ('snow"',)]
+    for changes in ({"separator": "::"}, {"separator": ";", "kind": "jsonl"}, {"quoting": False, "kind": "parquet"}):
+        kind = str(changes.pop("kind", "csv"))
+        with pytest.raises(ValueError, match="separator"):
+            table_config(kind, **changes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "reason"),
+    [
+        ("jsonl", '{"text": "torn', "not_json"),
+        ("jsonl", '["text"]', "not_json"),
+        ("jsonl", '{"text": 5}', "not_text"),
+        ("jsonl", '{"text": NaN}', "no_text"),
+        ("csv", "a,b,c", "wrong_width"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_left_out_alone_and_counted_with_its_line(
+    folder: Path, table_config: Make, kind: str, bad: str, reason: str
+) -> None:
+    fine = '{"text": "fine"}' if kind == "jsonl" else "1,fine"
+    head = "" if kind == "jsonl" else "id,text\n"
+    (folder / f"a.{kind}").write_text(f"{head}{fine}\n{bad}\n{fine}\n")
+    shown: list[tuple[str, str, str]] = []
+    dropped = ShownCounts(lambda *one: shown.append(one))
+    found = list(table_config(kind, on_undecodable="skip").read(dropped))
+    assert len(found) == 2 and dropped == {f"documents/{reason}": 1}
+    line = 2 + bool(head)
+    assert shown[0][:2] == (f"documents/{reason}", f"a.{kind}:{line}")
+    if reason != "no_text":
+        with pytest.raises(DataError, match=rf"a.{kind}:{line}: .*corpus.on_undecodable=skip"):
+            list(table_config(kind).read(Counter()))
 
 
 def test_empty_tables_are_counted(folder: Path, table_config: Make) -> None:

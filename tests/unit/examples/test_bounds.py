@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -75,9 +74,8 @@ def test_few_sequences_say_nothing_and_copies_are_no_duplicates(config: Examples
 
 
 def test_lost_characters_and_pairs_told_by_their_surface_are_warned_of_before_they_stop_the_stage(
-    config: ExamplesConfig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    config: ExamplesConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("bertline"), "propagate", True)
     refuse_outside(BOUNDS, 64, config, FINE)
     assert not caplog.records
     refuse_outside(NO_BOUNDS, 64, config, {**FINE, "unknown_character_share": 0.03, "surface_accuracy": 0.66})

@@ -13,6 +13,9 @@ READ_AS = "encodings/"
 """Beginning of the names under which files in another encoding than UTF-8 are counted; nothing is dropped of them."""
 REPLACED = "lines/replaced"
 """Lines that are kept, with U+FFFD for what is not text in their encoding."""
+SECOND_ENCODING = "lines/read_in_a_second_encoding"
+"""Lines that are kept, in another encoding than the rest of their file."""
+_KEPT_LINES = (REPLACED, SECOND_ENCODING)
 CONVERTED = "converted_files/"
 """Counts of files in another encoding than UTF-8, by encoding, as people are told of them."""
 KEPT = "kept_lines/"
@@ -48,7 +51,7 @@ def excerpt(text: str, start: int, end: int) -> str:
 
 def is_no_drop(reason: str) -> bool:
     """Return whether text that is counted under a reason stays in the corpus, changed or as it is."""
-    return reason.startswith((CHANGED, MARKED, CONVERTED, KEPT, READ_AS)) or reason == REPLACED
+    return reason.startswith((CHANGED, MARKED, CONVERTED, KEPT, READ_AS)) or reason in _KEPT_LINES
 
 
 def counts_of_changes(counts: Counter[str]) -> dict[str, int]:
@@ -56,8 +59,14 @@ def counts_of_changes(counts: Counter[str]) -> dict[str, int]:
     return {reason: count for reason, count in sorted(counts.items()) if count and reason.startswith((CHANGED, MARKED))}
 
 
+def manifest_of_encodings(counts: Counter[str]) -> dict[str, int]:
+    """Return the counts of `counts_of_encodings` under the names of the manifest."""
+    kept = {name: counts[name] for name in _KEPT_LINES if counts[name]}
+    return kept | {name.removeprefix(READ_AS): counts[name] for name in counts if name.startswith(READ_AS)}
+
+
 def counts_of_encodings(counts: Counter[str]) -> dict[str, int]:
-    """Return the counts of files by their encoding and of lines with replaced bytes, under the names for people.
+    """Return the counts of files by their encoding and of lines that are kept otherwise, under the names for people.
 
     Example:
         >>> counts_of_encodings(Counter({"encodings/cp1252": 3, "lines/replaced": 2, "documents/empty": 1}))
@@ -66,4 +75,4 @@ def counts_of_encodings(counts: Counter[str]) -> dict[str, int]:
     found = {
         f"{CONVERTED}{name.removeprefix(READ_AS)}": counts[name] for name in sorted(counts) if name.startswith(READ_AS)
     }
-    return found | ({f"{KEPT}replaced": counts[REPLACED]} if counts[REPLACED] else {})
+    return found | {f"{KEPT}{name.removeprefix('lines/')}": counts[name] for name in _KEPT_LINES if counts[name]}

@@ -7,7 +7,6 @@ library, without a copy in a cache.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,10 +22,11 @@ from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
 from bertline.corpus.left_out import leave_out
 from bertline.corpus.lines import read_lines
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
+from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
+from bertline.foundation.progress import of_kind, warn
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
-_MAX_CELL_CHARACTERS = 200_000_000
 _PARQUET_BATCH_ROWS = 1_000
 _PARQUET_BUFFER_BYTES = 1 << 20
 _SHOWN_COLUMNS = 20
@@ -53,6 +53,17 @@ class _RowsReader(CorpusReader):
         }
         return {setting: column for setting, column in named.items() if column is not None}
 
+    def bad_row(self, place: str, problem: str, dropped: Counter[str], reason: str, where: str, text: str) -> None:
+        """Count a row that cannot be used under a reason, and say so.
+
+        Raises:
+            DataError: With `on_undecodable: fail`.
+        """
+        if self.on_undecodable == "fail":
+            raise DataError(f"{place}: {problem}. Fix it, or set corpus.on_undecodable=skip to count such rows.")
+        leave_out(dropped, reason, where, text)
+        warn(f"{place}: {problem}; left out, counted under {reason}", extra=of_kind(reason))
+
     def _documents(
         self, rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, where: str, dropped: Counter[str]
     ) -> Iterator[SourceDocument]:
@@ -68,16 +79,23 @@ class _RowsReader(CorpusReader):
             for role, column in self.columns.items():
                 if column not in row:
                     names = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
-                    raise DataError(f"{where}{number}: no column {column!r} (corpus.{role}). Columns here: {names}.")
+                    hint = (
+                        " Does another mark separate them (corpus.separator)?"
+                        if len(row) == 1 and set(names) & set(";|\t,")
+                        else ""
+                    )
+                    raise DataError(
+                        f"{where}{number}: no column {column!r} (corpus.{role}). Columns here: {names}.{hint}"
+                    )
             text = row[self.text_column]
-            if text is None or text == "":
+            if text is None or text == "" or text != text:  # NaN, as pandas writes a missing value
                 leave_out(dropped, "documents/no_text", f"{name}{number}")
                 continue
             if not isinstance(text, str):
-                raise DataError(
-                    f"{where}{number}: column {self.text_column!r} (corpus.text_column) holds {type(text).__name__} "
-                    f"{str(text)[:60]!r}, expected text."
-                )
+                held = f"holds {type(text).__name__} {str(text)[:60]!r}, expected text"
+                problem = f"column {self.text_column!r} (corpus.text_column) {held}"
+                self.bad_row(f"{where}{number}", problem, dropped, "documents/not_text", f"{name}{number}", str(text))
+                continue
             group = row[self.group_column] if self.group_column is not None else None
             group = "" if group is None else f"{self.group_column}={group}"
             language = row[self.columns["language_column"]] if "language_column" in self.columns else None
@@ -96,11 +114,19 @@ class TableReader(_RowsReader):
     """A file, a folder (searched recursively) or a glob."""
     encoding: str = "utf-8"
     """Character encoding of JSONL and CSV files; `auto` detects that of each file."""
+    separator: str | None = None
+    """Separator of the fields of CSV files; None: a tab in `.tsv` files, else a comma."""
+    quoting: bool = True
+    """Whether fields of CSV files may be in double quotes; false takes quotes as text, and each line as a row."""
 
     def check(self) -> None:
-        """Raise ValueError for an encoding of Parquet files, which have their own."""
+        """Raise ValueError for settings of another format, and a separator that is not one character."""
         if self.kind == "parquet" and self.encoding != "utf-8":
             raise ValueError(f"encoding is {self.encoding!r}, but Parquet holds its own; leave it out")
+        if self.kind != "csv" and (self.separator is not None or not self.quoting):
+            raise ValueError(f"separator and quoting are for kind: csv, found kind: {self.kind}; leave them out")
+        if self.separator is not None and len(self.separator) != 1:
+            raise ValueError(f"separator must be one character, found {self.separator!r}")
 
     def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
         """Read files of one format, one document per row; rows without text are counted and left out.
@@ -141,49 +167,56 @@ def _read_jsonl(file: InputFile, config: TableReader, dropped: Counter[str]) -> 
             continue
         try:
             row = json.loads(line.text)
+            found = "" if isinstance(row, dict) else f", found {type(row).__name__} {line.text[:60]!r}"
+            problem = found and f"expected a JSON object with the key {config.text_column!r}{found}"
         except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"{file.path}:{line.number}: not valid JSON ({error}). A JSONL file has one object per line; found "
-                f"{line.text[:60]!r}."
-            ) from error
-        if not isinstance(row, dict):
-            raise DataError(
-                f"{file.path}:{line.number}: expected a JSON object with the key {config.text_column!r}, found "
-                f"{type(row).__name__} {line.text[:60]!r}."
-            )
-        yield line.number, row
+            problem = f"not valid JSON ({error}). A JSONL file has one object per line; found {line.text[:60]!r}"
+        if not problem:
+            yield line.number, row
+            continue
+        place, name = f"{file.path}:{line.number}", f"{file.name}:{line.number}"
+        config.bad_row(place, problem, dropped, "documents/not_json", name, line.text)
+
+
+_QUOTES = (
+    "If the file has quotes that do not pair up, set corpus.quoting=false, which takes them as text; else fix them."
+)
 
 
 def _read_csv(file: InputFile, config: TableReader, dropped: Counter[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    csv.field_size_limit(_MAX_CELL_CHARACTERS)
     undecodable = False  # whether a line of the current record is
 
     def texts() -> Iterator[str]:
         nonlocal undecodable
         for line in read_lines(file, config.encoding, config.on_undecodable, dropped):
             undecodable = undecodable or line.undecodable
-            yield line.text + "\n"
+            # A line that is too long comes empty, and an empty one would be no record that can be counted.
+            yield (line.text or ("\ufffd" if line.undecodable else "")) + "\n"
 
-    delimiter = "\t" if without_compression(file.name).endswith(".tsv") else ","
-    reader = csv.reader(texts(), delimiter=delimiter, strict=True)
+    separator = config.separator or ("\t" if without_compression(file.name).endswith(".tsv") else ",")
+    rows = (
+        quoted_rows(texts(), separator, where=str(file.path), hint=_QUOTES)
+        if config.quoting
+        else unquoted_rows(texts(), separator)
+    )
     header: list[str] | None = None
-    number = 1
-    try:
-        for cells in reader:
-            if header is None:
-                header = cells
-            elif undecodable:
-                leave_out(dropped, "documents/undecodable", f"{file.name}:{number}", delimiter.join(cells))
-            elif cells:
-                if len(cells) != len(header):
-                    raise DataError(
-                        f"{file.path}:{number}: {len(cells)} fields, but the header has {len(header)} "
-                        f"({', '.join(header[:_SHOWN_COLUMNS])}). Is a delimiter or quote in the text not quoted?"
-                    )
-                yield number, dict(zip(header, cells, strict=True))
-            number, undecodable = reader.line_num + 1, False
-    except csv.Error as error:
-        raise DataError(f"{file.path}:{number}: not valid CSV ({error}) in the record that starts here.") from error
+    for number, num_lines, cells in rows:
+        if header is None:
+            header = [name.strip() for name in cells]
+            check_header(str(file.path), number, header)
+        elif undecodable:
+            leave_out(dropped, "documents/undecodable", f"{file.name}:{number}", separator.join(cells))
+        elif len(cells) == len(header):
+            yield number, dict(zip(header, cells, strict=True))
+        else:
+            place, named = f"{file.path}:{number}", ", ".join(header[:_SHOWN_COLUMNS])
+            problem = f"{len(cells)} fields, but the header has {len(header)} ({named})"
+            if num_lines > 1:  # a quote that does not pair up, which may have swallowed valid rows
+                raise DataError(f"{place}: {problem}, in a row over {num_lines} lines. {_QUOTES}")
+            problem += ": a separator or quote in the text is not quoted, or corpus.separator is another"
+            name, text = f"{file.name}:{number}", separator.join(cells)
+            config.bad_row(place, problem, dropped, "documents/wrong_width", name, text)
+        undecodable = False
 
 
 def _read_parquet(

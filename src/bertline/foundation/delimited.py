@@ -1,0 +1,103 @@
+"""Rows of delimited text (CSV, TSV), with errors for the damage that would otherwise pass as text."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+
+from bertline.foundation.errors import DataError
+
+MAX_FIELD_CHARACTERS = 1 << 30
+_ALIKE = 0.9
+"""Share of the lines of a record that are rows by themselves, from which a quote must have swallowed them."""
+
+
+def check_header(where: str, line: int, names: Sequence[str | int]) -> None:
+    """Check the names of the columns.
+
+    Raises:
+        DataError: Two columns have one name; of these one alone would be read.
+    """
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{where}:{line}: the header names {', '.join(map(repr, twice))} twice. Rename one column.")
+
+
+def unquoted_rows(
+    lines: Iterable[str], separator: str, max_fields: int | None = None
+) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield line number, number of lines (1) and fields of each row; quotes are text, and blank lines are skipped."""
+    most_cuts = -1 if max_fields is None else max_fields - 1
+    for line, content in enumerate(lines, start=1):
+        content = content.rstrip("\r\n")
+        if content and content != "\ufeff":
+            yield line, 1, content.split(separator, most_cuts)
+
+
+def quoted_rows(lines: Iterable[str], separator: str, *, where: str, hint: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the number of the first line, the number of lines, and the fields of each row; blank lines are skipped.
+
+    Args:
+        lines: Lines with their ends.
+        separator: Separator of fields.
+        where: Name of the file, for messages.
+        hint: What to do about quotes that do not pair up, for messages.
+
+    Raises:
+        DataError: Quotes do not pair up, or one of them swallowed whole rows.
+    """
+    csv.field_size_limit(MAX_FIELD_CHARACTERS)
+    remembered: list[str] = []
+
+    def remembering() -> Iterator[str]:
+        for line in lines:
+            remembered.append(line)
+            # csv sees the quote of the first field only if no byte order mark precedes it.
+            yield line.removeprefix("\ufeff") if reader.line_num == 0 else line
+
+    reader = csv.reader(remembering(), delimiter=separator, strict=True)
+    while True:
+        line = reader.line_num + 1
+        remembered.clear()
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            raise DataError(
+                f"{where}:{line}: not valid CSV ({error}) in the record that starts here. {hint}"
+            ) from error
+        if fields is None:
+            return
+        if not fields:
+            continue
+        if len(remembered) > 1 and _swallowed_rows(remembered, len(fields), separator):
+            raise DataError(
+                f"{where}:{line}: a quote opens here and closes {len(remembered) - 1} lines further down, and each of "
+                f"these lines is a whole row by itself. {hint} If such lines are really text, take their line ends "
+                "out, or keep the rows as JSONL or Parquet where these can be read."
+            )
+        yield line, len(remembered), fields
+
+
+def _swallowed_rows(lines: list[str], width: int, separator: str) -> bool:
+    """Return whether the lines of a record would be rows of the right width if the quotes around them were plain text.
+
+    Real multi-line text rarely has the same number of separators as a row in each of its lines. A separator before a
+    space or a line end counts as punctuation.
+
+    >>> _swallowed_rows(['"5 foot,x\\n', 'he is 6",y\\n'], 2, ",")
+    True
+    >>> _swallowed_rows(['"Dear Sir,\\n', 'thank you, all of you",y\\n'], 2, ",")
+    False
+    """
+
+    def is_row(line: str) -> bool:
+        line = line.rstrip("\r\n")
+        rest = line.split(separator)[1:]
+        if 1 + (len(rest) if separator.isspace() else sum(not r[:1].isspace() and r != "" for r in rest)) == width:
+            return True
+        try:
+            return [len(fields) for fields in csv.reader([line], delimiter=separator, strict=True)] == [width]
+        except csv.Error:
+            return False
+
+    return width > 1 and sum(map(is_row, lines)) >= _ALIKE * len(lines)
