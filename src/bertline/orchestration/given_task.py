@@ -85,8 +85,11 @@ def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[
     Returns:
         The task, and a mapping from the links to the paths of the files, for messages.
     """
-    links = {split: f"{split}{''.join(path.suffixes[-2:])}" for split, path in given.files.items()}
-    content = "".join(f"{links[split]}\0{sha256_of_file(path)}\n" for split, path in given.files.items())
+    # Messages, reports and predictions name a row by the file's own name.
+    links = {split: path.name for split, path in given.files.items()}
+    if len(set(links.values())) < len(links):
+        links = {split: f"{split}_{name}" for split, name in links.items()}
+    content = "".join(f"{split}\0{links[split]}\0{sha256_of_file(path)}\n" for split, path in given.files.items())
     place = folder / hashlib.sha256(content.encode()).hexdigest()[:12]
     place.mkdir(parents=True, exist_ok=True)
     names: dict[str, str | None] = {**_PATHLESS}

@@ -57,7 +57,8 @@ class BaseTaskConfig:
     dev_fraction: float
     """Fraction of train that becomes dev if the source has no dev."""
     test_fraction: float
-    """Fractions of train that become dev or test if the source has no dev or no test."""
+    """Fractions of train that become dev or test if the source has no dev or no test. A label has about this fraction
+    of its rows in each, and at least one; with too few rows for all splits, its rows stay in train."""
     split_seed: int
     """Seed of the hash that assigns rows to splits."""
     start_from: str | None

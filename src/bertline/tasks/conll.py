@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -218,13 +218,16 @@ def _shown(line: str, most: int = 60) -> str:
 
 
 def tagged_splits(
-    source: FilesSourceConfig, config: BaseTaskConfig, read: Callable[[Path, BadRows], list[TaggedSentence]]
+    source: FilesSourceConfig,
+    config: BaseTaskConfig,
+    read: Callable[[Path, BadRows], list[TaggedSentence]],
+    labels: Callable[[TaggedSentence], Iterable[str]],
 ) -> tuple[dict[SplitName, list[TaggedSentence]], Counter[str]]:
     """Read the splits of the files, cut missing splits from train by document, and shuffle train.
 
-    A hash of its name assigns a document to a split. If documents are not marked, a hash of its words assigns each
-    sentence, so that equal sentences stay together. A train sentence whose words also occur in dev or test, or a dev
-    sentence whose words also occur in test, is dropped and counted.
+    A hash of its name assigns a document to a split, stratified by the labels of its sentences. If documents are not
+    marked, a hash of its words assigns each sentence, so that equal sentences stay together. A train sentence whose
+    words also occur in dev or test, or a dev sentence whose words also occur in test, is dropped and counted.
     """
     return read_splits(
         source,
@@ -232,6 +235,7 @@ def tagged_splits(
         read,
         same=_words,
         name="sentence",
+        labels=labels,
         kept_together=lambda sentence: sentence.document if sentence.document != sentence.id else _words(sentence),
     )
 

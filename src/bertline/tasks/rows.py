@@ -54,6 +54,10 @@ class SourceRows(Generic[Label]):
         return {**splits, **{f"test_{name}": rows for name, rows in self.extra_tests.items()}}
 
 
+def _classes(row: LabelledRow[Label]) -> tuple[str, ...]:
+    return row.label if isinstance(row.label, tuple) else (str(row.label),)
+
+
 def text_pairs_of(rows: list[LabelledRow[Label]]) -> list[str] | None:
     """Return the second texts; None if rows are single passages."""
     return [row.text_pair for row in rows if row.text_pair is not None] or None
@@ -67,9 +71,9 @@ def clusters_of(rows: Sequence[LabelledRow[Label]]) -> list[str] | None:
 def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> SourceRows[Label]:
     """Cut missing splits from the train rows, drop duplicates across splits, and shuffle train.
 
-    A hash of its cluster, or else of its texts, assigns a row to a split (see `cut_by_key`): equal examples stay
-    together, and rows added later do not move others. A train row whose texts also occur in dev or a test set, or a dev
-    row whose texts also occur in a test set, is dropped and counted. Test sets are not changed.
+    A hash of its cluster, or else of its texts, assigns a row to a split, so that equal examples stay together, and
+    each label has its share of each split (see `stratified_cut`). A train row whose texts also occur in dev or a test
+    set, or a dev row whose texts also occur in a test set, is dropped and counted. Test sets are not changed.
     """
     found = {"train": list(source.train), "dev": source.dev, "test": source.test}
     splits = {split: rows for split, rows in found.items() if rows is not None}
@@ -79,6 +83,9 @@ def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> Source
         same=LabelledRow.content_key,
         name="row",
         kept_together=lambda row: row.content_key() if row.cluster is None else row.cluster,
+        labels=None if any(isinstance(row.label, float) for row in source.train) else _classes,
+        # Public data sets have a test file; the wider bound leaves their splits as they always were.
+        tolerance=0.2 if source.dev is None and source.test is None else 0.5,
     )
     for name, rows in sorted(source.extra_tests.items()):
         keys = {row.content_key() for row in rows}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from bertline.foundation.errors import DataError
-from bertline.foundation.progress import say
+from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.config import BaseTaskConfig
@@ -16,6 +16,7 @@ from bertline.tasks.source_config import FilesSourceConfig
 from bertline.tasks.stored_rows import SplitName
 
 Item = TypeVar("Item")
+_MOST_SHOWN = 5
 
 
 class Identified(Protocol):
@@ -36,6 +37,7 @@ def read_splits(
     same: Callable[[Row], str],
     name: str,
     kept_together: Callable[[Row], str] | None = None,
+    labels: Callable[[Row], Iterable[str]] | None = None,
 ) -> tuple[dict[SplitName, list[Row]], Counter[str]]:
     """Read the files, cut missing splits from train, and shuffle and shorten train.
 
@@ -47,13 +49,16 @@ def read_splits(
             first, then from dev.
         name: What the key `same` identifies, for the names of the counts.
         kept_together: Key of a row; rows with the same key go to the same split. None: the key `same`.
+        labels: Labels of a row, by which cuts are stratified; None for tasks without labels.
 
     Returns:
         Rows of train, dev and test, and the number of dropped rows by reason.
     """
     bad_rows = BadRows(source.on_bad_row)
     splits = {split: read(file, bad_rows) for split, file in split_files(source).items()}
-    dropped = bad_rows.dropped + complete_splits(splits, config, same=same, name=name, kept_together=kept_together)
+    dropped = bad_rows.dropped + complete_splits(
+        splits, config, same=same, name=name, kept_together=kept_together, labels=labels
+    )
     return shortened(splits, config, dropped), dropped
 
 
@@ -64,19 +69,28 @@ def complete_splits(
     same: Callable[[Row], str],
     name: str,
     kept_together: Callable[[Row], str] | None = None,
+    labels: Callable[[Row], Iterable[str]] | None = None,
+    tolerance: float = 0.5,
 ) -> Counter[str]:
-    """Cut missing splits from train, drop repeated rows, and shuffle train, all in place; see `read_splits`.
+    """Cut missing splits from train, drop repeated rows, and shuffle train, all in place.
+
+    See `read_splits` and, for `tolerance`, `stratified_cut`.
 
     Returns:
         Number of dropped rows by reason.
     """
-    for split, fraction in (("test", config.test_fraction), ("dev", config.dev_fraction)):
-        if split not in splits:
-            splits[split], splits["train"] = cut_by_key(
-                splits["train"], kept_together or same, split, fraction, config.split_seed
-            )
+    key, is_one_file = kept_together or same, splits.keys() == {"train"}
+    fractions = {"test": config.test_fraction, "dev": config.dev_fraction}
+    missing = {split: fraction for split, fraction in fractions.items() if split not in splits}
+    if labels is not None and missing and max(missing.values()) < 1:
+        splits |= stratified_cut(splits["train"], key, labels, missing, config.split_seed, tolerance=tolerance)
+    else:
+        for split, fraction in missing.items():
+            splits[split], splits["train"] = cut_by_key(splits["train"], key, split, fraction, config.split_seed)
     dropped = drop_repeated(splits, same, name)
-    splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
+    # The order, and with it the weights, does not depend on the name of the file that all rows come from.
+    id_of: Callable[[Row], str] = lambda row: row.id.rpartition(":")[2] if is_one_file else row.id  # noqa: E731
+    splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", id_of(row)), row.id))
     return dropped
 
 
@@ -114,6 +128,70 @@ def split_files(source: FilesSourceConfig) -> dict[SplitName, Path]:
         if not file.is_file():
             raise DataError(f"{file} (source.{split}_file) does not exist. The folder holds {held}.")
     return files
+
+
+def stratified_cut(
+    items: Sequence[Row],
+    key: Callable[[Row], str],
+    labels: Callable[[Row], Iterable[str]],
+    fractions: Mapping[SplitName, float],
+    seed: int,
+    *,
+    tolerance: float,
+) -> dict[SplitName, list[Row]]:
+    """Cut splits from train so that each label has about its share of each of them, and at least one key.
+
+    A hash of its key assigns a row, as in `cut_by_key`, so that rows added later move few others, except where chance
+    would give a label too few or too many. Labels are corrected one after another, the rarest first. One with too few
+    keys for all splits stays in train, with a warning.
+
+    Args:
+        items: Rows of train.
+        key: Key of a row; rows with the same key go to the same split.
+        labels: Labels of a row; rows without any are treated like those of a label of their own.
+        fractions: Fraction of each split, in order; each is taken from what the ones before it leave.
+        seed: `split_seed` of the task.
+        tolerance: How far the number of a label's keys may be from its share, relative to it.
+
+    Returns:
+        Rows of train and of the other splits, in the order of `items`.
+
+    References:
+        Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-label Data", 2011, section 3.3.
+    """
+    keys_of: dict[str, dict[str, Row]] = {}
+    for item in items:
+        for label in tuple(labels(item)) or ("",):
+            keys_of.setdefault(label, {}).setdefault(key(item), item)
+    wanted = {split: fraction for split, fraction in fractions.items() if fraction > 0}
+    side: dict[str, SplitName] = {}
+    alone: list[str] = []
+    for label, keys in sorted(keys_of.items(), key=lambda of_label: (len(of_label[1]), of_label[0])):
+        if len(keys) <= len(wanted):
+            side |= dict.fromkeys(keys, "train")
+            alone += [f"{label!r} ({next(iter(keys.values())).id})"] if label else []
+            continue
+        free, left = [each for each in keys if each not in side], len(keys)
+        for place, (split, fraction) in enumerate(wanted.items()):
+            draws = sorted((unit_interval(seed, split, each), each) for each in free)
+            has = sum(side.get(each) == split for each in keys)
+            drawn = has + sum(draw < fraction for draw, _ in draws)
+            fewest, most = (max(round(bound * fraction * left), 1) for bound in (1 - tolerance, 1 + tolerance))
+            # One key is left for train and for each later split.
+            num_taken = max(min(max(drawn, fewest), most) - has, 0)
+            num_taken = min(num_taken, max(len(free) - len(wanted) + place, 0))
+            side |= dict.fromkeys((each for _, each in draws[:num_taken]), split)
+            free, left = [each for _, each in draws[num_taken:]], left - has - num_taken
+        side |= dict.fromkeys(free, "train")
+        if all(side[each] != "train" for each in keys):  # rarer labels have assigned them all
+            side[next(iter(keys))] = "train"
+    if alone:
+        shown = ", ".join(alone[:_MOST_SHOWN]) + (", ..." if len(alone) > _MOST_SHOWN else "")
+        warn(
+            f"{len(alone)} label(s) have fewer than {len(wanted) + 1} different rows, too few for a row in each split: "
+            f"{shown}. Their rows stay in train, and no score counts these labels. Add rows, or give each split a file."
+        )
+    return {split: [item for item in items if side[key(item)] == split] for split in ("train", *fractions)}
 
 
 def cut_by_key(

@@ -55,6 +55,60 @@ def test_the_side_of_a_row_does_not_depend_on_the_other_rows(build, reviews):
     assert {text for text in before if int(text.split()[1]) >= 50} <= after
 
 
+@pytest.mark.parametrize("fractions", [(0.1, 0.1), (0.2, 0.3)])
+def test_one_file_gives_each_label_its_share_of_each_split(build, reviews, fractions):
+    sizes = {"a": 300, "b": 60, "c": 6, "d": 3}
+    rows = [(f"{label} {number}", label) for label, size in sizes.items() for number in range(size)]
+    write_csv(reviews / "all.csv", rows)
+    dev, test = fractions
+    counts = read_task_manifest(build(reviews / "all.csv", dev_fraction=dev, test_fraction=test))["labels_by_split"]
+    for label, size in sizes.items():
+        left = size - counts["test"][label]
+        for split, share in (("test", test * size), ("dev", dev * left)):
+            assert max(round(0.8 * share), 1) <= counts[split][label] <= max(round(1.2 * share), 1)
+        assert counts["train"][label] == left - counts["dev"][label] > 0
+
+
+def test_a_label_with_too_few_rows_for_each_split_stays_in_train_and_is_named(build, reviews, caplog):
+    rows = [(f"text {number}", "good" if number % 3 else "bad") for number in range(298)]
+    write_csv(reviews / "all.csv", [*rows, ("odd", "rare"), ("even", "two"), ("uneven", "two")])
+    counts = read_task_manifest(build(reviews / "all.csv"))["labels_by_split"]
+    for label, size in (("rare", 1), ("two", 2)):
+        assert [counts[split][label] for split in ("train", "dev", "test")] == [size, 0, 0]
+    assert "2 label(s) have fewer than 3 different rows" in caplog.text
+    assert "'rare' (all.csv:300), 'two' (all.csv:301)" in caplog.text
+
+
+def test_a_dev_that_is_cut_beside_a_test_file_has_a_row_of_each_label(build, reviews):
+    rows = [(f"text {number}", "bad" if number in (7, 70) else "good") for number in range(400)]
+    for seed in range(5):
+        write_csv(reviews / "all.csv", rows)
+        write_csv(reviews / "test.csv", [("new", "good"), ("newer", "bad")])
+        out = build(reviews, source={"train_file": "all.csv", "test_file": "test.csv"}, split_seed=seed)
+        counts = read_task_manifest(out)["labels_by_split"]
+        assert (counts["dev"]["bad"], counts["train"]["bad"]) == (1, 1)
+
+
+def test_a_text_with_two_labels_leaves_both_in_train(build, reviews):
+    """The rows of a text stay together, so that its rarer label could lose all of its rows to test."""
+    rows = [(f"text {number}", "good" if number % 3 else "bad") for number in range(60)]
+    for texts in (("text 1",), ("text 1", "text 2", "text 4"), tuple(f"text {number}" for number in range(0, 60, 2))):
+        write_csv(reviews / "all.csv", [*rows, *((text, "rare") for text in texts)])
+        for seed in range(5):
+            counts = read_task_manifest(build(reviews / "all.csv", split_seed=seed))["labels_by_split"]
+            assert min(counts["train"].values()) > 0
+
+
+@pytest.mark.parametrize("name", ["reviews #2.csv", "#.csv", "a:b.csv"])
+def test_the_name_of_the_file_changes_neither_splits_nor_order(build, reviews, name):
+    (reviews / name).write_bytes((reviews / "all.csv").read_bytes())
+    tables = [
+        [rows_of(out, split).to_table().drop_columns("ids") for split in ("train", "dev", "test")]
+        for out in (build(reviews / each) for each in ("all.csv", name))
+    ]
+    assert tables[0] == tables[1]
+
+
 def test_equal_texts_stay_on_one_side(build, reviews):
     rows = [
         (f"Text  {number // 2}" if number % 2 else f"text {number // 2}", "ab"[number // 2 % 2])

@@ -36,7 +36,7 @@ def built_task(name: str, config: ClassificationTaskConfig, modules: Iterable[Mo
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     splits, dropped = _labelled_splits(config, modules)
-    labels = _label_names(name, config, splits["train"])
+    labels = _label_names(name, config, splits)
     known = BadRows(getattr(config.source, "on_bad_row", "error"))
     splits = {split: _with_known_labels(name, split, rows, labels, known) for split, rows in splits.items()}
     splits = shortened(splits, config, dropped)
@@ -81,14 +81,17 @@ def _read_source(config: ClassificationTaskConfig, modules: Iterable[ModuleDocs]
             assert_never(config.source)
 
 
-def _label_names(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> list[str]:
+def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -> list[str]:
     if config.labels is not None:
         return list(map(label_in, config.labels))
+    train = splits["train"]
     labels = list(ordered_labels(label for row in train for label in row.label))
-    # A wrong label column (numbers, free text) would otherwise give thousands of classes.
-    if len(train) > 20 and len(labels) > len(train) / 2:
+    # A wrong label column (numbers, free text) would otherwise give thousands of classes. Dev and test count too: cut
+    # from one file, they have a row of each label, which may leave train only one.
+    num_rows = sum(len(splits[split]) for split in ("train", "dev", "test"))
+    if len(train) > 20 and len(labels) > num_rows / 2:
         raise DataError(
-            f"tasks.{name}: the {len(train)} train rows have {len(labels)} different labels ({labels[0]!r}, "
+            f"tasks.{name}: the {num_rows} rows have {len(labels)} different labels ({labels[0]!r}, "
             f"{labels[1]!r}, ...). Is source.label_column the right column?"
         )
     return labels

@@ -53,7 +53,12 @@ def built_task(name: str, config: SentenceLabellingTaskConfig) -> BuiltTask:
     """
     source = config.source
     splits, dropped = read_splits(
-        source, config, lambda file, bad_rows: read_documents(file, source, bad_rows), same=_text, name="document"
+        source,
+        config,
+        lambda file, bad_rows: read_documents(file, source, bad_rows),
+        same=_text,
+        name="document",
+        labels=lambda row: row.labels,
     )
     bad_rows = BadRows(source.on_bad_row)
     labels = tuple(map(label_in, config.labels or ())) or ordered_labels(

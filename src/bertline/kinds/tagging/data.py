@@ -32,7 +32,9 @@ def built_task(name: str, config: TaggingTaskConfig) -> BuiltTask:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     source = config.source
-    splits, dropped = tagged_splits(source, config, lambda file, bad_rows: read_conllu(file, source, bad_rows))
+    splits, dropped = tagged_splits(
+        source, config, lambda file, bad_rows: read_conllu(file, source, bad_rows), lambda sentence: sentence.tags
+    )
     counts = {split: Counter(tag for row in rows for tag in row.tags) for split, rows in splits.items()}
     for split in ("dev", "test"):
         if unknown := sorted(set(counts[split]) - set(counts["train"])):

@@ -37,7 +37,12 @@ def built_task(name: str, config: TokenClassificationTaskConfig, modules: Iterab
     match config.source:
         case ConllSourceConfig():
             source = config.source
-            splits, dropped = tagged_splits(source, config, lambda file, bad_rows: read_conll(file, source, bad_rows))
+            splits, dropped = tagged_splits(
+                source,
+                config,
+                lambda file, bad_rows: read_conll(file, source, bad_rows),
+                lambda sentence: types_of(sentence.tags),
+            )
             types = source.types
         case DocsParametersSourceConfig():
             splits = docs_parameters_sentences(
