@@ -1,18 +1,23 @@
 """Write the figures of README.md and of the documentation from the committed records of runs and benchmarks.
 
 python benchmarks/readme.py           # rewrites the blocks between `<!-- figures: NAME -->` and `<!-- end -->`
-python benchmarks/readme.py --check   # lists the blocks that differ from the records; a test runs this
+python benchmarks/readme.py --check   # lists the blocks that differ from the records
 
+The records are those of the working tree. A test compares the pages with those that git tracks, so that a run of one's
+own, which writes its figures there, changes no test.
 Every figure is in such a block, so no page shows a figure without a record.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +83,22 @@ def _blocks(text: str, written: str) -> Iterator[tuple[str, str, str]]:
         yield old[2], old[3], new[3]
 
 
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@functools.cache
+def tracked(path: Path) -> str:
+    """Return a record as git tracks it, staged or committed, which a run of one's own does not change; outside git, or
+    of a file that git does not track, what the file says."""
+    with suppress(FileNotFoundError, subprocess.CalledProcessError):  # without git; outside it, or not tracked
+        show = ["git", "show", f":./{path.relative_to(ROOT).as_posix()}"]
+        return subprocess.run(show, cwd=ROOT, check=True, capture_output=True, encoding="utf-8").stdout
+    return path.read_text(encoding="utf-8")
+
+
 def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(_text(path))
 
 
 def _metrics(stage: str) -> dict[str, Any]:
@@ -133,7 +152,7 @@ def _fewer(name: str) -> str:
 
 def _sweep() -> Mapping[str, Any]:
     """Return the `sweep` section of the committed run."""
-    stages = yaml.safe_load((ROOT / "dvc.lock").read_text(encoding="utf-8"))["stages"]
+    stages = yaml.safe_load(_text(ROOT / "dvc.lock"))["stages"]
     return next(stage["params"]["params.yaml"]["sweep"] for name, stage in stages.items() if name.startswith("sweep@"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,9 +19,28 @@ TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for
 MEASURED = re.compile(r"\d ± \d|\b0\.\d{3}\b|\d[\d.]* (?:k )?tokens/s|\d[\d.]* times as fast|\d\.\d+ nats")
 
 
+@pytest.fixture(autouse=True)
+def tracked_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records that git tracks: `make repro` writes those of another processor into the working tree."""
+    monkeypatch.setattr(readme, "_text", readme.tracked)
+
+
 def test_the_blocks_are_what_the_records_say() -> None:
     stale = [page for page, text in TEXTS.items() if readme.rewritten(text) != text]
-    assert stale == [], "run python benchmarks/readme.py"
+    assert stale == [], "run python benchmarks/readme.py, and `git add` the records"
+
+
+def test_a_run_of_ones_own_changes_no_record_that_git_tracks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    record = tmp_path / "artifacts/metrics/pretrain.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    assert readme.tracked.__wrapped__(record) == "{}", "outside git, as in an archive of the source"
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    assert readme.tracked.__wrapped__(record) == "{}", "not tracked yet"
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    record.write_text('{"val/mlm_loss": 3.6}')
+    assert readme.tracked.__wrapped__(record) == "{}"
 
 
 def test_no_measured_figure_stands_outside_the_blocks() -> None:
