@@ -2,6 +2,7 @@
 
 import gc
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,19 @@ def test_a_recipe_collects_nothing_until_it_runs_and_its_importers_are_left_alon
         (tmp_path / folder / "one.py").write_text(text)
     done = run_recipe(tmp_path, f"{folder}/one.py", "input=x", "output=y", "task_name=z")
     assert done.stdout.splitlines() == [f"while importing {while_importing}", "while running True"], done.stderr
+
+
+def test_an_interpreter_without_bertline_is_told_the_command_that_activates_the_environment(tmp_path):
+    for with_environment, command in ((False, "make install && source .venv/bin/activate"), (True, "source .venv/bin")):
+        folder = tmp_path / str(with_environment)
+        shutil.copytree(ROOT / "pipelines", folder / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
+        if with_environment:
+            (folder / ".venv").mkdir()
+        # Without site-packages, as another interpreter.
+        recipe = [sys.executable, "-S", "-E", "pipelines/configure.py"]
+        done = subprocess.run(recipe, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and done.stdout == ""
+        assert done.stderr.startswith("error: `python` is ") and f"again: {command}" in done.stderr
 
 
 LIGHTNING = """
