@@ -11,8 +11,10 @@ from bertline.foundation.files import read_json, write_json
 from bertline.modeling.huggingface import CONFIG_NAME
 from bertline.modeling.weight_files import WEIGHTS_NAME, read_weights, write_weights
 from bertline.tokenization.storage import copy_tokenizer
+from bertline.tokenization.vocabulary import read_vocabulary
 
 _ENCODER, _POOLER = "bert.", "pooler."
+_WORDS = "embeddings.word_embeddings.weight"
 _NAMED = 4
 """Weights that an error names, at most."""
 
@@ -29,7 +31,8 @@ def average_encoders(before: Path, after: Path, folder: Path, *, share: float = 
         share: Weight of `after` in the mean, 0 to 1.
 
     Raises:
-        ArtifactError: A folder has no weights or no tokenizer, or the encoders differ in shape.
+        ArtifactError: A folder has no weights, or the encoders differ in shape.
+        DataError: A folder has no tokenizer.
         ConfigError: `share` is not in [0, 1].
     """
     if not 0 <= share <= 1:
@@ -51,15 +54,19 @@ def average_encoders(before: Path, after: Path, folder: Path, *, share: float = 
     mean |= {name: (first | second)[name] for name in alone}
     copy_tokenizer(after, folder)
     write_weights(mean, folder / WEIGHTS_NAME)
-    write_json(folder / CONFIG_NAME, {**read_json(after / CONFIG_NAME), "architectures": ["BertModel"]})
+    changed = {"architectures": ["BertModel"], "vocab_size": len(mean[_WORDS])}
+    write_json(folder / CONFIG_NAME, {**read_json(after / CONFIG_NAME), **changed})
 
 
 def _encoder_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the weights of the encoder of a model folder, in fp32, under the names of a bare encoder."""
-    weights = read_weights(folder, with_output=False)
-    return {
-        name.removeprefix(_ENCODER): tensor.float() for name, tensor in weights.items() if name.startswith(_ENCODER)
+    """Return the weights of the encoder of a model folder, in fp32, under the names of a bare encoder; rows of the word
+    embeddings behind its tokens, which pad a checkpoint to a round size, are left out."""
+    read = read_weights(folder, with_output=False)
+    weights = {
+        name.removeprefix(_ENCODER): tensor.float() for name, tensor in read.items() if name.startswith(_ENCODER)
     }
+    weights[_WORDS] = weights[_WORDS][: len(read_vocabulary(folder).tokens)]
+    return weights
 
 
 def _shape(weights: dict[str, Tensor], name: str) -> tuple[int, ...] | None:

@@ -50,6 +50,18 @@ def test_a_pooler_that_one_encoder_lacks_is_that_of_the_other(tmp_path, without)
     assert torch.equal(kept, mean)
 
 
+def test_a_checkpoint_with_padded_embeddings_is_averaged_with_what_continued_it(tmp_path):
+    first, second = (tiny.write_encoder(tmp_path / str(seed), seed=seed) for seed in (1, 2))
+    average_encoders(first, second, tmp_path / "expected")
+    name = "bert.embeddings.word_embeddings.weight"
+    weights = read_weights(first, with_output=False)
+    write_weights({**weights, name: torch.cat([weights[name], weights[name]])}, first / "model.safetensors")
+    average_encoders(first, second, tmp_path / "mean")
+    expected = load_encoder(tmp_path / "expected").state_dict()
+    for key, tensor in load_encoder(tmp_path / "mean").state_dict().items():
+        assert torch.equal(tensor, expected[key]), key
+
+
 def test_encoders_of_two_shapes_are_refused_with_both_shapes(tmp_path):
     first = tiny.write_encoder(tmp_path / "first")
     second = tiny.write_encoder(tmp_path / "second")
