@@ -277,7 +277,7 @@ def _joined(first: list[str], second: list[str] | None) -> list[str]:
 
 
 KIND = "task"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 2
 COLLECTION = "collection"
 """Name of the file with the documents to search."""
 SplitName = str
