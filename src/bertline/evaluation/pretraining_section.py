@@ -115,8 +115,10 @@ def _vocabulary(facts: Facts) -> str:
     said = (
         f"The vocabulary has {count(facts.tokenizer['vocab_size'])} {case} tokens. A word of held-out text takes "
         f"{quality['tokens_per_word']:.2f} of them; {percent(quality['whole_word_rate'])} of words are a single token "
-        f"their own, {percent(quality['unknown_rate'])} cannot be written with them."
+        f"their own, {percent(quality['unknown_rate'])} cannot be written with them"
     )
+    lost = quality.get("unknown_character_rate")
+    said += "." if lost is None else f" ({percent(lost)} of the characters)."
     rows = [[word, split] for word, split in list(quality.get("sample", {}).items())[:12]]
     return f"<div><h3>The vocabulary</h3>{paragraph(said)}{table(['word', 'tokens'], rows) if rows else ''}</div>"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
@@ -19,7 +20,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import read_manifest, versions_of, write_manifest
 from bertline.foundation.parallel import batches, ordered_map
-from bertline.foundation.progress import progress, say
+from bertline.foundation.progress import progress, say, warn
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.foundation.stretches import distinct_stretches
 from bertline.tokenization.config import (
@@ -33,15 +34,30 @@ from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.stretches import WordSplitter, spread
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.user_words import read_user_words, with_user_words
-from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
-from bertline.tokenization.wordpiece import train_wordpiece
+from bertline.tokenization.vocabulary import (
+    MAX_WORD_CHARACTERS,
+    SPECIAL_TOKENS,
+    Vocabulary,
+    read_vocabulary,
+    resolve_folder,
+)
+from bertline.tokenization.wordpiece import left_out, train_wordpiece
 
 FORMAT_VERSION = 1
 
-_HEADLINE = ("tokens_per_word", "unknown_rate", "whole_word_rate")
+_HEADLINE = ("tokens_per_word", "unknown_rate", "unknown_character_rate", "whole_word_rate")
 _SHOWN_WORDS = 8
 _REPORT_CHARACTERS = 20_000_000
 """Approximate amount of text for the quality report: enough for rates to four decimal places."""
+_MUCH_UNKNOWN = 0.02
+"""Share of characters in words that become [UNK] from which there is a warning."""
+_CASED = "The checkpoint's encoder was trained so; a cased one keeps them"
+_MARKS_CHARACTERS = 2_000_000
+"""Approximate amount of text in which marks are counted."""
+_ACCENTED = ("", "Latin", "Greek", "Combining", "Variation")
+"""First words of the names of letters and marks in which a nonspacing mark is an accent, or means nothing."""
+_MARKS_MATTER, _MARKS_NAMED = 0.005, 0.0005
+"""Shares of letters that lose a mark: from the first the marks are kept, from the second they are named."""
 
 
 def build_tokenizer(
@@ -62,6 +78,7 @@ def build_tokenizer(
             vocabulary, facts = _train(config, corpus_folder, num_workers)
         case ExistingTokenizerConfig():
             vocabulary = _given(config)
+            _warn_of_marks(vocabulary, corpus_folder, _CASED)
             facts = {"path": config.path, "revision": config.revision}
         case ExtendedTokenizerConfig():
             vocabulary, facts = _extend(config, corpus_folder, num_workers)
@@ -70,6 +87,7 @@ def build_tokenizer(
     tokenizer = Tokenizer(vocabulary)
     split, word_counts = _held_out_words(vocabulary, corpus_folder, num_workers)
     quality = {"split": split, **quality_report(tokenizer, word_counts)}
+    _warn_of_unknown(quality)
     with folder_written_atomically(out) as folder:
         save_tokenizer(tokenizer, folder)
         content: dict[str, Any] = {
@@ -87,6 +105,9 @@ def build_tokenizer(
 
 def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int) -> tuple[Vocabulary, dict[str, Any]]:
     plain = Vocabulary(tokens=(), lowercase=config.lowercase, strip_accents=config.strip_accents)
+    kept_marks = _marks_to_keep(plain, corpus_folder)
+    if kept_marks:
+        plain = dataclasses.replace(plain, strip_accents=False)
     user_words = read_user_words(config.user_words, WordSplitter(plain))
     unsplit = tuple(word for word, is_split in user_words.items() if is_split)
     plain = dataclasses.replace(plain, unsplit=unsplit)
@@ -101,6 +122,14 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
         min_frequency=config.min_frequency,
         max_alphabet=config.max_alphabet,
     )
+    lost = left_out(word_counts, config.max_alphabet)
+    if lost.rare:
+        told = warn if lost.rare_share >= _MUCH_UNKNOWN else say
+        told(
+            f"tokenizer.max_alphabet={config.max_alphabet} leaves out {len(lost.rare):,} of {lost.num_characters:,} "
+            f"characters ({', '.join(lost.rare[:_SHOWN_WORDS])} ...): the words that have them, {lost.rare_share:.2%} "
+            f"of the text, become [UNK]; tokenizer.max_alphabet={lost.num_characters} keeps all"
+        )
     learned = set(tokens)
     tokens = with_user_words(tokens, tuple(user_words), size=config.vocab_size)
     facts = {
@@ -109,7 +138,10 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
             "words": sum(word_counts.values()),
             "distinct_words": len(word_counts),
             "characters_known": sum(len(token) == 1 for token in tokens),
+            "characters_left_out": len(lost.rare),
+            "left_out_share": lost.rare_share,
         },
+        **({"kept_marks": kept_marks} if kept_marks else {}),
         **_user_word_facts(occur, learned),
     }
     return dataclasses.replace(plain, tokens=tokens), facts
@@ -143,6 +175,7 @@ def _extend(
     config: ExtendedTokenizerConfig, corpus_folder: Path, num_workers: int
 ) -> tuple[Vocabulary, dict[str, Any]]:
     old = _given(config)
+    _warn_of_marks(old, corpus_folder, _CASED)
     user_words = read_user_words(config.user_words, WordSplitter(old))
     unsplit = tuple(word for word, is_split in user_words.items() if is_split and word not in old.unsplit)
     known = set(old.tokens)
@@ -172,6 +205,87 @@ def _extend(
         **_user_word_facts({word: word_counts[word] for word in user_words}, known),
     }
     return dataclasses.replace(base, tokens=(*base.tokens, *words)), facts
+
+
+def _marks_to_keep(plain: Vocabulary, corpus_folder: Path) -> dict[str, float]:
+    """Return the scripts whose marks are kept because stripping would merge other letters, with their shares.
+
+    Only where nobody has said whether accents are stripped; where somebody has, such scripts are named.
+    """
+    if plain.strip_accents is not None:
+        _warn_of_marks(plain, corpus_folder, "tokenizer.strip_accents=false keeps them")
+        return {}
+    shares = marks_lost(corpus_folder) if plain.lowercase else {}
+    if sum(shares.values()) < _MARKS_MATTER:
+        _warn_of_marks(plain, corpus_folder, "tokenizer.strip_accents=false keeps them", shares)
+        return {}
+    say(
+        f"accents are kept, as with tokenizer.strip_accents=false: in {_listed(shares)} they are vowels or make other "
+        "letters, and words that differ in them alone would be one"
+    )
+    return shares
+
+
+def _warn_of_marks(
+    vocabulary: Vocabulary, corpus_folder: Path, remedy: str, shares: Mapping[str, float] | None = None
+) -> None:
+    """Name the scripts whose words a vocabulary merges, because it strips their marks."""
+    strips = vocabulary.lowercase if vocabulary.strip_accents is None else vocabulary.strip_accents
+    if not strips:
+        return
+    shares = marks_lost(corpus_folder) if shares is None else shares
+    if sum(shares.values()) >= _MARKS_NAMED:
+        warn(
+            f"the vocabulary strips accents, which in {_listed(shares)} are vowels or make other letters: words that "
+            f"differ in them alone become one. {remedy}"
+        )
+
+
+def _listed(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{script} ({share:.2%} of all letters)" for script, share in shares.items())
+
+
+def marks_lost(corpus_folder: Path) -> dict[str, float]:
+    """Return the share of the letters of the train text that would lose a mark, for scripts but Latin and Greek.
+
+    Stripping takes away what Unicode calls nonspacing marks: vowels of Devanagari and Thai, the breve of a Cyrillic
+    short i, the voicing of Japanese syllables. In Latin and Greek letters these are accents.
+    """
+    fraction = min(1.0, _MARKS_CHARACTERS / max(1, _counts(corpus_folder, "train")["characters"]))
+    counts: Counter[str] = Counter()
+    for document in _documents(corpus_folder, "train", fraction, "looking at letters"):
+        counts.update("".join(document.sentences))
+    letters = sum(count for one, count in counts.items() if one.isalpha() or unicodedata.category(one) == "Mn")
+    lost: Counter[str] = Counter()
+    for one, count in counts.items():
+        is_letter = one.isalpha() or unicodedata.category(one) == "Mn"
+        if is_letter and any(unicodedata.category(part) == "Mn" for part in unicodedata.normalize("NFD", one)):
+            script = unicodedata.name(one, "").partition(" ")[0].title()
+            if script not in _ACCENTED:
+                lost[script] += count
+    return {
+        script: round(count / letters, 6)
+        for script, count in sorted(lost.items(), key=lambda item: (-item[1], item[0]))
+    }
+
+
+def _warn_of_unknown(quality: Mapping[str, Any]) -> None:
+    """Say how much of the text becomes [UNK], where it is much, why, and what helps."""
+    if quality["unknown_character_rate"] < _MUCH_UNKNOWN:
+        return
+    said = f"{quality['unknown_character_rate']:.1%} of the characters of the {quality['split']} text become [UNK]"
+    if (long := quality["too_long_character_rate"]) >= _MUCH_UNKNOWN / 2:
+        said += (
+            f"; {long:.1%} are in stretches without a space of over {MAX_WORD_CHARACTERS} letters, which are one [UNK] "
+            "each: put spaces between words (a language written without them, such as Thai, has to be segmented first)"
+        )
+    if quality["unknown_characters"]:
+        shown = ", ".join(list(quality["unknown_characters"])[:_SHOWN_WORDS])
+        said += (
+            f"; the vocabulary lacks characters ({shown} ...): raise tokenizer.max_alphabet, or train a vocabulary on "
+            "the text (tokenizer=wordpiece)"
+        )
+    warn(said)
 
 
 def _train_words(
@@ -231,11 +345,13 @@ def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[s
         yield from document.sentences
 
 
-def _documents(corpus_folder: Path, split: Split, fraction: float) -> Iterator[Document]:
+def _documents(
+    corpus_folder: Path, split: Split, fraction: float, description: str = "counting words"
+) -> Iterator[Document]:
     """Yield a fraction of the documents, sampled by a hash of each one's id."""
     documents = progress(
         read_documents(corpus_folder, split),
-        description=f"counting words, {split} documents",
+        description=f"{description}, {split} documents",
         total=_counts(corpus_folder, split)["documents"],
     )
     for document in documents:
@@ -299,13 +415,15 @@ def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict
     Returns:
         `words` and `distinct_words`; `tokens_per_word`, the mean number of tokens per word (1 is ideal; English with a
         vocabulary of 30,522 has about 1.2); `unknown_rate`, the fraction of words that become [UNK];
+        `unknown_character_rate`, the fraction of the characters that are in these, and `too_long_character_rate`, in
+        words that become [UNK] for their length;
         `whole_word_rate`, the fraction of words that are one known token; `unknown_characters`, the most frequent
         characters that occur in no token, with counts; `sample`, words drawn by a hash from those with more than one
         token, with their tokens.
     """
     words = sorted(word_counts)
     total = sum(word_counts.values())
-    num_tokens = num_unknown = num_whole = 0
+    num_tokens = num_unknown = num_whole = lost = too_long = 0
     unknown_characters: Counter[str] = Counter()
     split: list[tuple[int, str, list[int]]] = []
     characters = set("".join(tokenizer.vocab))
@@ -316,17 +434,22 @@ def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict
             num_tokens += count * len(ids)
             if tokenizer.unk_id in ids:
                 num_unknown += count
+                lost += count * len(word)
+                too_long += count * len(word) * (len(word) > MAX_WORD_CHARACTERS)
                 unknown_characters.update({character: count for character in word if character not in characters})
             elif len(ids) == 1:
                 num_whole += count
             else:
                 split.append((seed_for("quality sample", word), word, ids))
+    all_characters = max(1, sum(count * len(word) for word, count in word_counts.items()))
     ranked = sorted(unknown_characters.items(), key=lambda item: (-item[1], item[0]))
     return {
         "words": total,
         "distinct_words": len(words),
         "tokens_per_word": num_tokens / max(1, total),
         "unknown_rate": num_unknown / max(1, total),
+        "unknown_character_rate": lost / all_characters,
+        "too_long_character_rate": too_long / all_characters,
         "whole_word_rate": num_whole / max(1, total),
         "unknown_characters": dict(ranked[:_MOST_FREQUENT]),
         "sample": {word: " ".join(tokenizer.tokens(ids)) for _, word, ids in sorted(split)[:_SAMPLED_WORDS]},

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+MIN_VOCAB_SIZE = 100
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedTokenizerConfig:
@@ -16,7 +18,8 @@ class TrainedTokenizerConfig:
     lowercase: bool
     """Whether to lower-case text, as BERT's uncased models do."""
     strip_accents: bool | None
-    """Whether to strip accents; None means the value of `lowercase`. False keeps them in an uncased vocabulary."""
+    """Whether to strip accents; None means the value of `lowercase`, but keeps them in a text of a script in which they
+    are vowels or make other letters (Devanagari, Thai, Cyrillic). False keeps them in an uncased vocabulary."""
     min_frequency: int
     """Minimum count of a pair of subwords to be merged."""
     max_alphabet: int
@@ -30,8 +33,8 @@ class TrainedTokenizerConfig:
     change the vocabulary."""
 
     def __post_init__(self) -> None:
-        if self.vocab_size < 100:
-            raise ValueError(f"vocab_size must be at least 100, found {self.vocab_size}")
+        if self.vocab_size < MIN_VOCAB_SIZE:
+            raise ValueError(f"vocab_size must be at least {MIN_VOCAB_SIZE}, found {self.vocab_size}")
         if min(self.max_alphabet, self.sample_characters) < 1:
             raise ValueError(
                 "max_alphabet and sample_characters must be at least 1, "

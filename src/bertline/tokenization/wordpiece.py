@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from bertline.foundation.errors import DataError
+from bertline.tokenization.config import MIN_VOCAB_SIZE
 from bertline.tokenization.merging import Merger
 from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, SPECIAL_TOKENS
+
+_WORTH_NAMING, _MOST = 0.01, 0.5
+"""Shares of characters from which a cause is named, and from which it is the only one."""
 
 
 def train_wordpiece(
@@ -45,7 +50,7 @@ def train_wordpiece(
         >>> train_wordpiece(counts, vocab_size=27, min_frequency=2, max_alphabet=100)[-4:]
         ('##es', '##est', '##ow', 'low')
     """
-    alphabet = _alphabet(word_counts, max_alphabet)
+    alphabet = set(_by_count(_characters(word_counts))[:max_alphabet])
     words = {word: count for word, count in word_counts.items() if len(word) <= MAX_WORD_CHARACTERS}
     # Sorted, so that the result does not depend on the order in which the words were counted.
     words = {word: words[word] for word in sorted(words) if alphabet.issuperset(word)}
@@ -64,7 +69,7 @@ def train_wordpiece(
         if pair is None and or_fewer:
             break
         if pair is None:
-            raise DataError(_too_little_text(vocab_size, len(tokens), min_frequency))
+            raise DataError(_too_little_text(word_counts, vocab_size, len(tokens), min_frequency, max_alphabet))
         # Different pairs can give the same subword (`un` + `##it`, `u` + `##nit`), which is added only once.
         token = merger.merge(pair)
         if token not in known:
@@ -73,18 +78,100 @@ def train_wordpiece(
     return tuple(tokens)
 
 
-def _too_little_text(vocab_size: int, supported: int, min_frequency: int) -> str:
-    return (
-        f"tokenizer.vocab_size is {vocab_size}, but the text supports only {supported} tokens (no pair of tokens is "
-        f"left that stands there at least tokenizer.min_frequency={min_frequency} times). Set tokenizer.vocab_size to "
-        f"{supported} or less, or give more text."
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Words of a text that become [UNK], and why; shares are of all characters."""
+
+    num_characters: int
+    """Number of different characters of the text."""
+    rare: str
+    """Those that the alphabet leaves out, the most frequent first."""
+    rare_share: float
+    """Share of words with one of these."""
+    too_long_share: float
+    """Share of words of over `MAX_WORD_CHARACTERS` characters."""
+
+
+def left_out(word_counts: Mapping[str, int], max_alphabet: int) -> LeftOut:
+    """Return what of a text no vocabulary can have, and what `max_alphabet` leaves out of it.
+
+    Example:
+        >>> left_out({"aa": 3, "ab": 1, "x" * 102: 1}, max_alphabet=2)  # doctest: +ELLIPSIS
+        LeftOut(num_characters=3, rare='b', rare_share=0.01818..., too_long_share=0.92727...)
+    """
+    characters = _characters(word_counts)
+    ranked = _by_count(characters)
+    kept = set(ranked[:max_alphabet])
+    too_long = sum(count * len(word) for word, count in word_counts.items() if len(word) > MAX_WORD_CHARACTERS)
+    rare = sum(
+        count * len(word)
+        for word, count in word_counts.items()
+        if len(word) <= MAX_WORD_CHARACTERS and not kept.issuperset(word)
+    )
+    return LeftOut(
+        num_characters=len(characters),
+        rare="".join(ranked[max_alphabet:]),
+        rare_share=rare / max(1, characters.total()),
+        too_long_share=too_long / max(1, characters.total()),
     )
 
 
-def _alphabet(word_counts: Mapping[str, int], max_alphabet: int) -> set[str]:
+def _too_little_text(
+    word_counts: Mapping[str, int], vocab_size: int, supported: int, min_frequency: int, max_alphabet: int
+) -> str:
+    """Return the error for a text that does not support the tokens, with its cause and what helps."""
+    lost = left_out(word_counts, max_alphabet)
+    causes: list[str] = []
+    fixes: list[str] = []
+    if lost.too_long_share >= _WORTH_NAMING:
+        causes.append(
+            f"{lost.too_long_share:.1%} of its characters are in words of over {MAX_WORD_CHARACTERS} letters, which "
+            "become [UNK] as a whole"
+        )
+        fixes.append("put spaces between words (a language written without them has to be segmented first)")
+    is_cut = lost.rare_share >= _WORTH_NAMING
+    if is_cut:
+        with_all = train_wordpiece(
+            word_counts,
+            vocab_size=max(vocab_size, 2 * lost.num_characters + len(SPECIAL_TOKENS)),
+            min_frequency=min_frequency,
+            max_alphabet=lost.num_characters,
+            or_fewer=True,
+        )
+        causes.append(
+            f"tokenizer.max_alphabet={max_alphabet} keeps {max_alphabet:,} of its {lost.num_characters:,} characters, "
+            f"and words with the others, {lost.rare_share:.1%} of the text, are left out"
+        )
+        size = f" and tokenizer.vocab_size to {len(with_all)} or less" if len(with_all) < vocab_size else ""
+        if len(with_all) >= MIN_VOCAB_SIZE:
+            fixes.append(f"set tokenizer.max_alphabet={lost.num_characters}{size}")
+    if not causes:
+        causes.append(
+            f"no pair of tokens is left that stands there at least tokenizer.min_frequency={min_frequency} times"
+        )
+    if supported >= MIN_VOCAB_SIZE and not is_cut:
+        fixes.append(f"set tokenizer.vocab_size to {supported} or less")
+    if lost.too_long_share < _MOST:
+        smallest = (
+            ""
+            if supported >= MIN_VOCAB_SIZE or fixes
+            else (f" (tokenizer.vocab_size cannot be set to {supported} or less, as its minimum is {MIN_VOCAB_SIZE})")
+        )
+        fixes.append(f"give more text{smallest}")
+    advice = ", or ".join(fixes)
+    return (
+        f"tokenizer.vocab_size is {vocab_size}, but the text supports only {supported} tokens: {'; '.join(causes)}. "
+        f"{advice[0].upper()}{advice[1:]}."
+    )
+
+
+def _characters(word_counts: Mapping[str, int]) -> Counter[str]:
     characters: Counter[str] = Counter()
     for word, count in word_counts.items():
         for character in word:
             characters[character] += count
-    ranked = sorted(characters, key=lambda character: (-characters[character], character))
-    return set(ranked[:max_alphabet])
+    return characters
+
+
+def _by_count(counts: Mapping[str, int]) -> list[str]:
+    return sorted(counts, key=lambda character: (-counts[character], character))

@@ -157,3 +157,69 @@ def test_an_existing_vocabulary_refuses_words_of_ones_own_and_names_what_takes_t
     with pytest.raises(ConfigError, match=r"user_words is .* existing vocabulary cannot grow.*tokenizer=extended"):
         validate(ExistingTokenizerConfig, {**given, "user_words": words}, where="tokenizer")
     assert validate(ExistingTokenizerConfig, {**given, "user_words": []}, where="tokenizer").user_words == ()
+
+
+HINDI = "यह घर में है और मैं घर से बाहर हूँ. हम कल किताब पढ़ेंगे."
+ENGLISH = [sentence for sentences in TRAIN for sentence in sentences]
+THAI = "ภาษาไทยเป็นภาษาที่เขียนโดยไม่มีช่องว่างระหว่างคำ" * 4
+
+
+def built(write_corpus, tmp_path: Path, texts: list[str], **changes: object) -> tuple[Tokenizer, dict]:
+    settings = {"max_alphabet": 1000, **changes}
+    build_tokenizer(
+        dataclasses.replace(CONFIG, **settings), write_corpus([texts], [texts]), tmp_path / "out", num_workers=1
+    )
+    return Tokenizer.load(tmp_path / "out"), json.loads((tmp_path / "out/manifest.json").read_text())
+
+
+def test_marks_that_are_vowels_are_kept_under_auto_and_said(write_corpus, tmp_path: Path, capsys) -> None:
+    tokenizer, manifest = built(write_corpus, tmp_path, [*[HINDI] * 3, *ENGLISH])
+    assert tokenizer.encode("में") != tokenizer.encode("म")
+    assert tokenizer.vocabulary.strip_accents is False and tokenizer.vocabulary.lowercase
+    assert list(manifest["kept_marks"]) == ["Devanagari"]
+    assert "accents are kept" in capsys.readouterr().out
+
+
+def test_accents_of_latin_text_are_stripped_as_before(write_corpus, tmp_path: Path, capsys) -> None:
+    tokenizer, manifest = built(write_corpus, tmp_path, ENGLISH)
+    assert tokenizer.vocabulary.strip_accents is None and "kept_marks" not in manifest
+    assert "accents" not in "".join(capsys.readouterr())
+
+
+def test_a_vocabulary_that_strips_vowels_is_warned_of_by_the_name_of_the_script(
+    write_corpus, tmp_path: Path, capsys
+) -> None:
+    tokenizer, _ = built(write_corpus, tmp_path, [*[HINDI] * 3, *ENGLISH], strip_accents=True)
+    assert tokenizer.encode("में") == tokenizer.encode("म")
+    assert "Devanagari" in capsys.readouterr().err
+    folder = tmp_path / "given"
+    save_tokenizer(tokenizer, folder_of(folder))
+    build_tokenizer(existing(folder), tmp_path / "corpus", tmp_path / "again", num_workers=1)
+    assert "strips accents, which in Devanagari" in capsys.readouterr().err
+
+
+def folder_of(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def test_characters_lost_in_long_stretches_are_told_with_their_share_and_what_helps(
+    write_corpus, tmp_path: Path, capsys
+) -> None:
+    words = [THAI[start : start + 5] for start in range(0, 60, 3)]
+    _, manifest = built(write_corpus, tmp_path, [*words * 30, *[THAI] * 4])
+    quality = manifest["quality"]
+    lost = 4 * len(THAI) / (4 * len(THAI) + 30 * sum(map(len, words)))
+    assert quality["unknown_character_rate"] == quality["too_long_character_rate"] == pytest.approx(lost, abs=0.03)
+    assert quality["unknown_rate"] < 0.01 < 0.1 < quality["unknown_character_rate"]
+    said = capsys.readouterr().err
+    assert f"{quality['unknown_character_rate']:.1%} of the characters" in said and "put spaces between words" in said
+
+
+def test_what_the_alphabet_leaves_out_is_said_with_its_share(write_corpus, tmp_path: Path, capsys) -> None:
+    alphabet = {character for sentence in ENGLISH for character in sentence.lower().replace("é", "e")} - {" "}
+    _, manifest = built(write_corpus, tmp_path, [*ENGLISH * 2, "a Ω", "a ж"], max_alphabet=len(alphabet))
+    assert manifest["trained_on"]["characters_left_out"] == 2
+    assert 0 < manifest["trained_on"]["left_out_share"] < 0.02
+    said = capsys.readouterr().out
+    assert f"leaves out 2 of {len(alphabet) + 2} characters (ж, ω" in said

@@ -123,3 +123,39 @@ def test_words_with_characters_outside_the_alphabet_are_left_out() -> None:
 def test_words_too_long_to_be_encoded_are_left_out() -> None:
     with pytest.raises(DataError, match="supports only 6 tokens"):
         train_wordpiece({"a" * 101: 50}, vocab_size=7, min_frequency=1, max_alphabet=2)
+
+
+LONG = {letter * 240: 3 for letter in "abcdefghij"}
+IDEOGRAPHS = {chr(0x4E00 + number): 5 for number in range(2600)}
+
+
+@pytest.mark.parametrize(
+    ("words", "cause", "fix", "not_said"),
+    [
+        (
+            LONG,
+            "100.0% of its characters are in words of over 100 letters",
+            "Put spaces between words",
+            "vocab_size to",
+        ),
+        (
+            IDEOGRAPHS,
+            "max_alphabet=1000 keeps 1,000 of its 2,600 characters, .* 61.5% of the text",
+            "Set tokenizer.max_alphabet=2600 and tokenizer.vocab_size to 2605 or less",
+            "spaces",
+        ),
+        ({"abc": 4}, "no pair of tokens is left", "Give more text", "spaces"),
+    ],
+)
+def test_too_little_text_names_its_cause_and_what_helps(
+    words: dict[str, int], cause: str, fix: str, not_said: str
+) -> None:
+    settings = {"vocab_size": 8192, "min_frequency": 2, "max_alphabet": 1000}
+    with pytest.raises(DataError, match=rf"{cause}.*{fix}") as caught:
+        train_wordpiece(words, **settings)
+    assert not_said not in str(caught.value)
+
+
+def test_who_follows_the_advice_on_the_alphabet_has_every_character() -> None:
+    tokens = train_wordpiece(IDEOGRAPHS, vocab_size=2605, min_frequency=2, max_alphabet=2600)
+    assert set(IDEOGRAPHS) <= set(tokens)
