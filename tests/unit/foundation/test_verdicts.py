@@ -46,6 +46,47 @@ def test_equal_systems_are_called_different_in_about_five_of_a_hundred_cases(see
     assert false / num_trials <= 0.08
 
 
+def normal_system(seeds, rows):
+    """A system without true advantage, of normal effects of seeds [S] and of blocks of rows [B]."""
+    return Measured(scores=seeds + rows.mean(), blocks=seeds[:, None] + rows, repeatable=len(seeds) == 1)
+
+
+@pytest.mark.parametrize("num_random", [1, 2])
+@pytest.mark.parametrize(("num_seeds", "seed_std"), [(2, 0.5), (2, 2.0), (2, 6.0), (3, 1.0), (3, 5.0), (5, 3.0)])
+def test_few_seeds_whose_spread_is_small_by_chance_do_not_make_equal_systems_different(num_seeds, seed_std, num_random):
+    # `seed_std` is in standard errors of the rows; the rows have 99 degrees of freedom, the seeds one to four.
+    random = np.random.default_rng([num_seeds, int(10 * seed_std), num_random])
+    num_trials, false = 1200, 0
+    for _ in range(num_trials):
+        first = normal_system(seed_std * random.normal(size=num_seeds), 10 * random.normal(size=100))
+        others = seed_std * random.normal(size=num_seeds) if num_random == 2 else np.zeros(1)
+        false += compared(first, normal_system(others, np.zeros(100))).verdict != "not shown"
+    assert false / num_trials <= 0.06
+
+
+@pytest.mark.parametrize(
+    "sizes", [[75, 75, *[10] * 28], [1 + 60 // rank for rank in range(1, 31)]], ids=["two large", "one over rank"]
+)
+def test_sources_of_very_unequal_size_do_not_make_equal_systems_different(sizes):
+    random, sources = np.random.default_rng(11), np.repeat(np.arange(30), sizes)
+    num_trials, false = 600, 0
+    for _ in range(num_trials):
+        rows = random.normal(size=30)[sources][:, None]
+        false += compared(system([rows], list(map(str, sources)), repeatable=True)).verdict != "not shown"
+    assert false / num_trials <= 0.06
+
+
+def test_unequal_sources_count_as_fewer():
+    values = np.arange(60.0)[:, None]
+    equal, unequal = (
+        system([values], [str(source) for source in sources], repeatable=True)
+        for sources in (np.arange(60) % 10, np.minimum(np.arange(60), 9))
+    )
+    assert (equal.effective_blocks, unequal.effective_blocks) == (10, pytest.approx(3600 / (9 + 51**2)))
+    assert compared(equal).degrees_of_freedom == 9
+    assert compared(unequal).degrees_of_freedom == 1
+
+
 def test_rows_of_one_source_are_not_counted_as_independent():
     random = np.random.default_rng(1)
     false = {"clusters": 0, "rows": 0}
@@ -180,7 +221,13 @@ def test_it_comes_back_from_json_as_it_was():
     again = Measured.from_json(found.to_json())
     np.testing.assert_allclose(again.scores, found.scores, atol=1e-8)
     np.testing.assert_allclose(again.blocks, found.blocks, atol=1e-8)
-    assert again.repeatable == found.repeatable
+    assert (again.repeatable, again.effective_blocks) == (found.repeatable, found.effective_blocks) == (False, 20)
+
+
+def test_a_file_from_before_unequal_sources_counted_is_read():
+    content = system([np.arange(20.0)[:, None]], repeatable=True).to_json()
+    del content["effective_blocks"]
+    assert compared(Measured.from_json(content)).degrees_of_freedom == 19
 
 
 def test_systems_on_other_rows_are_not_compared():
