@@ -83,7 +83,12 @@ def _worst_confusions(matrix: list[list[int]], labels: list[str]) -> str:
 
 def _by_type(by_type: Mapping[str, Mapping[str, float]]) -> str:
     names = list(dict.fromkeys(name for scores in by_type.values() for name in scores))
-    rows = [[kind, *(_figure(scores.get(name)) for name in names)] for kind, scores in by_type.items()]
+    # A label without gold rows has no scores, only the number of its rows.
+    counted = {kind: scores.get("support", scores.get("rows")) != 0 for kind, scores in by_type.items()}
+    rows = [
+        [kind, *(_figure(scores.get(name) if counted[kind] or name in ("support", "rows") else None) for name in names)]
+        for kind, scores in by_type.items()
+    ]
     return table(["", *map(metric_name, names)], rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,9 +11,9 @@ from bertline.demo.docstrings import ModuleDocs, package_versions, read_modules
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
-from bertline.foundation.progress import say
+from bertline.foundation.progress import say, warn
 from bertline.kinds.registry import TaskConfig, kind_part
-from bertline.tasks.source_files import trains_nothing
+from bertline.tasks.source_files import listed, trains_nothing
 from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, BuiltTask, SplitName, StoredRows, write_rows
 
 
@@ -106,6 +106,7 @@ def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
                 "or test_fraction, or add rows."
                 + (f" Rows were left out ({left_out}); is the source read as it is meant?" if left_out else "")
             )
+    _check_targets(name, config.metric, task.targets)
     num_train = len(task.splits["train"])
     for size in (config.num_train_rows, *config.label_efficiency_rows):
         if size is not None and size > num_train:
@@ -113,3 +114,23 @@ def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
                 f"tasks.{name}: {size} train rows are asked for (num_train_rows, label_efficiency_rows), but there are "
                 f"{num_train}. Ask for at most so many."
             )
+
+
+def _check_targets(name: str, metric: str, targets: Mapping[SplitName, Collection[tuple[str, ...]]]) -> None:
+    """Check that dev and each test have different targets, and warn about labels of train that they lack.
+
+    A test without positives gives accuracy 1 to whoever never says yes, and F1 0 to everybody: neither is a score.
+    Accuracy of an extra test of one label is one, its recall.
+    """
+    labels = {split: {label for target in of_split for label in target} for split, of_split in targets.items()}
+    for split, of_split in targets.items():
+        if len(of_split) == 1 and not (split.startswith("test_") and metric == "accuracy"):
+            target = ", ".join(map(repr, *of_split)) or "no label, entity or answer"
+            raise DataError(
+                f"tasks.{name}: all {split} rows have {target}, so no score can tell one model from another. Give "
+                f"{split} rows with other labels (three of each at least, where one file has all), raise a cap on its "
+                "rows, or leave its file out: it is cut from train then."
+            )
+        if missing := sorted(labels.get("train", set()) - labels[split]):
+            said = listed(list(map(repr, missing)))
+            warn(f"tasks.{name}: {split} has no row of {said}, so no score on it counts these labels")

@@ -16,7 +16,6 @@ from bertline.tasks.source_config import FilesSourceConfig
 from bertline.tasks.stored_rows import SplitName
 
 Item = TypeVar("Item")
-_MOST_SHOWN = 5
 
 
 class Identified(Protocol):
@@ -186,10 +185,9 @@ def stratified_cut(
         if all(side[each] != "train" for each in keys):  # rarer labels have assigned them all
             side[next(iter(keys))] = "train"
     if alone:
-        shown = ", ".join(alone[:_MOST_SHOWN]) + (", ..." if len(alone) > _MOST_SHOWN else "")
         warn(
             f"{len(alone)} label(s) have fewer than {len(wanted) + 1} different rows, too few for a row in each split: "
-            f"{shown}. Their rows stay in train, and no score counts these labels. Add rows, or give each split a file."
+            f"{listed(alone)}. Their rows stay in train. Add rows, or give each split a file."
         )
     return {split: [item for item in items if side[key(item)] == split] for split in ("train", *fractions)}
 
@@ -246,6 +244,11 @@ def drop_repeated(splits: dict[SplitName, list[Item]], key: Callable[[Item], str
         seen |= {key(item) for item in kept}
         splits[split] = kept
     return dropped
+
+
+def listed(labels: Sequence[str], most: int = 5) -> str:
+    """Return the first labels for a message, and how many more there are."""
+    return ", ".join(labels[:most]) + (f" and {len(labels) - most} more" if len(labels) > most else "")
 
 
 def same_text(parts: Iterable[str]) -> str:

@@ -327,5 +327,7 @@ class BuiltTask(Generic[Rows]):
     """Versions of the packages that the rows were read with."""
     collection: Documents | None = None
     """Documents to search; retrieval only."""
+    targets: dict[SplitName, set[tuple[str, ...]]] = field(default_factory=dict)
+    """Different targets of the rows (or words) of each split: their labels. A split with one cannot be scored."""
     more: dict[str, Any] = field(default_factory=dict)
     """Additional keys of the manifest."""

@@ -334,6 +334,12 @@ def test_scores_by_type_and_by_label_are_tables() -> None:
     assert "numpy 0.400 0.500" in words(page(facts("topics"))).split("By label")[1]
 
 
+def test_a_label_without_rows_has_no_scores() -> None:
+    by_label = {"a": {"f1": 0.5, "rows": 2}, "b": {"f1": 0.0, "rows": 0}, "c": {"f1": 0.0, "rows": 3}}
+    said = words(page(facts("topics", details={"by_label": by_label})))
+    assert "a 0.500 2 b – 0 c 0.000 3" in said
+
+
 def test_of_very_many_labels_only_the_worst_confusions_are_shown() -> None:
     labels = [f"label {n}" for n in range(60)]
     matrix = [[0] * 60 for _ in labels]

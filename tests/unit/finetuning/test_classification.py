@@ -12,7 +12,8 @@ import torch.nn.functional as F
 
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
-from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification.model import Classification, MultiLabel
+from bertline.tasks.metrics.classification import row_counts, scores_of_counts
 from bertline.tasks.stored_rows import TextRows
 from tiny import WORDS, runtime
 
@@ -154,6 +155,18 @@ def test_scores_of_some_rows_come_from_their_statistics(inputs):
     statistics = kind.statistics(rows, predictions, {})
     some = random.integers(0, 50, 50)
     assert kind.scores(statistics[some]) == kind.scores(kind.statistics(rows.take(some), predictions[some], {}))
+
+
+def test_a_label_without_rows_is_in_no_macro_f1(inputs):
+    """It is that of scikit-learn with the labels that the rows have."""
+    one = Classification(inputs.task(), ("a", "b", "c"))
+    several = MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), ("a", "b", "c"))
+    gold, predicted = np.array([0, 1, 1, 0]), np.array([0, 1, 2, 0])
+    assert one.scores(np.stack([gold, predicted], axis=1).astype(float))["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
+    both = np.concatenate([np.eye(3)[gold], np.eye(3)[predicted]], axis=1)
+    assert several.scores(both)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
+    counts = np.stack([row_counts(gold, predicted, 3)])
+    assert scores_of_counts(counts)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
 
 
 def test_the_configuration_chooses_the_kind(inputs):

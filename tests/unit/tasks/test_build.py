@@ -99,6 +99,31 @@ def test_a_text_with_two_labels_leaves_both_in_train(build, reviews):
             assert min(counts["train"].values()) > 0
 
 
+@pytest.mark.parametrize("split", ["dev", "test"])
+@pytest.mark.parametrize("metric", ["accuracy", "f1"])
+def test_a_split_of_one_label_is_refused_before_anything_is_scored(build, reviews, split, metric):
+    write_csv(reviews / "one.csv", [(f"new {number}", "bad") for number in range(30)])
+    files = {"train_file": "all.csv", f"{split}_file": "one.csv"}
+    with pytest.raises(DataError, match=f"all {split} rows have 'bad', so no score .*leave its file out"):
+        build(reviews, source=files, metric=metric, labels=("bad", "good"))
+    # Accuracy of an extra test of one label is its recall.
+    files = {"train_file": "all.csv", "extra_tests": {"hard": "one.csv"}}
+    if metric == "accuracy":
+        assert read_task_manifest(build(reviews, source=files))["counts"]["test_hard"] == 30
+    else:
+        with pytest.raises(DataError, match="all test_hard rows have 'bad'"):
+            build(reviews, source=files, metric=metric, labels=("bad", "good"))
+
+
+def test_labels_that_a_test_lacks_are_named(build, reviews, caplog):
+    rows = [(f"text {number}", "abcdefgh"[number % 8]) for number in range(200)]
+    write_csv(reviews / "all.csv", rows)
+    write_csv(reviews / "test.csv", [(f"new {number}", "ab"[number % 2]) for number in range(30)])
+    build(reviews, source={"train_file": "all.csv", "test_file": "test.csv"})
+    assert "test has no row of 'c', 'd', 'e', 'f', 'g' and 1 more, so no score on it counts these labels" in caplog.text
+    assert "dev has no row" not in caplog.text
+
+
 @pytest.mark.parametrize("name", ["reviews #2.csv", "#.csv", "a:b.csv"])
 def test_the_name_of_the_file_changes_neither_splits_nor_order(build, reviews, name):
     (reviews / name).write_bytes((reviews / "all.csv").read_bytes())

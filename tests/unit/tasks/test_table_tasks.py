@@ -334,3 +334,12 @@ class TestClusters:
         write_tsv(tmp_path / "rows.tsv", labelled(40))
         with pytest.raises(DataError, match=r"there is no column 'author' \(source.cluster_column\)"):
             built(task(table_source(tmp_path / "rows.tsv", cluster_column="author")))
+
+
+def test_a_test_of_one_number_is_refused(tmp_path, number_task, table_source):
+    """No correlation is defined there."""
+    write_tsv(tmp_path / "train.tsv", [(f"text {n}", n % 5) for n in range(60)])
+    write_tsv(tmp_path / "test.tsv", [(f"new {n}", 3) for n in range(20)])
+    source = table_source(tmp_path, train_file="train.tsv", test_file="test.tsv")
+    with pytest.raises(DataError, match="all test rows have '3', so no score"):
+        build_task("mine", number_task(source), NO_PACKAGES, tmp_path / "out")

@@ -46,6 +46,7 @@ def built_task(name: str, config: ClassificationTaskConfig, modules: Iterable[Mo
         labels=tuple(labels),
         dropped=dropped + known.dropped,
         versions={} if isinstance(config.source, DocsSourceConfig) else table_versions(config.source),
+        targets={split: {tuple(sorted(row.label)) for row in rows} for split, rows in splits.items()},
         more={
             "pair": any(row.text_pair is not None for row in splits["train"]),
             "labels_by_split": {split: _counted(rows, labels) for split, rows in splits.items()},

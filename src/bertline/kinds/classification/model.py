@@ -211,9 +211,10 @@ class Classification(TextClassifier[TextRows]):
         return np.stack([rows.labels, predictions.argmax(axis=1)], axis=1).astype(np.float64)
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
-        """See `metrics.classification.scores_of`."""
+        """See `metrics.classification.scores_of`; macro F1 is over the labels that the rows have."""
         gold, predicted = statistics.astype(np.int64).T
-        return metrics.scores_of(metrics.confusion_matrix(gold, predicted, len(self.labels)))
+        matrix = metrics.confusion_matrix(gold, predicted, len(self.labels))
+        return {**metrics.scores_of(matrix), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
 
     def table(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the probability of the predicted label."""
@@ -302,9 +303,11 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return np.concatenate([rows.labels, given], axis=1).astype(np.float64)
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
-        """See `metrics.classification.multi_label_scores`."""
+        """See `metrics.classification.multi_label_scores`; macro F1 is over the labels that the rows have."""
         gold, given = np.split(statistics.astype(np.int64), 2, axis=1)
-        return metrics.multi_label_scores(gold, given)
+        has_rows = gold.any(axis=0)
+        macro_f1 = metrics.multi_label_scores(gold[:, has_rows], given[:, has_rows])["macro_f1"]
+        return {**metrics.multi_label_scores(gold, given), "macro_f1": macro_f1}
 
     def table(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the lowest confidence among the row's label decisions."""

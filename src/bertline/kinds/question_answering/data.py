@@ -41,6 +41,8 @@ def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:
     return BuiltTask(
         splits={split: QuestionRows.of(rows) for split, rows in splits.items()},
         dropped=dropped,
+        # Who never answers is always right there.
+        targets={split: {()} for split, rows in splits.items() if rows and not any(row.answers for row in rows)},
         more={
             "articles": {split: len({row.title for row in rows}) for split, rows in splits.items()},
             "without_answer": {split: sum(not row.answers for row in rows) for split, rows in splits.items()},

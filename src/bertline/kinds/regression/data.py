@@ -33,6 +33,11 @@ def built_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
         splits={**splits},
         dropped=source.dropped,
         versions=table_versions(config.source),
+        targets={
+            split: {(f"{number:g}",) for number in rows.numbers.tolist()}
+            for split, rows in splits.items()
+            if split != "train"  # the numbers of train need not occur in the others
+        },
         more={
             "pair": splits["train"].text_pairs is not None,
             "mean_by_split": {split: float(rows.numbers.mean()) for split, rows in splits.items() if len(rows)},

@@ -75,6 +75,7 @@ def built_task(name: str, config: SentenceLabellingTaskConfig) -> BuiltTask:
         splits={**stored},
         labels=labels,
         dropped=bad_rows.dropped + dropped,
+        targets={split: {(labels[each],) for row in rows.labels for each in row} for split, rows in stored.items()},
         more={
             "sentences_by_split": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},
             "labels_by_split": {split: _counted(rows, labels) for split, rows in stored.items()},

@@ -45,6 +45,7 @@ def built_task(name: str, config: TaggingTaskConfig) -> BuiltTask:
         splits={split: tagged_rows(rows) for split, rows in splits.items()},
         labels=ordered_labels(tag for found in counts.values() for tag in found),
         dropped=dropped,
+        targets={split: {(tag,) for tag in found} for split, found in counts.items()},
         more={"words_by_split": {split: found.total() for split, found in counts.items()}},
     )
 

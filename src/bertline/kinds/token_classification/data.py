@@ -57,6 +57,8 @@ def built_task(name: str, config: TokenClassificationTaskConfig, modules: Iterab
         splits={split: tagged_rows(rows) for split, rows in splits.items()},
         labels=iob2_labels(types or {kind for found in splits.values() for kind in _types(found)}),
         dropped=dropped,
+        # Words outside of entities are a target, too.
+        targets={split: {(), *((kind,) for kind in _types(found))} for split, found in splits.items() if found},
         more={
             "entities_by_split": {split: _entity_counts(sentences) for split, sentences in splits.items()},
             "words_by_split": {split: sum(len(s.words) for s in sentences) for split, sentences in splits.items()},

@@ -44,14 +44,15 @@ def accuracy(matrix: NDArray[np.integer]) -> float:
     return float(np.trace(matrix) / max(matrix.sum(), 1))
 
 
-def macro_f1(matrix: NDArray[np.integer]) -> float:
+def macro_f1(matrix: NDArray[np.integer], *, of_gold: bool = False) -> float:
     """Return the mean F1 over the labels that are gold or predicted at least once.
 
-    Other labels have no F1 and are excluded, as in scikit-learn's default.
+    Other labels have no F1 and are excluded, as in scikit-learn's default. `of_gold` also excludes those that are never
+    gold, whose F1 is 0 whatever the predictions.
     """
     hits = np.diag(matrix)
     used = matrix.sum(axis=0) + matrix.sum(axis=1)
-    present = used > 0
+    present = matrix.sum(axis=1) > 0 if of_gold else used > 0
     return float(np.mean(2 * hits[present] / used[present])) if present.any() else 0.0
 
 
@@ -165,7 +166,7 @@ def row_counts(gold: NDArray[np.integer], predicted: NDArray[np.integer], num_la
 
 
 def scores_of_counts(statistics: NDArray[np.float64]) -> dict[str, float]:
-    """Return `accuracy` and `macro_f1`, the mean over the labels that occur or were predicted.
+    """Return `accuracy` and `macro_f1`, the mean over the labels that occur.
 
     Args:
         statistics: [N, 3 labels], `row_counts` of each row.
@@ -175,7 +176,7 @@ def scores_of_counts(statistics: NDArray[np.float64]) -> dict[str, float]:
         {'accuracy': 0.6666666666666666, 'macro_f1': 0.6666666666666666}
     """
     hits, predicted, gold = statistics.sum(axis=0).reshape(3, -1)
-    occurs = predicted + gold > 0
+    occurs = gold > 0
     f1 = 2 * hits[occurs] / (predicted + gold)[occurs]
     return {
         "accuracy": float(hits.sum() / gold.sum()) if gold.any() else 0.0,
