@@ -29,7 +29,7 @@ test: install-dev ## Run the tests that answer in minutes
 	$(PYTEST) -n auto --dist worksteal
 
 test-all: install-browser ## Run all tests: also documented commands, benchmarks, servers, outages, installing, pages, Slurm
-	$(PYTEST) -n auto --dist worksteal tests tests/integration
+	$(PYTEST) -n auto --dist worksteal --override-ini 'norecursedirs=browser slurm support .*'
 	$(MAKE) test-browser test-slurm
 
 # Two small pipelines, then their pages and the documentation's, in the Chromium that the system has.

@@ -35,6 +35,10 @@ from bertline.training.optimizers.registry import OptimizerConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "the", "cat", "sat")
+CONTRASTIVE = {
+    "kind": "contrastive", "group_size": 4, "neighbours": 1, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.5
+}  # fmt: skip
+SHARED = {"kind": "mlm_nsp_shared", "nsp_weight": 0.5, "shared_weight": 0.2}
 
 
 def write_inputs(

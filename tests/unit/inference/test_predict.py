@@ -7,8 +7,6 @@ import gzip
 import json
 import subprocess
 import sys
-import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -259,30 +257,3 @@ def test_rows_of_different_columns_fit_into_jsonl_alone(model: LoadedModel, tmp_
     for target in ("out.csv", "out.parquet"):
         with pytest.raises(DataError, match="choose that ending"):
             predict_file(model, tmp_path / "in.jsonl", tmp_path / target)
-
-
-def test_memory_does_not_grow_with_the_file(
-    model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The model itself is left out: PyTorch's memory is not Python's, and it would take most of the test's time.
-    def constant(texts: list[str], pairs: None = None) -> np.ndarray:
-        return np.ones((len(texts), 3), dtype=np.float32)
-
-    monkeypatch.setattr(model.task, "probabilities", constant)
-
-    def peak(num_rows: int) -> int:
-        source = tmp_path / f"{num_rows}.txt.gz"
-        with gzip.open(source, "wt") as handle:
-            handle.writelines(lines(num_rows))
-        tracemalloc.start()
-        predict_file(model, source, tmp_path / "out.jsonl.gz")
-        used = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return used
-
-    peak(100)
-    assert peak(20_000) < 1.5 * peak(4_000)
-
-
-def lines(num_rows: int) -> Iterator[str]:
-    return (f"the cat sat on the mat {i}\n" for i in range(num_rows))

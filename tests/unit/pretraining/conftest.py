@@ -25,3 +25,54 @@ def make_job(pretraining, inputs, tmp_path):
         return pretraining.pretrain_job(inputs, tmp_path / run, **changes)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def sentences(pretraining, tmp_path_factory):
+    """Examples of one segment."""
+    folder = tmp_path_factory.mktemp("sentences")
+    pretraining.write_inputs(folder, lengths=(16, 24), num_segments=1)
+    return folder
+
+
+@pytest.fixture
+def make_mlm(pretraining, sentences, tmp_path):
+    """A maker of jobs with the objective mlm."""
+
+    def make(run: str = "run", **changes):
+        return pretraining.pretrain_job(sentences, tmp_path / run, **{"objective": {"kind": "mlm"}, **changes})
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def pairs(pretraining, tmp_path_factory):
+    """Examples of two segments of one document."""
+    folder = tmp_path_factory.mktemp("pairs")
+    pretraining.write_inputs(folder, lengths=(16, 24), num_train=120, num_validation=30, of_one_document=True)
+    return folder
+
+
+@pytest.fixture
+def make_contrastive(pretraining, pairs, tmp_path):
+    """A maker of jobs with the objective contrastive."""
+
+    phases = [{"steps": 30, "max_length": 24, "global_batch_size": 8}]
+
+    def make(run: str = "run", **changes):
+        settings = {"objective": pretraining.CONTRASTIVE, "pretrain__phases": phases, **changes}
+        return pretraining.pretrain_job(pairs, tmp_path / run, **settings)
+
+    return make
+
+
+@pytest.fixture
+def make_shared(make_job):
+    """A maker of jobs with the objective mlm_nsp_shared."""
+
+    phases = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
+
+    def make(run: str = "run", **changes):
+        return make_job(run, **{"objective": pretraining_inputs.SHARED, "pretrain__phases": phases, **changes})
+
+    return make

@@ -1,7 +1,5 @@
 """Word embeddings that start from co-occurrences: the counts, the information in them, and the run that follows."""
 
-import signal
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import pretraining_processes as processes
 from bertline.examples.store import ExampleBlock, ExampleStore, ExampleWriter, split_folder, token_counts
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
@@ -17,12 +14,10 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining import cooccurrence
 from bertline.pretraining.cooccurrence import cooccurrence_embeddings, cooccurrences, positive_information
-from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.state import build_model
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
-from bertline.training.interruption import TrainingInterrupted
 
 CLS, SEP, FIRST = 2, 3, 5
 
@@ -146,31 +141,6 @@ def test_a_run_starts_from_them_and_all_else_is_as_with_random_ones(make_job, ca
     counts = token_counts(train, tokenizer.vocab_size)[FIRST:] + 1
     expected = torch.from_numpy(np.log(counts / counts.sum())).float()
     assert torch.allclose(ours["mlm_head.bias"][FIRST:].log_softmax(0), expected, atol=1e-4)
-
-
-def test_a_stopped_run_resumes_without_counting_again_and_ends_in_the_same_weights(pretraining, make_job, monkeypatch):
-    whole, part = (make_job(run, pretrain__initial_embeddings="cooccurrence") for run in ("whole", "part"))
-    run_pretraining(whole)
-    with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
-        pretraining.signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
-        run_pretraining(part)
-    monkeypatch.setattr(cooccurrence, "cooccurrence_embeddings", None)  # calling it would be an error
-    run_pretraining(part)
-    ours, theirs = (pretraining.newest_state(job)["model"] for job in (part, whole))
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-
-
-def test_two_ranks_start_from_the_same_embeddings_as_one(pretraining, inputs, tmp_path):
-    changes = {"pretrain__initial_embeddings": "cooccurrence", "pretrain__max_steps": 4}
-    changes |= {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
-    alone, together = tmp_path / "alone", tmp_path / "together"
-    processes.finish(processes.start(inputs, alone, changes))
-    processes.finish(*processes.start_ranks(inputs, [together] * 2, changes))
-    ours, theirs = (
-        pretraining.newest_state(pretraining.pretrain_job(inputs, run))["model"] for run in (together, alone)
-    )
-    for name, weight in theirs.items():
-        torch.testing.assert_close(ours[name], weight, rtol=1e-3, atol=1e-4, msg=name)
 
 
 def test_they_need_random_weights_and_more_tokens_than_components(make_job):

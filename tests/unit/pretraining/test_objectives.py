@@ -1,4 +1,4 @@
-"""What every objective must say of itself, and a training by each that the others share no test with."""
+"""What every objective must say of itself."""
 
 import dataclasses
 import re
@@ -6,7 +6,6 @@ import re
 import pytest
 import torch
 
-import pretraining_inputs
 import tiny
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
@@ -15,7 +14,7 @@ from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.huggingface import architecture_of, load_masked_lm, load_pretraining_model
 from bertline.pretraining.objectives.base import LearningMargins, means, sum_names, weighted_loss
 from bertline.pretraining.objectives.registry import objective_from
-from bertline.pretraining.probes import MaskPredictionProbe, read_mask_predictions
+from bertline.pretraining.probes import read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 
@@ -27,24 +26,6 @@ OBJECTIVES = {
 }
 KNOWN = {"unigram_entropy": 6.0, "random_next_prob": 0.5}
 EACH = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
-
-
-@pytest.fixture(scope="module")
-def sentences(pretraining, tmp_path_factory):
-    """Examples of one segment."""
-    folder = tmp_path_factory.mktemp("sentences")
-    pretraining.write_inputs(folder, lengths=(16, 24), num_segments=1)
-    return folder
-
-
-@pytest.fixture
-def make_mlm(pretraining, sentences, tmp_path):
-    """A maker of jobs with the objective mlm."""
-
-    def make(run: str = "run", **changes):
-        return pretraining.pretrain_job(sentences, tmp_path / run, **{"objective": {"kind": "mlm"}, **changes})
-
-    return make
 
 
 def batch() -> dict[str, torch.Tensor]:
@@ -126,29 +107,6 @@ def test_mlm_has_no_next_sentence_head_and_no_pooler_anywhere(make_mlm):
     assert all(torch.equal(tensor, state["model"][name]) for name, tensor in model.state_dict().items())
     assert read_manifest(job.result_folder, kind="pretrain", format_version=1)["best"]["val/mlm_loss"] > 0
     assert read_mask_predictions(job.mask_predictions_path)
-
-
-@pytest.mark.parametrize("packing", ["on", "off"])
-def test_mlm_resumes_to_the_same_bits(make_mlm, monkeypatch, packing):
-    changes = {
-        "runtime__packing": packing,
-        "pretrain__phases": [
-            {"steps": 60, "max_length": 16, "global_batch_size": 16},
-            {"steps": 10, "max_length": 24, "global_batch_size": 8},
-        ],
-    }
-    alone, stopped = make_mlm("alone", **changes), make_mlm("stopped", **changes)
-    pretraining_inputs.assert_resumes_to_the_same_bits(alone, stopped, MaskPredictionProbe, 45, monkeypatch)
-
-
-def test_mlm_lowers_the_loss(pretraining, make_mlm):
-    phases = [{"steps": 100, "max_length": 16, "global_batch_size": 16}]
-    dropout = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
-    job = make_mlm(pretrain__phases=phases, **dropout)
-    run_pretraining(job)
-    rows = [metrics for _, metrics in pretraining.curve(job) if "train/loss" in metrics]
-    assert rows[-1]["train/mlm_loss"] < rows[0]["train/mlm_loss"] - 0.2
-    assert all(row["train/loss"] == row["train/mlm_loss"] for row in rows)
 
 
 def test_each_objective_starts_from_the_model_of_the_other(make_mlm, make_job, capsys):

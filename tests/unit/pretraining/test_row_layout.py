@@ -10,7 +10,7 @@ import tiny
 from bertline.foundation.errors import MachineError
 from bertline.modeling import layers
 from bertline.modeling.attention_choice import AttentionChoice, AttentionDevice
-from bertline.modeling.bert import BertForPreTraining, set_attention
+from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.callbacks import AttentionByLength
 from bertline.pretraining.compact import expanded
@@ -102,28 +102,6 @@ def test_each_phase_computes_attention_by_the_kind_of_its_length(make_job, monke
     assert taken == per_phase
     (said,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("pretraining on cpu")]
     assert said.count("attention plain") == said.count("attention sdpa") == 1 and "32 tokens" not in said
-
-
-def test_a_compiled_model_follows_its_kind_and_finds_the_first_graph_again():
-    graphs = []
-
-    def backend(graph, _inputs):
-        graphs.append(any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes))
-        return graph.forward
-
-    torch._dynamo.reset()
-    config = tiny.model_config(**NO_DROPOUT)
-    model = BertForPreTraining(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention="plain")
-    model.compile(backend=backend, dynamic=False)
-    ids = torch.randint(5, VOCAB_SIZE, (2, 8))
-    outputs = []
-    for kind in ("plain", "sdpa", "plain"):
-        set_attention(model, kind)
-        outputs.append(model(ids, torch.zeros_like(ids), None, torch.zeros(2, 1, dtype=torch.long)).mlm_logits)
-    torch._dynamo.reset()
-    assert graphs == [False, True]
-    assert torch.equal(outputs[0], outputs[2])
-    torch.testing.assert_close(outputs[0], outputs[1])
 
 
 def test_the_kind_is_set_by_the_width_of_the_rows():

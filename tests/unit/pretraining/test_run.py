@@ -14,23 +14,14 @@ from bertline.pretraining.probes import MaskPredictionProbe, read_mask_predictio
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
-from pretraining_inputs import signal_at
+from pretraining_inputs import curve, signal_at
 from servers import wait_until
 
-NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 LONGER = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
 
 
 def weights(job) -> dict[str, torch.Tensor]:
     return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state["model"]
-
-
-def curve(job) -> list:
-    """The rows of metrics.jsonl without the figures of time and memory."""
-    return [
-        (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
-        for row in read_metrics(job.metrics_path)
-    ]
 
 
 def assert_same_weights(left, right) -> None:
@@ -95,30 +86,6 @@ def test_metrics_and_mask_predictions_come_at_their_steps(make_job):
     assert [row["step"] for row in read_mask_predictions(job.mask_predictions_path)] == [0, 15, 30]
 
 
-def test_training_lowers_the_loss(make_job):
-    job = make_job(pretrain__phases=[{"steps": 100, "max_length": 16, "global_batch_size": 16}], **NO_DROPOUT)
-    run_pretraining(job)
-    losses = [metrics["train/mlm_loss"] for _, metrics in curve(job) if "train/mlm_loss" in metrics]
-    assert losses[-1] < losses[0] - 0.2
-
-
-def test_workers_change_nothing(make_job):
-    alone, helped = make_job("alone"), make_job("helped", runtime__num_workers=2)
-    run_pretraining(alone)
-    run_pretraining(helped)
-    assert_same_weights(weights(alone), weights(helped))
-    assert curve(alone) == curve(helped)
-
-
-def test_micro_batches_change_nothing_beyond_rounding(make_job):
-    """Their target counts differ: a mean of means would differ in the first digits."""
-    whole, cut = make_job("whole", **NO_DROPOUT), make_job("cut", runtime__micro_batch_size=3, **NO_DROPOUT)
-    run_pretraining(whole)
-    run_pretraining(cut)
-    for name, tensor in weights(whole).items():
-        torch.testing.assert_close(tensor, weights(cut)[name], rtol=1e-3, atol=1e-5, msg=name)
-
-
 def test_phases_follow_each_other_in_one_run(make_job):
     phases = [
         {"steps": 10, "max_length": 16, "global_batch_size": 8},
@@ -174,20 +141,6 @@ def test_another_precision_is_not_resumed(make_job, finished):
     other = again(make_job, finished, pretrain__precision="bf16")
     with pytest.raises(ConfigError, match=r"was trained in fp32; pretrain\.precision=bf16"):
         run_pretraining(other)
-
-
-def test_a_run_is_resumed_with_other_workers_and_micro_batches(make_job, monkeypatch):
-    whole = make_job("whole", **NO_DROPOUT)
-    run_pretraining(whole)
-    job = make_job("stopped", **NO_DROPOUT)
-    with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted):
-        signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
-        run_pretraining(job)
-    changed = again(make_job, job, runtime__num_workers=1, runtime__micro_batch_size=2, **NO_DROPOUT)
-    run_pretraining(changed)
-    for name, tensor in weights(whole).items():
-        torch.testing.assert_close(weights(changed)[name], tensor, rtol=1e-3, atol=1e-5, msg=name)
-    assert [step for step, _ in curve(changed)] == [step for step, _ in curve(whole)]
 
 
 def extension(make_job, base, **changes):

@@ -11,26 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pretraining_inputs
-import tiny
 from bertline.examples.packing import packed_batches
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.huggingface import load_pretraining_model
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import shared_token_sums
-from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.compact import expanded
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import BestStep
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
 
-SECTION = {"kind": "mlm_nsp_shared", "nsp_weight": 0.5, "shared_weight": 0.2}
-PHASES = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
 LAYOUTS = {
     "padded": RowLayout(packed=False, rows=None),
     "padded, small micro-batches": RowLayout(packed=False, rows=1),
@@ -38,16 +33,6 @@ LAYOUTS = {
     "packed, small micro-batches": RowLayout(packed=True, rows=1),
 }
 IDS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
-
-
-@pytest.fixture
-def make_shared(make_job):
-    """A maker of jobs with the objective mlm_nsp_shared."""
-
-    def make(run: str = "run", **changes):
-        return make_job(run, **{"objective": SECTION, "pretrain__phases": PHASES, **changes})
-
-    return make
 
 
 def padded(pairs) -> dict[str, np.ndarray]:
@@ -124,20 +109,6 @@ def test_neither_rows_nor_ranks_change_a_sum(make_shared, layout):
             torch.testing.assert_close(sums[name], value, rtol=1e-4, atol=1e-5, msg=name)
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
-def test_one_graph_gives_the_same_sums_and_gradients(make_shared, layout):
-    job = make_shared()
-    batch = step_of(job, LAYOUTS[layout], Ranks())[0]
-    losses = losses_of(job)
-    expected = losses(batch)
-    wanted = torch.autograd.grad(expected["shared_loss"], losses.model.bert.layers[0].query_key_value.weight)[0]
-    found = torch.compile(losses, fullgraph=True, backend="aot_eager")(batch)
-    gradient = torch.autograd.grad(found["shared_loss"], losses.model.bert.layers[0].query_key_value.weight)[0]
-    for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5, msg=name)
-    torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-6)
-
-
 def test_the_last_layer_is_left_to_the_other_losses(make_shared):
     job = make_shared()
     losses = losses_of(job)
@@ -145,29 +116,6 @@ def test_the_last_layer_is_left_to_the_other_losses(make_shared):
     layers = losses.model.bert.layers
     assert all(parameter.grad is None for parameter in layers[-1].parameters())
     assert all(bool(parameter.grad.any()) for parameter in layers[0].parameters())
-
-
-def test_an_encoder_learns_which_tokens_are_shared():
-    torch.manual_seed(0)
-    sizes = tiny.model_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = BertForPreTraining(sizes, vocab_size=30, pad_token_id=0)
-    initialize(model, sizes, seed=0)
-    losses = PreTrainingLosses(model, tiny.mlm_nsp_shared())
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    segments = torch.arange(12).ge(6).long().expand(64, -1)
-    rest = {"masked_positions": torch.zeros(64, 1, dtype=torch.long), "masked_labels": torch.full((64, 1), -100)}
-    accuracies, without_looking = [], []
-    for _ in range(400):
-        ids = torch.randint(1, 30, (64, 12))
-        batch = {"input_ids": ids, "token_type_ids": segments, "next_sentence_labels": torch.zeros(64).long(), **rest}
-        sums = losses(batch)
-        (sums["shared_loss"] / 64).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        accuracies.append(float(sums["shared_correct"]) / 64)
-        without_looking.append(float(sums["unshared"]) / 64)
-    assert 0.7 < np.mean(without_looking) < 0.9
-    assert np.mean(accuracies[-50:]) > np.mean(without_looking) + 0.1
 
 
 def test_rows_without_padding_need_no_mask(make_shared):
@@ -195,33 +143,7 @@ def test_it_starts_from_another_objective_and_others_start_from_it(make_job, mak
     load_pretraining_model(third.result_folder)
 
 
-@pytest.mark.parametrize("packing", ["on", "off"])
-def test_it_resumes_to_the_same_bits(make_shared, monkeypatch, packing):
-    alone, stopped = make_shared("alone", runtime__packing=packing), make_shared("stopped", runtime__packing=packing)
-    figures = pretraining_inputs.assert_resumes_to_the_same_bits(alone, stopped, BestStep, 20, monkeypatch)
-    assert 0 < figures["val/shared_accuracy"] <= 1
-
-
-def test_it_weighs_in_by_its_weight_and_adds_no_weights(pretraining, make_job, make_shared):
-    without, ignored, with_it = (
-        make_job("without", objective={"kind": "mlm_nsp", "nsp_weight": 0.5}, pretrain__phases=PHASES),
-        make_shared("ignored", objective={**SECTION, "shared_weight": 0.0}),
-        make_shared("with"),
-    )
-    for job in (without, ignored, with_it):
-        run_pretraining(job)
-    weights = [load_pretraining_model(job.result_folder).state_dict() for job in (without, ignored, with_it)]
-    for name, value in weights[0].items():
-        torch.testing.assert_close(weights[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
-    name = "bert.layers.0.query_key_value.weight"
-    assert float((weights[2][name] - weights[0][name]).abs().max()) > 1e-3
-    assert read_weight_names(with_it.result_folder) == read_weight_names(without.result_folder)
-    for row in (metrics for _, metrics in pretraining.curve(with_it) if "train/loss" in metrics):
-        weighted = row["train/mlm_loss"] + 0.5 * row["train/nsp_loss"] + 0.2 * row["train/shared_loss"]
-        assert row["train/loss"] == pytest.approx(weighted, rel=1e-6)
-
-
 @pytest.mark.parametrize("weight", [-0.1, math.nan])
 def test_a_weight_that_is_not_positive_or_zero_is_refused(make_shared, weight):
     with pytest.raises(ConfigError, match=re.escape(f"shared_weight must not be negative, found {weight}")):
-        make_shared(objective={**SECTION, "shared_weight": weight})
+        make_shared(objective={**pretraining_inputs.SHARED, "shared_weight": weight})

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tiny
 from bertline.kinds.classification.model import Classification, MultiLabel
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.regression.model import Regression
 from bertline.sweep.baselines.base import baselines_of
-from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.linear import RIDGES
 from bertline.sweep.baselines.text_features import (
     MOST_CHARACTERS,
@@ -235,35 +233,3 @@ class TestOverlap:
         overlap = PairOverlap(["the cat", "the dog"], ["the sea", "the sky"])
         rare, common = overlap(["zebra x", "the x"], ["zebra y", "the y"])[:, 6]
         assert rare > common > 0
-
-
-class TestVectors:
-    """An encoder whose words mean something before any training: each word's vector is one of its own."""
-
-    @pytest.fixture
-    def encoder(self, input_folder):
-        return FrozenEncoder(input_folder / "encoder", tiny.machine(), max_length=16)
-
-    @pytest.mark.parametrize("pairs", [False, True])
-    def test_linear_models_over_vectors_learn_and_are_the_same_again(self, classification, inputs, encoder, pairs):
-        train, dev, test = (inputs.learnable_rows(n, seed=n, pairs=pairs) for n in (200, 60, 61))
-        twice = [baselines_of(classification, train, dev, {"test": test}, None, encoder)[-2:] for _ in range(2)]
-        for name, *found in zip(("static_embeddings", "frozen_encoder"), *twice, strict=True):
-            assert [baseline.name for baseline in found] == [name, name]
-            scores = classification.scores(classification.statistics(test, found[0].predictions["test"], {}))
-            assert scores["accuracy"] > 0.8, name
-            assert np.array_equal(found[0].predictions["test"], found[1].predictions["test"])
-
-    def test_a_text_has_the_same_vector_beside_any_others(self, encoder):
-        vectors = encoder.choices([])["mean"]
-        alone = vectors(["word1 word2"])
-        assert vectors(["word3", "word1 word2", "word4 word5 word6 word7"])[1] == pytest.approx(alone[0], abs=1e-5)
-
-    def test_a_static_vector_is_the_weighted_mean_of_the_tokens_vectors(self, encoder):
-        choices = encoder.static_choices(["word1"] * 50 + ["word2"])
-        one, two, both = choices["none"](["word1", "word2", "word2 word1"])
-        assert both == pytest.approx((one + two) / 2, abs=1e-5)
-        weighed = choices["frequency"](["word1 word2"])[0]
-        # The rarer word weighs more.
-        assert np.linalg.norm(weighed - two) < np.linalg.norm(weighed - one)
-        assert (choices["none"]([""]) == 0).all()

@@ -16,55 +16,6 @@ from bertline.sweep.run import notes_after, notes_before, run_sweep
 from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
 
 
-def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_folder, tmp_path, capsys):
-    # The task's texts have 2 to 8 words; the reference encoder has positions for six of them and its special tokens.
-    reference = inputs.write_encoder(tmp_path / "reference", max_position_embeddings=8)
-    job = inputs.sweep_job(
-        input_folder,
-        tmp_path / "run",
-        sweep=inputs.sweep(
-            num_trials=1,
-            num_seeds=1,
-            random_weights_baseline="never",
-            reference_encoder=str(reference),
-            fine_tuning=inputs.fine_tuning(num_epochs=1),
-        ),
-        task=inputs.task(label_efficiency_rows=()),
-    )
-    run_sweep(job, in_process=True)
-    result = json.loads((job.run_folder / "result" / "result.json").read_text())
-    assert result["arms"]["encoder"]["cut_rows"] == {"train": 0, "dev": 0, "test": 0}
-    expected = {}
-    for seed, (split, num_rows) in enumerate(inputs.NUM_ROWS.items()):
-        texts = inputs.learnable_rows(num_rows, seed=seed).texts[: result["rows"][split]]
-        expected[split] = sum(len(text.split()) > 6 for text in texts)
-    assert result["arms"]["reference_encoder"]["cut_rows"] == expected
-    assert min(expected.values()) > 0
-    counts = ", ".join(f"{expected[split]} of {result['rows'][split]} {split} rows" for split in expected)
-    said = capsys.readouterr().out
-    for sentence in (
-        "For the reference encoder max_length is 8 and not 16: it has positions for no more tokens.",
-        f"Longer than the 8 tokens that it has positions for, and so cut for the reference encoder: {counts}.",
-    ):
-        assert sentence in result["note"]
-        assert f"halves: {sentence}\n" in said
-    assert str(tmp_path) not in result["note"]
-
-
-def test_rows_that_the_task_cuts_are_not_put_down_to_the_encoder(inputs, input_folder, tmp_path):
-    # The encoder has positions for 16 tokens; the task reads 6.
-    job = inputs.sweep_job(
-        input_folder,
-        tmp_path / "run",
-        sweep=inputs.sweep(num_trials=1, num_seeds=1, random_weights_baseline="never"),
-        task=inputs.task(label_efficiency_rows=(), max_length=6),
-    )
-    run_sweep(job, in_process=True)
-    note = json.loads((job.run_folder / "result" / "result.json").read_text())["note"]
-    assert "Longer than the task's max_length (6 tokens), and so cut for the encoder:" in note
-    assert "can read" not in note and "positions" not in note
-
-
 def test_nothing_is_said_where_nothing_is_cut(inputs, input_folder, tmp_path):
     assert notes_before(planned(inputs.sweep_job(input_folder, tmp_path / "run"))) == []
 

@@ -17,7 +17,6 @@ from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
 from bertline.tasks.table_source import OneLabel, SeveralLabels, hub_rows
 from shipped_tasks import shipped_task
 
-ROOT = Path(__file__).parents[3]
 GLUE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue"
 needs_glue = [
     pytest.mark.shared_data,
@@ -66,34 +65,6 @@ def shipped(name, path, **source):
     section = shipped_task(name)
     section["source"] |= {"path": str(path), **source}
     return validate(_Shipped, {"task": section}, where=f"tasks.{name}").task
-
-
-# Rows as published: train, dev and test files together (a row that stands in two of them is kept once, and counted).
-PUBLISHED = {
-    "sst2": ("glue/SST-2", {}, 67_349 + 872, 872),
-    "cola": ("glue/CoLA/glue", {}, 8_551 + 1_043, 1_043),
-    "mrpc": ("glue/MRPC", {}, 3_668 + 408 + 1_725, 1_725),
-    "rte": ("glue/RTE", {}, 2_490 + 277, 277),
-    "wnli": ("glue/WNLI", {}, 635 + 71, 71),
-    "qnli": ("glue/QNLI_share", {"train_file": "dev_share.tsv", "test_file": None}, 4_001, None),
-    "stsb": ("glue/STS-B", {}, 5_749 + 1_500 + 1_379, 1_379),
-    "sick": ("sick", {}, 4_500 + 500 + 4_927, 4_927),
-    "sick_relatedness": ("sick", {}, 4_500 + 500 + 4_927, 4_927),
-    "trec": ("trec", {}, 5_452 + 500, 500),
-}
-
-
-@pytest.mark.shared_data
-@pytest.mark.skipif(not GLUE.is_dir(), reason=f"the public data sets are not at {GLUE}")
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_shipped_task_reads_its_public_files_whole(tmp_path, python_docs, name):
-    folder, source, num_rows, num_test_rows = PUBLISHED[name]
-    build_task(name, shipped(name, GLUE.parent / folder, **source), python_docs, tmp_path / name)
-    manifest = read_task_manifest(tmp_path / name)
-    assert sum(manifest["counts"].values()) + sum(manifest["dropped"].values()) == num_rows
-    if num_test_rows is not None:
-        assert manifest["counts"]["test"] == num_test_rows
-    assert sum(manifest["dropped"].values()) < 0.01 * num_rows
 
 
 @pytest.mark.shared_data

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import random
-import re
-import unicodedata
 from collections import Counter
 
 import numpy as np
@@ -15,7 +13,7 @@ from bertline.corpus.preparation import PreparedDocument, prepare_documents
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.quality.near_duplicates import MAX_COMPARED, NearDuplicateIndex, signatures, similarity
 from bertline.corpus.quality.selection import PrepareWithQuality, without_near_duplicates
-from bertline.corpus.quality.word_hashes import hashes_of_documents, ngram_hashes, word_hashes
+from bertline.corpus.quality.word_hashes import ngram_hashes, word_hashes
 
 NEEDED = [f"word{number}" for number in range(3000)]
 
@@ -99,37 +97,6 @@ def test_the_index_reads_back_what_it_stored() -> None:
 def test_vowel_signs_tell_words_apart() -> None:
     """Hindi का, कि and की differ only in signs, which are no letters in Unicode."""
     assert len(set(word_hashes(["\u0915\u093e \u0915\u093f \u0915\u0940"]).tolist())) == 3
-
-
-WORDS = st.lists(
-    st.one_of(
-        st.text(st.characters(codec="utf-8"), max_size=4),
-        st.text("ab'.- \t\x1f\x00éßÉ\u0301", max_size=12),
-        st.integers(500, 530).map("x".__mul__),
-    ),
-    max_size=8,
-)
-
-
-def core(word: str) -> str:
-    return "".join(part for part in word if part.isalnum() or unicodedata.category(part).startswith("M")).casefold()
-
-
-@given(st.lists(WORDS, max_size=4))
-def test_hashes_are_equal_where_letters_and_digits_are(documents: list[list[str]]) -> None:
-    """Of all documents at once, whatever their script, as of each word alone."""
-    spaceless = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-    spread = [spaceless.sub(r" \g<0> ", " ".join(texts)).split() for texts in documents]
-    cores = [[found for word in words if (found := core(word))] for words in spread]
-
-    hashes = [one.tolist() for one in hashes_of_documents(documents)]
-
-    assert [len(one) for one in hashes] == [len(one) for one in cores]
-    pairs = {
-        (found, word) for one, words in zip(hashes, cores, strict=True) for found, word in zip(one, words, strict=True)
-    }
-    assert len(pairs) == len({found for found, _ in pairs}) == len({word for _, word in pairs})
-    assert hashes == [word_hashes(texts).tolist() for texts in documents]
 
 
 def test_hashes_of_words_are_the_same_on_every_machine() -> None:

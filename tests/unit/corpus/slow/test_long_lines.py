@@ -91,7 +91,7 @@ def read(tmp_path: Path, kind: str, policy: str) -> dict[str, Any]:
             handle.write(frame)
         handle.write(zstd.compress(after.encode()))
     assert path.stat().st_size < 2_000_000
-    script = READ.format(here=str(Path(__file__).parent))
+    script = READ.format(here=str(Path(__file__).parents[1]))
     command = [sys.executable, "-c", script, str(path), kind, policy, "" if kind in REAL else str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ))
     said = json.loads(done.stdout.splitlines()[-1])

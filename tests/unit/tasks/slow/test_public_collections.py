@@ -18,7 +18,7 @@ from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import read_task_manifest
 from shipped_tasks import shipped_task
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 DATA = ROOT.parent / "shared" / "data" / "tasks"
 
 pytestmark = [

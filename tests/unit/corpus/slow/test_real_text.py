@@ -11,7 +11,7 @@ import pytest
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
 
-CORPORA = Path(__file__).parents[4] / "shared" / "data" / "corpora"
+CORPORA = Path(__file__).parents[5] / "shared" / "data" / "corpora"
 shared_data = pytest.mark.skipif(not CORPORA.is_dir(), reason="the real corpora are not in ../shared")
 
 

@@ -12,7 +12,7 @@ import pytest
 from bertline.foundation.importing import uncollected_imports
 from fork_server import run_recipe
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 RECIPE = f"""
 import gc, sys
 sys.path.insert(0, {str(ROOT / "pipelines")!r})

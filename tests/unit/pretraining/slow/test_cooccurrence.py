@@ -1,0 +1,37 @@
+"""Word embeddings that start from co-occurrences: the counts, the information in them, and the run that follows."""
+
+import signal
+
+import pytest
+import torch
+
+import pretraining_processes as processes
+from bertline.pretraining import cooccurrence
+from bertline.pretraining.probes import MaskPredictionProbe
+from bertline.pretraining.run import run_pretraining
+from bertline.training.interruption import TrainingInterrupted
+
+
+def test_two_ranks_start_from_the_same_embeddings_as_one(pretraining, inputs, tmp_path):
+    changes = {"pretrain__initial_embeddings": "cooccurrence", "pretrain__max_steps": 4}
+    changes |= {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    processes.finish(processes.start(inputs, alone, changes))
+    processes.finish(*processes.start_ranks(inputs, [together] * 2, changes))
+    ours, theirs = (
+        pretraining.newest_state(pretraining.pretrain_job(inputs, run))["model"] for run in (together, alone)
+    )
+    for name, weight in theirs.items():
+        torch.testing.assert_close(ours[name], weight, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_a_stopped_run_resumes_without_counting_again_and_ends_in_the_same_weights(pretraining, make_job, monkeypatch):
+    whole, part = (make_job(run, pretrain__initial_embeddings="cooccurrence") for run in ("whole", "part"))
+    run_pretraining(whole)
+    with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
+        pretraining.signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
+        run_pretraining(part)
+    monkeypatch.setattr(cooccurrence, "cooccurrence_embeddings", None)  # calling it would be an error
+    run_pretraining(part)
+    ours, theirs = (pretraining.newest_state(job)["model"] for job in (part, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

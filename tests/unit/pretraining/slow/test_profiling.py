@@ -1,0 +1,25 @@
+"""`runtime.profile`: a few steps are looked at and nothing else changes."""
+
+import torch
+
+from bertline.modeling.huggingface import load_pretraining_model
+from bertline.pretraining.run import run_pretraining
+
+
+def test_a_profiled_run_says_where_its_profile_is_and_trains_the_same(make_job, capsys):
+    plain, profiled = make_job("plain"), make_job("profiled", runtime__profile=True)
+    run_pretraining(plain)
+    capsys.readouterr()
+    run_pretraining(profiled)
+    output = capsys.readouterr().out
+    table = profiled.profile_folder / "top_operations.txt"
+    assert str(table) in output
+    assert str(profiled.profile_folder / "trace.json.gz") in output
+    assert table.read_text().startswith("5 steps of ")
+    operations = table.read_text().splitlines()[3:13]
+    assert len(operations) == 10
+    assert sum("  aten::" in line for line in operations) > 5
+    assert not plain.profile_folder.exists()
+    expected = load_pretraining_model(plain.result_folder).state_dict()
+    for name, tensor in load_pretraining_model(profiled.result_folder).state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
