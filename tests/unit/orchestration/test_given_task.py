@@ -240,6 +240,29 @@ def test_encodings_and_formats_that_do_not_exist_are_named(tmp_path: Path) -> No
         given_files(tmp_path / "a.conll", NO_SPLITS, "json")
 
 
+def test_a_column_of_clusters_is_read_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
+    given = given_text(tmp_path, "text,label,author\n" + "".join(f"t{i},{'ab'[i % 2]},{i // 4}\n" for i in range(80)))
+    assert built(given, tmp_path, cluster_column="author")["train_rows"] % 4 == 0
+    with pytest.raises(DataError, match=r"no column 'writer' \(cluster_column\)\. It has .*'author'"):
+        task_of_files(given, options(cluster_column="writer"), shipped_task)
+
+
+def test_rows_are_named_by_the_users_own_file(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    given_text(tmp_path / "a", FILES["csv"], "my reviews.csv")
+    for name in ("my test.csv", "my reviews.csv"):
+        given_text(tmp_path / "b", FILES["csv"].replace("text number", "other"), name)
+        given = given_files(
+            None, {**NO_SPLITS, "train": tmp_path / "a/my reviews.csv", "test": tmp_path / "b" / name}, None
+        )
+        assert given is not None
+        built(given, tmp_path)
+        ids = [pq.read_table(tmp_path / "rows" / f"{split}.parquet")["ids"][0].as_py() for split in ("train", "test")]
+        own = ["my reviews.csv", name] if name == "my test.csv" else ["train_my reviews.csv", f"test_{name}"]
+        assert [each.rpartition(":")[0] for each in ids] == own
+
+
 def test_what_cannot_be_told_is_named_with_what_there_is(tmp_path: Path) -> None:
     given = given_text(tmp_path, "alpha,beta\n" + "x,y\n" * 20)
     with pytest.raises(DataError, match=r"which column is the text cannot .*.alpha., .beta..*text_column=COLUMN"):
