@@ -145,10 +145,6 @@ def refuse_outside(bounds: BoundsConfig, length: int, config: ExamplesConfig, fa
     """
     if facts["examples"] < FEWEST_JUDGED:
         return
-    if facts.get("unknown_character_share", 0) > _MUCH_UNKNOWN:
-        warn(_unknown(facts))
-    if facts.get("surface_accuracy", 0) > _MUCH_TOLD:
-        warn(f"of the train pairs of {length} tokens, {_told(facts)}")
     broken = list(_broken(bounds, config, facts))
     if broken:
         raise DataError(
@@ -156,6 +152,10 @@ def refuse_outside(bounds: BoundsConfig, length: int, config: ExamplesConfig, fa
             + "\n".join(f"  - {one}" for one in broken)
             + "\nA bound of null allows everything, such as examples.bounds.min_fill=null."
         )
+    if facts.get("unknown_character_share", 0) > _MUCH_UNKNOWN:
+        warn(_unknown(facts))
+    if facts.get("surface_accuracy", 0) > _MUCH_TOLD:
+        warn(f"of the train pairs of {length} tokens, {_told(facts)}")
 
 
 def _broken(bounds: BoundsConfig, config: ExamplesConfig, facts: Mapping[str, float]) -> Iterator[str]:
