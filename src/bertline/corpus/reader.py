@@ -86,8 +86,9 @@ class ReadingSettings(Checked):
     """Field that holds the path of the user's own data, which DVC then watches; None if there is none."""
 
     on_undecodable: Literal["fail", "skip", "replace"]
-    """How to handle what is not text, or torn: fail with its place, skip and count the record or the rest of the file,
-    or replace the bytes that are not text by U+FFFD, which cleaning takes out, and count the lines."""
+    """How to handle what is not text, torn, or no usable row: fail with its place, skip and count the record or the
+    rest of the file, or replace the bytes that are not text by U+FFFD, which cleaning takes out, and count the lines.
+    """
 
     @property
     def user_path(self) -> str | None:

@@ -51,7 +51,11 @@ def _summary(survey: VocabularySurvey) -> str:
         [
             (f"{own.tokens_per_word:.3f}", "tokens a word", "1 would be a token for every word; English has about 1.2"),
             (percent(own.continued_rate), "words cut into several tokens", "the model has to put them together"),
-            (_small(own.unknown_rate), "unknown words", "they become [UNK], and what they say is lost"),
+            (
+                _small(own.unknown_rate),
+                "unknown words",
+                f"they become [UNK], and what they say is lost: {_small(own.unknown_character_rate)} of the characters",
+            ),
             (count(own.size), "tokens", f"{count(survey.num_unused)} of them never occur in the train text"),
         ]
     )
@@ -104,9 +108,14 @@ def _others(survey: VocabularySurvey) -> str:
     )
 
 
+def _unknown(one: Fit) -> str:
+    of_characters = f" ({_small(one.unknown_character_rate)} of characters)" if one.unknown else ""
+    return _small(one.unknown_rate) + of_characters
+
+
 def _row(survey: VocabularySurvey, one: Fit) -> list[str]:
     name = Strong(one.name) if one is survey.own else one.name
-    cells = [f"{one.tokens_per_word:.3f}", percent(one.continued_rate), _small(one.unknown_rate)]
+    cells = [f"{one.tokens_per_word:.3f}", percent(one.continued_rate), _unknown(one)]
     words = _LONG_SEQUENCE / max(1e-9, one.tokens_per_word)
     return [name, count(one.size), *cells, count(round(words)), percent(survey.shared.get(one.name, 1.0))]
 
@@ -169,7 +178,7 @@ def _fits(first: str, parts: Mapping[str, Sequence[Fit]]) -> str:
             count(one.words),
             f"{one.tokens_per_word:.3f}",
             percent(one.continued_rate),
-            _small(one.unknown_rate),
+            _unknown(one),
         ]
         for name, fits in parts.items()
         for one in fits

@@ -44,6 +44,8 @@ class Fit:
     """Words that are one known token."""
     unknown: int
     """Words that become [UNK]."""
+    unknown_character_rate: float
+    """Share of the characters that are in these."""
     counts: npt.NDArray[np.int64]
     """[size] count of each token in the text."""
 
@@ -241,12 +243,13 @@ def short_name(name: str) -> str:
 def fit(name: str, tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> Fit:
     """Measure a vocabulary on a text, given as words with counts."""
     counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    whole = unknown = 0
+    whole = unknown = lost = 0
     for word, ids in _encoded(tokenizer, word_counts):
         number = word_counts[word]
         np.add.at(counts, ids, number)
         if tokenizer.unk_id in ids:
             unknown += number
+            lost += number * len(word)
         elif len(ids) == 1:
             whole += number
     return Fit(
@@ -256,6 +259,7 @@ def fit(name: str, tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> Fit:
         tokens=int(counts.sum()),
         whole=whole,
         unknown=unknown,
+        unknown_character_rate=lost / max(1, sum(number * len(word) for word, number in word_counts.items())),
         counts=counts,
     )
 

@@ -29,6 +29,7 @@ def test_figures_weight_each_word_by_its_count() -> None:
     assert (found.words, found.tokens, found.whole, found.unknown) == (10, 6 + 4 + 1 + 1, 7, 1)
     assert found.tokens_per_word == pytest.approx(1.2)
     assert (found.continued_rate, found.unknown_rate) == (pytest.approx(0.2), pytest.approx(0.1))
+    assert found.unknown_character_rate == pytest.approx(1 / (18 + 14 + 1 + 2))
     assert found.num_used == 5  # the, of, enzyme, ##s, [UNK]
     assert found.coverage() == [(1.0, 6 / 12), (2.0, 8 / 12), (4.0, 11 / 12), (5.0, 1.0)]
 
