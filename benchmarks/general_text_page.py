@@ -216,6 +216,8 @@ def page(name: str, records: Mapping[str, Mapping[str, Any]]) -> str:
             *_recipes(name, same),
             *_table(record),
             "",
+            *_known_sentences(record),
+            "",
             "Differences of means from each opponent, with 95 % intervals:",
             "",
             *_verdicts(record),
@@ -254,24 +256,20 @@ _TOLD = {
 
 
 def goals_said(record: Mapping[str, Any], opponent: str) -> str:
-    """Return the verdicts on the sets of the goal against an opponent, over seeds; empty if it has none of them."""
+    """Return the verdicts on the sets of the goal against an opponent; empty if it has none of them."""
     said = []
     for name in GOALS:
         found = record["sets"].get(name, {}).get("opponents", {}).get(opponent)
         if found is not None:
-            said.append(f"{record['sets'][name]['title']} {_verdict_words(found['over_seeds'])}")
+            verdict = found["over_rows"] or found["over_seeds"]
+            known = found["over_rows"] is not None
+            said.append(f"{record['sets'][name]['title']} {_verdict_words(verdict, known=known)}")
     return ", ".join(said)
 
 
-def _verdict_words(verdict: Mapping[str, Any]) -> str:
-    side = "above" if verdict["difference"] > 0 else "not above"
-    match verdict.get("verdict"):
-        case None:
-            return f"{side} (one seed)"
-        case "not shown":
-            return f"{side}, within the noise of seeds ({signed(verdict['difference'])})"
-        case _:
-            return f"{side} ({signed(verdict['difference'])})"
+def _verdict_words(verdict: Mapping[str, Any], *, known: bool) -> str:
+    word = verdict["verdict"] if known else "not known, one seed"
+    return f"{word} ({signed(verdict['difference'])})"
 
 
 def _with_recipe(record: Mapping[str, Any]) -> str:
@@ -325,11 +323,27 @@ def with_spreads(one: Mapping[str, Any]) -> str:
 
 
 def _verdicts(record: Mapping[str, Any]) -> Sequence[str]:
-    lines = [["set", "opponent", "over seeds", "over seeds and rows"]]
+    lines = [["set", "opponent", "over seeds and rows: verdict", "over seeds alone"]]
     for one in record["sets"].values():
         for name, found in one["opponents"].items():
-            lines.append([one["title"], OPPONENTS[name], *map(_said, (found["over_seeds"], found["over_rows"]))])
+            alone = _said(found["over_seeds"]).partition(":")[0]
+            lines.append([one["title"], OPPONENTS[name], _said(found["over_rows"]), alone])
     return _markdown(lines)
+
+
+def _known_sentences(record: Mapping[str, Any]) -> Sequence[str]:
+    """Return lines on the test rows that share sentences with train, for the sets where they were looked for."""
+    lines = []
+    for name, found in record.get("unseen_rows", {}).items():
+        one, ours, theirs = record["sets"][name], found["encoder"], found["pair_features"]
+        leads = statistics.fmean(ours) > statistics.fmean(theirs)
+        lines.append(
+            f"{one['title']}: {found['rows_shared_with_train']} of {one['test_rows']:,} test rows share a sentence "
+            f"with a train row. On the {found['rows']:,} that share none with train or dev, wiki_mini has "
+            f"{_joined(ours)} (pretraining seed {found['pretraining_seed']}) and pair features {_joined(theirs)}"
+            + ("." if leads else ": any lead over these is one of known sentences.")
+        )
+    return lines
 
 
 def _said(verdict: Mapping[str, Any] | None) -> str:
@@ -349,9 +363,9 @@ def _notes(record: Mapping[str, Any]) -> Sequence[str]:
         f"{spread}. `TF-IDF`: as in `glue.md`, linear models on n-grams of words (each text of a pair has its own "
         "columns), of STS-B also on the cosine of the two texts' vectors. Today's baselines: `n-grams` of words or "
         "characters, the best on dev, and `pair features`, what the two texts share and their words.",
-        "Over seeds: the mean of a set's metrics, on these test rows, Student's t. Over seeds and rows: the metric of "
-        "dev, for other rows of the same kind, paired by row; of TF-IDF no rows were kept, so it is the interval of "
-        "the encoder's score alone. Of many verdicts, one in twenty is wrong by chance.",
+        "A verdict counts the noise of seeds and rows: the metric of dev, for other rows of the same kind, paired by "
+        "row; of TF-IDF no rows were kept, so it is the interval of the encoder's score alone. Over seeds alone: the "
+        "mean of a set's metrics, on these very test rows. Of many verdicts, one in twenty is wrong by chance.",
         "TF-IDF of a pair does not see what the two texts share, except on STS-B: on QNLI it is below the most "
         "frequent label, so that to be above it says little there.",
     )
@@ -370,12 +384,13 @@ def documented() -> str:
     """Return the table of the documentation: the chosen recipe next to TF-IDF and pair features."""
     record = chosen_record()
     training, recipes = record["pretraining"], record["recipes"]
-    lines = [["test, mean over seeds", "wiki_mini", "TF-IDF", "", "pair features", ""]]
+    head = "difference (95 % interval)"
+    lines = [["test, mean over seeds", "wiki_mini", "TF-IDF", head, "pair features", head]]
     for one in record["sets"].values():
         cells = []
         for name in ("goal", "pair_features"):
             found = one["opponents"].get(name)
-            verdict = "" if found is None else found["over_seeds"].get("verdict", "one seed")
+            verdict = "" if found is None else _said(found["over_rows"] or found["over_seeds"])
             cells += ["–" if found is None else _joined(found["scores"]), verdict]
         lines.append([f"{one['title']}, {' / '.join(one['metrics'])}", with_spreads(one), *cells])
     titles = record["all_recipes"]
@@ -384,10 +399,11 @@ def documented() -> str:
         (
             *_markdown(lines),
             "",
+            *_known_sentences(record),
             f"{training['processor_s'] / 3600:.2f} hours of processor time, held-out MLM loss "
             f"{training['val/mlm_loss']:.2f} nats. Recipe: `{titles[recipes['chosen']]}`"
             + (f", which dev chose over: {', '.join(others)}." if others else ", nothing tuned."),
-            "`above` and `below`: beyond the noise of seeds. TF-IDF: as it was when the goal was set; pair features: "
-            "what the two texts share, added later.",
+            "`above` and `below`: beyond the noise of seeds and rows. TF-IDF: as when the goal was set, of which "
+            "no rows were kept; pair features: what the two texts share, added later.",
         )
     )

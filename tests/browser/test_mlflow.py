@@ -49,7 +49,7 @@ def test_a_finished_pipeline_has_its_report_and_its_row_in_mlflow(
 
 def test_the_run_of_a_pipeline_has_its_verdicts_in_a_note_that_is_whole(review, views: dict[str, str]) -> None:
     visit = review(f"{run_of_report(views)}{MODEL_TRAINING}")
-    shown(visit, "On docs_library the encoder does not win")
+    shown(visit, "On docs_library the encoder loses")
     assert visit.page.get_by_role("heading", name=re.compile("^smoke: MLM")).count() == 1
     visit.page.get_by_text("Show more").click()  # MLflow folds long notes, and has no room for any on a telephone
     for width in WIDTHS[1:]:
@@ -102,7 +102,7 @@ def test_the_models_page_lists_every_model(review, views: dict[str, str]) -> Non
 
 def test_the_page_of_a_model_has_its_card_and_its_signature(review, views: dict[str, str]) -> None:
     visit = review(views["best model of docs_library"])
-    shown(visit, re.compile("^On docs_library the encoder does not win"))
+    shown(visit, re.compile("^On docs_library the encoder loses"))
     shown(visit, "from transformers import pipeline")
     shown(visit, "Inputs (1)")
     shown(visit, "Outputs (3)")

@@ -105,22 +105,21 @@ def test_each_training_of_the_learning_table_has_its_own_time_and_loss(monkeypat
 
 
 @pytest.mark.parametrize(
-    ("difference", "wins", "loses", "said"),
+    ("difference", "verdict", "said"),
     [
-        (0.031, 1, 0, "the encoder wins against tuned 0.600, with accuracy 0.631 ± 0.004 (difference +0.031)"),
-        (-0.02, 0, 1, "the encoder loses to tuned 0.600, with accuracy 0.580 ± 0.004 (difference −0.020)"),
-        (-0.02, 0, 0, "the sweep cannot tell the encoder from tuned 0.600, with accuracy 0.580 ± 0.004"),
+        (0.031, 1, "the encoder wins against tuned 0.600, with accuracy 0.631 ± 0.004 (difference +0.031)"),
+        (-0.02, -1, "the encoder loses to tuned 0.600, with accuracy 0.580 ± 0.004 (difference −0.020)"),
+        (-0.02, 0, "the sweep cannot tell the encoder from tuned 0.600, with accuracy 0.580 ± 0.004"),
     ],
     ids=["win", "loss", "undecided"],
 )
 def test_the_sentence_of_a_task_is_its_recorded_verdict(
-    monkeypatch: pytest.MonkeyPatch, difference: float, wins: int, loses: int, said: str
+    monkeypatch: pytest.MonkeyPatch, difference: float, verdict: int, said: str
 ) -> None:
     sweep = {
         "encoder/difference_from_strongest": difference,
         "encoder/smallest_visible_difference": 0.03,  # a loss can be certain below it
-        "encoder/beats_strongest": wins,
-        "encoder/loses_to_strongest": loses,
+        "encoder/beats_strongest": verdict,
     }
     scores = {
         "docs_x/encoder/accuracy_mean": 0.6 + difference,
@@ -131,6 +130,20 @@ def test_the_sentence_of_a_task_is_its_recorded_verdict(
     }
     monkeypatch.setattr(readme, "_metrics", lambda stage: scores if stage == "evaluate" else sweep)
     assert readme.sentence("docs_x").startswith(f"`docs_x`: {said}")
+
+
+def test_a_recorded_interval_stands_at_the_difference_and_an_older_record_tells_losses_its_own_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scores = {"docs_x/encoder/accuracy_mean": 0.58, "docs_x/tuned/accuracy": 0.6}
+    sweep = {"encoder/difference_from_strongest": -0.02, "encoder/beats_strongest": -1}
+    interval = {"encoder/difference_low": -0.03, "encoder/difference_high": -0.01}
+    monkeypatch.setattr(readme, "_metrics", lambda stage: scores if stage == "evaluate" else sweep | interval)
+    assert "loses to" in readme.sentence("docs_x")
+    assert "(difference −0.020, 95 % interval −0.030 to −0.010)" in readme.sentence("docs_x")
+    older = {**sweep, "encoder/beats_strongest": 0, "encoder/loses_to_strongest": 1}
+    monkeypatch.setattr(readme, "_metrics", lambda stage: scores if stage == "evaluate" else older)
+    assert "loses to" in readme.sentence("docs_x")
 
 
 def changed(read):  # type: ignore[no-untyped-def]

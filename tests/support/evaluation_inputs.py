@@ -201,7 +201,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         "baselines": baselines,
         "comparisons": comparisons,
         "comparisons_by_split": dict.fromkeys(test_splits(name), comparisons),
-        "comparison": {**comparisons["random_weights"], "beats_random_weights": True} if full else None,
+        "comparison": comparisons["random_weights"] if full else None,
         "conclusion": conclusion,
         "label_efficiency": efficiency if full and name in ("library", "match") else [],
         "best": {"seed": 2, "dev": base, "test": base},
@@ -224,7 +224,6 @@ def _noise(difference: float, p_value: float) -> dict[str, Any]:
         "degrees_of_freedom": 8.0,
         "smallest_visible": 0.07,
         "verdict": verdict,
-        "better": verdict == "better",
     }
 
 

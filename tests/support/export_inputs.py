@@ -50,7 +50,6 @@ def result(**changes: Any) -> dict[str, Any]:
             "p_value": p_value,
             "smallest_visible": 0.03,
             "verdict": verdict,
-            "better": verdict == "better",
         }
 
     return {
@@ -74,7 +73,7 @@ def result(**changes: Any) -> dict[str, Any]:
             "random_weights": comparison(0.089, [0.05, 0.12], 0.001, "better"),
             "word_ngrams": comparison(0.058, [-0.01, 0.1], 0.09, "not shown"),
         },
-        "comparison": {**comparison(0.089, [0.05, 0.12], 0.001, "better"), "beats_random_weights": True},
+        "comparison": comparison(0.089, [0.05, 0.12], 0.001, "better"),
         "conclusion": {
             "opponent": "word_ngrams",
             "title": "TF-IDF and logistic regression",

@@ -22,6 +22,7 @@ from bertline.evaluation.task_charts import VectorSpace, task_charts, vector_spa
 from bertline.evaluation.task_section import task_section
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
+from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.registry import kind_part
 from bertline.pretraining.objectives.base import ShownTable
 from bertline.pretraining.objectives.registry import TABLES_WITHOUT_PRETRAINING
@@ -181,14 +182,14 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
             figures[f"{name}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
     for baseline, content in task.result["baselines"].items():
         figures[f"{baseline}/{metric}"] = content["test"]
-    # 1 for each comparison that is won beyond noise, else 0; comparisons without a verdict are omitted.
+    # 1: better, 0: not shown, -1: worse; comparisons without a verdict are omitted.
     comparisons = {
         "beats_random_weights": task.result["comparisons"].get("random_weights", {}),
         "beats_reference": task.result["comparisons"].get("reference_encoder", {}),
         "beats_strongest": task.result["conclusion"].get("encoder", {}),
         "combined_beats_strongest": task.result["conclusion"].get("combined", {}),
     }
-    return figures | {key: int(found["better"]) for key, found in comparisons.items() if "better" in found}
+    return figures | {key: AS_NUMBER[found["verdict"]] for key, found in comparisons.items() if "verdict" in found}
 
 
 def _page(

@@ -107,9 +107,8 @@ def _task_table(facts: Facts, overlaps: Overlaps) -> str:
         cells = {name: test_score(arms[name]) if name in arms else "–" for name in ("encoder", *others)}
         best = task.strongest
         cells["opponent"] = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
-        verdict, winner = _verdict(task.result["conclusion"])
-        if winner is not None:
-            cells[winner] = Strong(cells[winner])
+        verdict, winners = _verdict(task.result["conclusion"])
+        cells |= {winner: Strong(cells[winner]) for winner in winners}
         rows.append([task.name, metric_name(task.metric), *cells.values(), verdict])
         rows[-1].append(_overlap_note(overlaps.get(task.name, {})) or "–")
     head = ["task", "test", "this encoder", "combined", "random weights", "reference encoder"]
@@ -121,15 +120,15 @@ def _task_table(facts: Facts, overlaps: Overlaps) -> str:
     return table(head, rows) + paragraph(said + "the noise of seeds and rows together.", "soft")
 
 
-def _verdict(conclusion: dict[str, Any]) -> tuple[str, str | None]:
-    """Return who wins in words, and the column of the winner; None if it is not clear."""
-    for arm, title in (("encoder", "this encoder"), ("combined", "combined")):
-        if conclusion.get(arm, {}).get("verdict") == "better":
-            return title, arm
-    found = [conclusion[arm]["verdict"] for arm in ("encoder", "combined") if "verdict" in conclusion.get(arm, {})]
-    if not found:
-        return "not known", None
-    return ("the opponent", "opponent") if set(found) == {"worse"} else ("not clear", None)
+def _verdict(conclusion: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return who wins in words, of the encoder alone and combined if they differ, and the columns of the winners."""
+    found = {arm: conclusion[arm].get("verdict") for arm in ("encoder", "combined") if arm in conclusion}
+    words = {"better": "this encoder", "worse": "the opponent", "not shown": "not clear", None: "not known"}
+    winners: list[str] = [arm for arm, verdict in found.items() if verdict == "better"]
+    if len(set(found.values())) > 1:
+        return f"alone: {words[found['encoder']]}; combined: {words[found['combined']]}", winners
+    verdict = next(iter(found.values()), None)
+    return words[verdict], ["opponent"] if verdict == "worse" else winners
 
 
 def _overlap_note(overlaps: dict[str, Overlap]) -> str:

@@ -63,7 +63,7 @@ def conclusion(task: TaskFacts) -> str:
 
 
 def _pretraining(task: TaskFacts) -> str:
-    comparison, helps = task.result.get("comparison"), False
+    comparison = task.result.get("comparison") or {}
     if task.result["start"] == "random":
         said = "It started from random weights, so nothing is said of pretraining here."
     elif not comparison:
@@ -71,10 +71,13 @@ def _pretraining(task: TaskFacts) -> str:
     elif not _is_known(comparison):
         said = f"{_NOT_KNOWN} Whether pretraining helps here is not shown."
     else:
-        helps = comparison["beats_random_weights"]
-        said = "Pretraining helps here" if helps else "Pretraining makes no clear difference here"
+        said = {
+            "better": "Pretraining helps here",
+            "worse": "Pretraining harms here: random weights are better",
+            "not shown": "Pretraining makes no clear difference here",
+        }[comparison["verdict"]]
         said += f": the difference of the means is {_with_interval(comparison)}. {_smallest(comparison)}"
-    return verdict(said, good=helps)
+    return verdict(said, good=comparison.get("verdict") == "better")
 
 
 def _reference(task: TaskFacts) -> str:
@@ -87,11 +90,11 @@ def _reference(task: TaskFacts) -> str:
     elif found["verdict"] == "better":
         said = f"Your own encoder beats {name} on your task: by {_with_interval(found)}."
     elif found["verdict"] == "worse":
-        said = f"Your own encoder does not beat {name} on your task: the difference is {_with_interval(found)}."
+        said = f"Your own encoder is worse than {name} on your task: by {_with_interval(found)}."
     else:
         said = f"Whether your own encoder or {name} is better on your task is not shown: the difference is "
         said += f"{_with_interval(found)}. {_smallest(found)}"
-    return verdict(said, good=found.get("better", False))
+    return verdict(said, good=found.get("verdict") == "better")
 
 
 def _is_known(found: dict[str, Any]) -> bool:

@@ -247,8 +247,11 @@ def task_limits(facts: CardFacts, task: str) -> str:
         *facts.usages[task].limits,
         f"The scores hold for texts like the test rows of `{task}`; measure on your own before relying on them.",
     ]
-    if (facts.results[task].get("comparison") or {}).get("beats_random_weights") is False:
-        sentences.insert(0, "The pretrained encoder was not shown to beat random weights on this task.")
+    match (facts.results[task].get("comparison") or {}).get("verdict"):
+        case "worse":
+            sentences.insert(0, "The pretrained encoder is worse than random weights on this task.")
+        case "not shown":
+            sentences.insert(0, "The pretrained encoder was not shown to beat random weights on this task.")
     own, max_length = facts.start_of(task) is None, facts.tasks[task].kind.config.max_length
     return _bullets([*sentences, *_limit_sentences(facts, max_length, own_encoder=own)])
 

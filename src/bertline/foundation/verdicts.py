@@ -36,6 +36,8 @@ from numpy.typing import NDArray
 
 Verdict = Literal["better", "worse", "not shown"]
 
+AS_NUMBER: Mapping[Verdict, int] = {"better": 1, "not shown": 0, "worse": -1}
+"""Verdicts in metrics, such as `beats_random_weights`; a comparison without a verdict has no metric."""
 SIGNIFICANT = 0.05
 POWER = 0.9
 """Probability of detecting a true difference of the size `smallest_visible`."""
@@ -131,8 +133,7 @@ class Difference:
         """Return plain data; unknown values are left out."""
         if self.p_value is None:
             return {"difference": self.difference}
-        told = {**dataclasses.asdict(self), "interval": list(self.interval or ())}
-        return {**told, "verdict": self.verdict, "better": self.verdict == "better"}
+        return {**dataclasses.asdict(self), "interval": list(self.interval or ()), "verdict": self.verdict}
 
 
 def measured(

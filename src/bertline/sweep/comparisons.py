@@ -154,11 +154,11 @@ def _clause(who: str, score: str, found: Difference) -> str:
         case "better":
             return f"{who} wins: {score} ({details})"
         case "worse":
-            return f"{who} does not win: {score} ({details})"
+            return f"{who} loses: {score} ({details})"
         case _:
             # This difference is 0 if all runs got the same rows right.
             seen = f"the smallest difference this sweep could have seen is {found.smallest_visible:.3f}"
-            return f"it cannot be told whether {who} wins: {score} ({details}; {seen})"
+            return f"it cannot be told whether {who} wins or loses: {score} ({details}; {seen})"
 
 
 def _mean(result: Mapping[str, Any], system: str) -> str:

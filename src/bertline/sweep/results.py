@@ -20,6 +20,7 @@ from bertline.finetuning.task_file import write_task_file
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
+from bertline.foundation.verdicts import AS_NUMBER
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, split_sizes, test_splits
 from bertline.sweep.comparisons import COMBINED, ENCODER, Comparisons, comparisons_by_split, conclusion, on_dev
@@ -125,7 +126,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "baselines": {baseline.name: _baseline(job, baseline, comparisons) for baseline in outcomes.baselines},
         "comparisons": comparisons["test"].with_encoder(),
         "comparisons_by_split": {split: of_split.with_encoder() for split, of_split in comparisons.items()},
-        "comparison": _pretraining(comparisons["test"]),
+        "comparison": comparisons["test"].with_encoder().get("random_weights"),
         "label_efficiency": _label_efficiency(job, outcomes, rows["train"]),
         "best": {
             "seed": best.seed,
@@ -159,7 +160,11 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
 
 
 def headline(result: dict[str, Any]) -> dict[str, float]:
-    """Return the figures for artifacts/metrics: scores of the encoder, the other arms and the baselines."""
+    """Return the figures for artifacts/metrics: scores of the encoder, the other arms and the baselines, and verdicts.
+
+    `difference_from_strongest` is that from the strongest simple opponent, `difference_low` and `difference_high` are
+    the ends of its 95 % interval. `beats_...` is 1 (better), 0 (not shown) or -1 (worse).
+    """
     metric, arms = result["metric"], result["arms"]
     figures: dict[str, float] = {"num_trials": result["num_trials"], f"dev/{metric}_mean": arms["encoder"]["dev_mean"]}
     for arm, scores in arms.items():
@@ -171,16 +176,16 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
                 figures[f"{prefix}{split}/{metric}_std"] = found["std"]
     for name, scores in result["baselines"].items():
         figures[f"{name}/test/{metric}"] = scores["test"]
-    pretraining = result["comparison"]
-    if pretraining is not None and "p_value" in pretraining:
-        figures["beats_random_weights"] = int(pretraining["beats_random_weights"])
+    pretraining = result["comparison"] or {}
+    if "verdict" in pretraining:
+        figures["beats_random_weights"] = AS_NUMBER[pretraining["verdict"]]
     for system in (ENCODER, COMBINED):
         found = result["conclusion"].get(system, {})
-        if "p_value" in found:  # its difference from the strongest simple opponent, and whether it wins or loses
+        if "verdict" in found:
             figures[f"{system}/difference_from_strongest"] = found["difference"]
+            figures |= {f"{system}/difference_{end}": found["interval"][i] for i, end in enumerate(("low", "high"))}
             figures[f"{system}/smallest_visible_difference"] = found["smallest_visible"]
-            figures[f"{system}/beats_strongest"] = int(found["verdict"] == "better")
-            figures[f"{system}/loses_to_strongest"] = int(found["verdict"] == "worse")
+            figures[f"{system}/beats_strongest"] = AS_NUMBER[found["verdict"]]
     return figures
 
 
@@ -267,14 +272,6 @@ def _baseline(job: SweepJob, baseline: ScoredBaseline, comparisons: Mapping[Spli
         "scores": baseline.scores,
         "settings": baseline.settings,
     }
-
-
-def _pretraining(comparisons: Comparisons) -> dict[str, Any] | None:
-    """Compare the encoder with the same architecture from random weights; None if that was not run."""
-    found = comparisons.with_encoder().get("random_weights")
-    if found is None or "verdict" not in found:
-        return found
-    return {**found, "beats_random_weights": found["verdict"] == "better"}
 
 
 def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
         case "better":
             return Verdict(True, f"beats the champion beyond noise ({details})")
         case "worse":
-            return Verdict(False, f"stays behind the champion ({details})")
+            return Verdict(False, f"is worse than the champion beyond noise ({details})")
         case _:
             seen = f"a difference of {found.smallest_visible:.4f} would have been seen"
             return Verdict(False, f"is not shown to be better than the champion, which stays ({details}; {seen})")

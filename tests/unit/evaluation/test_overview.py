@@ -66,7 +66,15 @@ def test_the_combination_wins_where_only_it_does(whole_pipeline: PipelineFolders
     facts = dataclasses.replace(facts, tasks=[*filter(lambda task: task.name == "search", facts.tasks), *facts.tasks])
     said = with_conclusion(facts, encoder={"verdict": "worse"}, combined={"verdict": "better"})
     row = cells(summary(said, {}))
-    assert "<b>0.470 ± 0.016</b>" in row and row[-1] == "combined"
+    assert "<b>0.470 ± 0.016</b>" in row and row[-1] == "alone: the opponent; combined: this encoder"
+
+
+def test_the_winner_is_told_alone_and_combined_where_only_one_is_clear(whole_pipeline: PipelineFolders) -> None:
+    facts = read_facts(whole_pipeline, "title")
+    said = with_conclusion(facts, encoder={"verdict": "worse"}, combined={"verdict": "not shown"})
+    row = cells(summary(said, {}))
+    assert not any("<b>" in cell for cell in row)
+    assert row[-1] == "alone: the opponent; combined: not clear"
 
 
 def test_few_tasks_have_tiles_that_name_the_strongest_opponent(pipeline: PipelineFolders) -> None:

@@ -66,11 +66,16 @@ def test_every_kind_names_its_score_its_baselines_and_what_was_wrong(name: str) 
 
 def test_a_difference_within_the_spread_is_not_called_a_win() -> None:
     assert "Pretraining helps here" in page(facts("library"))
-    comparison = {**noise(0.01, 0.4), "beats_random_weights": False}
-    said = words(page(facts("library", comparison=comparison)))
+    said = words(page(facts("library", comparison=noise(0.01, 0.4))))
     assert "Pretraining makes no clear difference here" in said
     assert "+0.010 (95 % interval −0.030 to +0.050)" in said
     assert "The smallest difference this sweep could have seen is 0.070." in said
+
+
+def test_random_weights_that_are_better_are_said_to_be() -> None:
+    said = words(page(facts("library", comparison=noise(-0.101, 0.001))))
+    assert "Pretraining harms here: random weights are better: the difference of the means is −0.101" in said
+    assert "no clear difference here" not in said
 
 
 def noise(difference: float, p_value: float) -> dict[str, Any]:
@@ -81,7 +86,6 @@ def noise(difference: float, p_value: float) -> dict[str, Any]:
         "p_value": p_value,
         "smallest_visible": 0.07,
         "verdict": verdict,
-        "better": verdict == "better",
     }
 
 
@@ -89,7 +93,7 @@ def noise(difference: float, p_value: float) -> dict[str, Any]:
     ("difference", "p_value", "said"),
     [
         (0.05, 0.004, "Your own encoder beats models/general-encoder on your task: by +0.050"),
-        (-0.05, 0.004, "Your own encoder does not beat models/general-encoder on your task: the difference is −0.050"),
+        (-0.05, 0.004, "Your own encoder is worse than models/general-encoder on your task: by −0.050"),
         (0.005, 0.4, "Whether your own encoder or models/general-encoder is better on your task is not shown"),
     ],
 )

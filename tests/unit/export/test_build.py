@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 import bertline
 from bertline.export.build import build_export
+from bertline.export.card_sections import task_limits
 from bertline.export.config import ExportConfig
 from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.finetuning.task_kind import task_kind
@@ -194,6 +196,31 @@ def test_the_card_counts_failed_runs_and_says_which_have_no_score(pipeline: Any,
     assert "over 4 seeds (1 more diverged), 8,000 training rows" in card
     failed = "1 of 5 runs of this encoder, fine-tuned, 2 of 5 runs of the same from random weights"
     assert f"Failed (the same output for every row, or diverged and not scored): {failed}." in card
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ("better", None),
+        ("worse", "The pretrained encoder is worse than random weights on this task."),
+        ("not shown", "The pretrained encoder was not shown to beat random weights on this task."),
+        (None, None),
+    ],
+)
+def test_the_limits_say_whether_random_weights_are_better(verdict: str | None, said: str | None) -> None:
+    result = {"comparison": {"verdict": verdict} if verdict else {"difference": 0.1}}
+    kind = SimpleNamespace(config=SimpleNamespace(max_length=32))
+    facts: Any = SimpleNamespace(
+        results={"reviews": result},
+        usages={"reviews": SimpleNamespace(limits=[])},
+        tasks={"reviews": SimpleNamespace(kind=kind)},
+        corpus={},
+        start_from=None,
+        start_of=lambda task: None,
+    )
+    limits = task_limits(facts, "reviews")
+    assert ("random weights" in limits) is (said is not None)
+    assert said is None or said in limits
 
 
 def test_the_hub_accepts_the_metadata(pipeline: Any, tmp_path: Path) -> None:

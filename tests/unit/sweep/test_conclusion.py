@@ -1,4 +1,4 @@
-"""One sentence for a task: won, not won, or not to be told; alone, and combined where there is such an arm."""
+"""One sentence for a task: won, lost, or not to be told; alone, and combined where there is such an arm."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def concluded(encoder, *, bm25=0.5, combined=None, num_seeds=3, num_diverged=0):
     ("encoder", "said"),
     [
         (0.6, "On docs_search the encoder wins: nDCG@10 0.600 ± 0.004 against 0.500 for BM25, the strongest simple"),
-        (0.4, "On docs_search the encoder does not win: nDCG@10 0.400 ± 0.004 against 0.500 for BM25"),
-        (0.501, "On docs_search it cannot be told whether the encoder wins: nDCG@10 0.501"),
+        (0.4, "On docs_search the encoder loses: nDCG@10 0.400 ± 0.004 against 0.500 for BM25"),
+        (0.501, "On docs_search it cannot be told whether the encoder wins or loses: nDCG@10 0.501"),
     ],
 )
 def test_the_sentence_says_whether_the_encoder_beats_the_opponent_that_is_strongest_on_dev(encoder, said):
@@ -56,7 +56,7 @@ def test_the_sentence_says_whether_the_encoder_beats_the_opponent_that_is_strong
 
 def test_the_encoder_is_judged_alone_and_combined():
     said = concluded(0.4, combined=0.6)["sentence"]
-    assert "the encoder alone does not win: nDCG@10 0.400" in said
+    assert "the encoder alone loses: nDCG@10 0.400" in said
     assert "the encoder combined with BM25 wins: 0.600 ± 0.004" in said
 
 

@@ -74,7 +74,8 @@ def test_means_spreads_and_the_comparison_follow_from_the_seeds(finished):
     assert found["difference"] == pytest.approx(
         statistics.fmean(scores["encoder"]) - statistics.fmean(scores["random_weights"])
     )
-    assert figures["beats_random_weights"] == int(found["interval"][0] > 0) == int(found["beats_random_weights"])
+    low, high = found["interval"]
+    assert figures["beats_random_weights"] == int(low > 0) - int(high < 0)
 
 
 def test_the_conclusion_names_the_opponent_that_is_strongest_on_dev(finished):
@@ -85,7 +86,9 @@ def test_the_conclusion_names_the_opponent_that_is_strongest_on_dev(finished):
     assert found["encoder"] == result["comparisons"][found["opponent"]]
     assert found["title"] in found["sentence"]
     assert job.task_name in found["sentence"]
-    assert figures["encoder/beats_strongest"] == int(found["encoder"]["better"])
+    low, high = found["encoder"]["interval"]
+    assert (figures["encoder/difference_low"], figures["encoder/difference_high"]) == (low, high)
+    assert figures["encoder/beats_strongest"] == int(low > 0) - int(high < 0)
     assert figures["encoder/smallest_visible_difference"] == found["encoder"]["smallest_visible"]
 
 
@@ -106,9 +109,9 @@ def test_the_encoder_is_tested_against_every_arm_and_baseline_on_the_same_rows(f
     against = result["comparisons"]["majority"]
     assert against["difference"] == pytest.approx(encoder - result["baselines"]["majority"]["test"])
     assert against["interval"][0] > 0
-    assert against["better"]
+    assert against["verdict"] == "better"
     assert against["p_value"] < 0.05
-    assert not result["comparisons"]["word_ngrams"]["better"]
+    assert result["comparisons"]["word_ngrams"]["verdict"] != "better"
     assert result["comparisons"]["random_weights"].items() <= result["comparison"].items()
 
 

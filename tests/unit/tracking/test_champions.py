@@ -62,7 +62,10 @@ def test_the_title_goes_to_who_beats_the_champion_on_the_same_data(
 
     assert register(config, folder, standing(0.78), content="b") == "2"
     assert aliases(config) == {"current": "2", "champion": "1"}
-    assert "version 2 stays behind the champion (−0.0200 on dev, 95 % interval −0.0246" in capsys.readouterr().out
+    assert (
+        "version 2 is worse than the champion beyond noise (−0.0200 on dev, 95 % interval −0.0246"
+        in capsys.readouterr().out
+    )
 
     # Higher on dev, by less than the seeds differ, and far higher on test, which has no say.
     on_test = dataclasses.replace(standing(0.8005), test_score=0.99)

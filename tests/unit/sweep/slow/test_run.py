@@ -11,6 +11,7 @@ import pytest
 
 import tiny
 from bertline.foundation.manifests import read_manifest, write_manifest
+from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.huggingface import read_config
 from bertline.sweep import crew, trials
@@ -185,7 +186,7 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
     assert random_weights["test_std"] > 0
     assert "nothing is random" in result["note"]
     # Its one run is all there is, so the noise is known: that of the rows, and of the seeds of the other.
-    assert figures["beats_random_weights"] == int(result["comparison"]["p_value"] < 0.05)
+    assert figures["beats_random_weights"] == AS_NUMBER[result["comparison"]["verdict"]]
     assert encoder["test_std"] is None
 
 
