@@ -39,7 +39,6 @@ gc.disable()
 os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / f"bertline-tests-cache-{getpass.getuser()}")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-REAL_TASK = "docs_library"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -77,11 +76,7 @@ def smoke_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
         smoke.clone(folder)
         # test_secrets.py searches the finished pipeline for these.
         smoke.run(["git", "remote", "add", "company", planted.GIT_REMOTE], folder)
-        # Every stage is run by a real process, but of the tasks only one: the others would only import the same again.
-        smoke.run(["dvc", "repro", f"sweep@{REAL_TASK}"], folder, **planted.ENVIRONMENT)
-        others = [f"sweep@docs_{name}" for name in ("match", "parameters", "search")]
-        smoke.run(["dvc", "repro", *others], folder, programs=warm_python.programs(), **planted.ENVIRONMENT)
-        smoke.run(["dvc", "repro"], folder, **planted.ENVIRONMENT)
+        smoke.run(["dvc", "repro"], folder, programs=warm_python.programs(), **planted.ENVIRONMENT)
 
     return once.made(tmp_path_factory, "smoke-pipeline", make)
 
@@ -96,8 +91,7 @@ def pipeline(smoke_pipeline: Path, tmp_path: Path) -> Path:
 def run() -> Run:
     """`run(folder, "dvc", "repro")`: run a command there; output is captured, a failure is the test's to judge.
 
-    `python`, `dvc` and this interpreter are those of `warm_python`: that a stage imports all it needs is known from the
-    finished pipeline, which real processes have made.
+    `python`, `dvc` and this interpreter are those of `warm_python`, as they are in the finished pipeline.
     """
     programs = warm_python.programs()
 

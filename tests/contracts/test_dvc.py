@@ -163,36 +163,6 @@ def test_status_is_refused_while_a_stage_runs_so_recipes_do_not_ask_for_it(proje
     assert "busy" in Path("said").read_text()
 
 
-def test_an_experiment_composes_with_hydra_and_a_plain_repro_does_not_so_configure_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
-    for name, size in (("tiny", 1), ("base", 12)):
-        Path("conf/model").mkdir(parents=True, exist_ok=True)
-        Path(f"conf/model/{name}.yaml").write_text(f"hidden: {size}\n")
-    Path("conf/config.yaml").write_text("defaults: [{model: tiny}, _self_]\n")
-    Path("params.yaml").write_text("model: {hidden: 0}\n")
-    stages({"one": {"cmd": "cp params.yaml out", "params": ["model"], "outs": ["out"]}})
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for command in (
-        ["git", "init", "-q"],
-        [sys.executable, "-m", "dvc", "init", "-q"],
-        [sys.executable, "-m", "dvc", "config", "hydra.enabled", "true"],
-        ["git", "add", "."],
-        ["git", *identity, "commit", "-q", "-m", "start"],
-        [sys.executable, "-m", "dvc", "repro", "-q"],
-    ):
-        subprocess.run(command, check=True, capture_output=True)
-    assert yaml.safe_load(Path("out").read_text()) == {"model": {"hidden": 0}}
-    subprocess.run(["git", "add", "."], check=True)
-    subprocess.run(["git", *identity, "commit", "-q", "-m", "run"], check=True)
-    command = [sys.executable, "-m", "dvc", "exp", "run", "-q", "-S", "model=base"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert yaml.safe_load(Path("out").read_text()) == {"model": {"hidden": 12}}
-
-
 @pytest.mark.parametrize(("name", "stale"), [("size", True), ("nfiles", True), ("hidden_size", False)])
 def test_the_run_cache_ignores_parameters_called_size_or_nfiles_so_no_field_may_be_called_so(
     project: Any, name: str, stale: bool

@@ -6,8 +6,6 @@ Should the first one fail, take `dynamo=True` in `bertline.export.onnx_files.wri
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -67,15 +65,3 @@ def test_dynamic_quantization_needs_no_calibration_and_keeps_the_axes_open(tmp_p
     found = run(tmp_path / "int8.onnx", values)
     np.testing.assert_allclose(found, model(values).detach().numpy(), atol=0.1)
     assert not np.array_equal(found, run(tmp_path / "model.onnx", values))
-
-
-def test_neither_needs_onnxscript(tmp_path: Path) -> None:
-    code = f"""
-import sys
-sys.modules["onnxscript"] = None
-import torch
-torch.onnx.export(torch.nn.Linear(2, 2), (torch.zeros(1, 2),), {str(tmp_path / "m.onnx")!r}, dynamo=False)
-from onnxruntime.quantization import quantize_dynamic
-quantize_dynamic({str(tmp_path / "m.onnx")!r}, {str(tmp_path / "q.onnx")!r})
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -10,14 +10,9 @@ import torch
 import transformers
 
 import bertline
-from bertline.export.agreement import compare, onnx_outputs, torch_outputs
-from bertline.export.onnx_files import write_int8, write_onnx
 from bertline.export.usage import VectorSettings, write_sentence_transformer
-from bertline.export.views import load_view
-from bertline.finetuning.encoding import encode_texts
 from bertline.modeling.huggingface import load_encoder
 from bertline.tokenization.storage import copy_tokenizer
-from bertline.tokenization.tokenizer import Tokenizer
 
 TEXTS = [
     "A man is playing a guitar.",
@@ -70,21 +65,3 @@ def test_our_folder_is_one_of_sentence_transformers(minilm: Path, tmp_path: Path
     np.testing.assert_allclose(theirs.encode(TEXTS, prompt_name="query"), prompted, atol=1e-5)
     assert theirs.similarity_fn_name == "dot"
     assert theirs.max_seq_length == 64
-
-
-def test_int8_keeps_the_order_of_similarities(minilm: Path, tmp_path: Path) -> None:
-    view = load_view(minilm, "BertModel")
-    sequences = encode_texts(TEXTS, None, Tokenizer.load(minilm), max_length=64)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    expected = torch_outputs(view, sequences)
-    write_onnx(view, tmp_path / "model.onnx")
-    write_int8(tmp_path / "model.onnx", tmp_path / "int8.onnx")
-    fp32 = compare(onnx_outputs(tmp_path / "model.onnx", sequences), expected, sequences, "vector")
-    int8 = compare(onnx_outputs(tmp_path / "int8.onnx", sequences), expected, sequences, "vector")
-    torch.set_num_threads(threads)
-    assert fp32.max_difference < 1e-4
-    assert fp32.decisions > 0.9999
-    assert int8.decisions > 0.98
-    sizes = [(tmp_path / name).stat().st_size for name in ("model.onnx", "int8.onnx")]
-    assert sizes[1] < 0.27 * sizes[0]

@@ -1,9 +1,6 @@
 """The average of two encoders: its weights, its tokenizer, what may differ, and the command."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,8 +11,6 @@ from bertline.modeling.averaging import average_encoders
 from bertline.modeling.huggingface import load_encoder
 from bertline.modeling.weight_files import read_weights, write_weights
 from bertline.tokenization.tokenizer import Tokenizer
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
@@ -78,26 +73,3 @@ def test_encoders_of_two_shapes_are_refused_with_both_shapes(tmp_path):
 def test_a_share_outside_0_to_1_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="from 0 to 1"):
         average_encoders(tmp_path, tmp_path, tmp_path / "mean", share=1.5)
-
-
-def averaged_by_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(ROOT / "pipelines/average.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_the_command_writes_the_average_and_spares_a_folder_that_is_there(tmp_path):
-    first, second = (str(tiny.write_encoder(tmp_path / str(seed), seed=seed)) for seed in (1, 2))
-    mean = str(tmp_path / "mean")
-    done = averaged_by_command(first, second, mean, "--share", "0.25")
-    assert done.returncode == 0, done.stderr
-    average_encoders(Path(first), Path(second), tmp_path / "same", share=0.25)
-    written = (tmp_path / "mean/model.safetensors").read_bytes()
-    assert written == (tmp_path / "same/model.safetensors").read_bytes()
-    wrong = averaged_by_command(first, second, str(tmp_path / "other"), "--share", "2")
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
-    assert "share is 2; it is the weight of the second encoder" in wrong.stderr
-    assert not (tmp_path / "other").exists()
-    again = averaged_by_command(first, second, mean)
-    assert again.returncode == 1
-    assert "is there already" in again.stderr
-    assert (tmp_path / "mean/model.safetensors").read_bytes() == written

@@ -64,27 +64,6 @@ def test_the_name_of_a_task_is_text(command_line: ModuleType, name: str) -> None
         assert compose("config", overrides=command_line.readable(["task_name=null"])).task_name is None
 
 
-@pytest.mark.parametrize("name", ["2020", "1e5"])
-def test_a_task_named_like_a_number_can_be_registered_listed_and_run(tmp_path: Path, name: str) -> None:
-    for folder in ("conf", "pipelines"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
-    shutil.copy(ROOT / "conf/task/docs_library.yaml", tmp_path / f"conf/task/{name}.yaml")
-    stage = ("pipelines/task_data.py", f"task_name={name}")
-    missing = run_recipe(tmp_path, *stage).stderr.splitlines()
-    lines = [line.partition("     - ")[2].strip() for line in missing if line.startswith("  in conf/")]
-    assert lines == [f'task@tasks.{name}: "{name}"', f'"{name}"']
-    for file, key, line in zip(("config", "tasks"), ("defaults:\n", "task_names: ["), lines, strict=True):
-        path = tmp_path / f"conf/{file}.yaml"
-        text = path.read_text()
-        assert key in text
-        path.write_text(text.replace(key, f"{key}  - {line}\n" if file == "config" else f"{key}{line}, "))
-    for arguments in ((), ("optimizer.lr=0.002", "--save")):
-        done = run_recipe(tmp_path, "pipelines/configure.py", *arguments)
-        assert done.returncode == 0, done.stderr
-    again = run_recipe(tmp_path, *stage)
-    assert "Traceback" not in again.stderr and "task_name is" not in again.stderr
-
-
 def test_a_folder_called_like_a_group_is_no_saved_choice(
     command_line: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

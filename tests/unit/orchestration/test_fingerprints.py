@@ -20,8 +20,15 @@ SOURCE = Path(__file__).resolve().parents[3] / "src"
 PRETRAIN = stage_named("pretrain")
 
 
+@pytest.fixture(scope="session")
+def parsed() -> None:
+    """All modules have been parsed once: what was parsed is remembered by its text."""
+    for stage in STAGES:
+        code_fingerprint(stage, source=SOURCE)
+
+
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path: Path, parsed: None) -> Path:
     """A copy of the library's source, with the recipes, that a test may change."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SOURCE / "bertline", tmp_path / "src/bertline", ignore=ignored)

@@ -153,27 +153,6 @@ def test_what_the_sampler_drew_stays_when_a_trial_is_tried_again(store, inputs):
     assert study.best_trial.params == {"x": drawn}
 
 
-def test_tpe_draws_another_point_for_each_trial_and_the_same_ones_again(tmp_path, inputs):
-    config = inputs.sweep(sampler=TpeSamplerConfig(kind="tpe", num_startup_trials=4))
-
-    def drawn(name):
-        store = StudyStore(f"sqlite:///{tmp_path}/{name}.db")
-        plan_trials(store, open_study(store, "task/run/tpe", config), [{}] * 8)
-        for _ in range(8):
-            # Each trial opens the study again, as a worker does.
-            number = len(open_study(store, "task/run/tpe", config).get_trials(states=(TrialState.COMPLETE,)))
-            study = open_study(store, "task/run/tpe", config, draw=f"{number}/{number}")
-            taken = take_trial(store, study, ME)
-            study.get_trials(deepcopy=False)
-            trial = optuna.Trial(study, taken._trial_id)
-            study.tell(trial, -((trial.suggest_float("x", 0, 1) - 0.5) ** 2))
-        return [trial.params["x"] for trial in study.trials]
-
-    once = drawn("once")
-    assert len(set(once)) == 8
-    assert drawn("again") == once
-
-
 def test_the_best_trials_are_the_first_of_equals_no_point_twice_and_never_pruned(study, store):
     def scored(trial):
         x = by_x(trial)

@@ -12,7 +12,6 @@ from bertline.pretraining.profiling import (
     TABLE_NAME,
     TRACE_NAME,
     StepProfiler,
-    name_compiled_kernels,
     operations_table,
 )
 
@@ -106,22 +105,3 @@ def test_the_time_of_a_step_is_that_on_the_wall(tmp_path, num_steps, monkeypatch
     profiler.start()
     take_steps(profiler, num_steps + 1)
     assert f"{num_steps} steps of 500.00 ms each" in (tmp_path / "profile" / TABLE_NAME).read_text()
-
-
-@torch._inductor.config.patch({"cpp.enable_kernel_profile": False})  # put back afterwards
-def test_compiled_kernels_appear_by_name_and_compute_the_same(tmp_path):
-    def normalised(rows):
-        return torch.nn.functional.gelu(rows - rows.mean(-1, keepdim=True)).softmax(-1)
-
-    rows = torch.randn(64, 200)
-    expected = torch.compile(normalised)(rows)
-    torch._dynamo.reset()
-    name_compiled_kernels()
-    compiled = torch.compile(normalised)
-    assert torch.equal(compiled(rows), expected)
-    profiler = StepProfiler(tmp_path / "profile", CPU, num_steps=2)
-    profiler.start()
-    for _ in range(3):
-        compiled(rows)
-        profiler.step()
-    assert "cpp_fused" in (tmp_path / "profile" / TABLE_NAME).read_text()

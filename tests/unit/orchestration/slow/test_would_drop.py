@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fork_server import run_recipe
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def test_a_dry_run_prints_drops_with_samples_and_keeps_nothing(tmp_path: Path) -> None:

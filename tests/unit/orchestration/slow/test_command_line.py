@@ -1,0 +1,33 @@
+"""Overrides on the command line: paths with any characters, and saved choices that no longer fit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fork_server import run_recipe
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.mark.parametrize("name", ["2020", "1e5"])
+def test_a_task_named_like_a_number_can_be_registered_listed_and_run(tmp_path: Path, name: str) -> None:
+    for folder in ("conf", "pipelines"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    shutil.copy(ROOT / "conf/task/docs_library.yaml", tmp_path / f"conf/task/{name}.yaml")
+    stage = ("pipelines/task_data.py", f"task_name={name}")
+    missing = run_recipe(tmp_path, *stage).stderr.splitlines()
+    lines = [line.partition("     - ")[2].strip() for line in missing if line.startswith("  in conf/")]
+    assert lines == [f'task@tasks.{name}: "{name}"', f'"{name}"']
+    for file, key, line in zip(("config", "tasks"), ("defaults:\n", "task_names: ["), lines, strict=True):
+        path = tmp_path / f"conf/{file}.yaml"
+        text = path.read_text()
+        assert key in text
+        path.write_text(text.replace(key, f"{key}  - {line}\n" if file == "config" else f"{key}{line}, "))
+    for arguments in ((), ("optimizer.lr=0.002", "--save")):
+        done = run_recipe(tmp_path, "pipelines/configure.py", *arguments)
+        assert done.returncode == 0, done.stderr
+    again = run_recipe(tmp_path, *stage)
+    assert "Traceback" not in again.stderr and "task_name is" not in again.stderr
