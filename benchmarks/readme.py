@@ -301,7 +301,7 @@ def false_verdicts() -> str:
 def _other_processors() -> Iterator[str]:
     """Yield lines on which tasks the encoder wins on processors other than that of the committed run."""
     yield "These are the verdicts of one run. They count the noise of fine-tuning seeds and rows, not of pretraining."
-    yield "Another processor sums in another order, or in fp32: that is like another pretraining seed. It wins there:"
+    yield "Other processors sum in another order or in fp32, which is like another pretraining. The encoder wins there:"
     yield ""
     for path in sorted(RESULTS.glob("default_run_*.json")):
         record = _read(path)

@@ -131,7 +131,7 @@ def _comparisons(task: TaskFacts) -> str:
     return "".join(blocks)
 
 
-_WORDS = {"better": "beaten", "worse": "better", "not shown": "no clear difference"}
+_WORDS = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
 
 
 def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:

@@ -191,9 +191,9 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
     of_rows = float(rows.var(ddof=1)) / len(rows)
     of_seeds = [(_seed_variance(system), len(system.scores) - 1) for system in systems if len(system.scores) > 1]
     of_cells = sum(_cell_variance(system) for system in systems)
-    error = math.sqrt(of_rows + max(0.0, sum(variance for variance, _ in of_seeds) - of_cells))
+    variance = of_rows + max(0.0, sum(of_system for of_system, _ in of_seeds) - of_cells)
     effective = min(system.effective_blocks or len(rows) for system in systems)
-    return _tested(difference, error, _degrees(of_rows, max(1.0, effective - 1), of_seeds))
+    return _tested(difference, math.sqrt(variance), _degrees(variance, max(1.0, effective - 1), of_seeds))
 
 
 def _tested(difference: float, error: float, degrees: float) -> Difference:
@@ -215,27 +215,28 @@ def _tested(difference: float, error: float, degrees: float) -> Difference:
     )
 
 
-def _degrees(of_rows: float, row_degrees: float, of_seeds: Sequence[tuple[float, int]]) -> float:
+def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float, int]]) -> float:
     """Return the degrees of freedom of the t distribution whose square quantile is the weighted mean of the parts'.
 
-    The weight of the seeds is their whole variance, their interaction with rows included: it is small by chance only if
-    all of it is.
+    The weight of the seeds is their share of the variance, their interaction with rows included: it is small by chance
+    only if all of it is.
 
     Args:
-        of_rows: Variance of the difference due to rows.
-        row_degrees: Degrees of freedom of `of_rows`.
+        variance: Variance of the difference.
+        row_degrees: Degrees of freedom of its part due to rows.
         of_seeds: Variance due to seeds, and its degrees of freedom, of each system with several.
     """
     from scipy.special import stdtridf, stdtrit
 
-    seeds = sum(variance for variance, _ in of_seeds)
-    if seeds <= 1e-12 * of_rows or seeds == 0:
+    seeds = sum(of_system for of_system, _ in of_seeds)
+    if seeds <= 1e-12 * variance or seeds == 0:
         return row_degrees
+    share = min(1.0, seeds / variance) if variance > 0 else 1.0
     # Welch for two systems; the square of a variance estimate with f degrees is (f + 2) / f times too large on average.
-    seed_degrees = seeds**2 / sum(variance**2 / (known + 2) for variance, known in of_seeds) - 2
+    seed_degrees = seeds**2 / sum(of_system**2 / (known + 2) for of_system, known in of_seeds) - 2
     seed_degrees = min(seed_degrees, sum(known for _, known in of_seeds))
     rows_t, seeds_t = (float(stdtrit(degrees, 1 - SIGNIFICANT / 2)) for degrees in (row_degrees, seed_degrees))
-    quantile = math.sqrt((of_rows * rows_t**2 + seeds * seeds_t**2) / (of_rows + seeds))
+    quantile = math.sqrt((1 - share) * rows_t**2 + share * seeds_t**2)
     return float(stdtridf(1 - SIGNIFICANT / 2, quantile))
 
 

@@ -78,6 +78,15 @@ def test_random_weights_that_are_better_are_said_to_be() -> None:
     assert "no clear difference here" not in said
 
 
+def test_the_table_says_which_opponents_are_better() -> None:
+    task = facts("library")
+    task.result["comparisons_by_split"] = {
+        "test": {"random_weights": noise(-0.1, 0.001), "majority": noise(0.1, 0.001), "tfidf": noise(0.01, 0.4)}
+    }
+    rows = re.findall(r"(better than the encoder|beaten|no clear difference)</td>", page(task))
+    assert sorted(rows) == ["beaten", "better than the encoder", "no clear difference"]
+
+
 def noise(difference: float, p_value: float) -> dict[str, Any]:
     verdict = "not shown" if p_value >= 0.05 else "better" if difference > 0 else "worse"
     return {
