@@ -1,4 +1,4 @@
-# The whole of bertline in a few words:  make repro | test | test-all | ui | try | docs | lint | smoke
+# The whole of bertline in a few words:  make repro | test | test-changed | test-all | ui | try | docs | lint | smoke
 # Everything is installed into .venv, from the versions locked in constraints.txt.
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test test-all test-browser test-slurm ui doctor try docs tour lint format smoke install install-dev install-browser install-slurm lock accept clean
+.PHONY: help repro test test-changed test-all test-browser test-slurm ui doctor try docs tour lint format smoke install install-dev install-browser install-slurm lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -27,6 +27,11 @@ repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported enc
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 test: install-dev ## Run the tests that answer in minutes
 	$(PYTEST) -n auto --dist worksteal
+
+BASE ?= main
+test-changed: install-dev ## Run the tests that need what differs from the branch main: make test-changed BASE=HEAD~1
+	@tests="$$($(BIN)/python tests/support/changed_tests.py $(BASE))" || exit; \
+	if [ -z "$$tests" ]; then echo "no test needs what has changed"; else $(PYTEST) -n auto --dist worksteal $$tests; fi
 
 test-all: install-browser ## Run all tests: also documented commands, benchmarks, servers, outages, installing, pages, Slurm
 	$(PYTEST) -n auto --dist worksteal --override-ini 'norecursedirs=browser slurm support .*'
