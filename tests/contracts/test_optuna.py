@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-import time
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import optuna
@@ -53,6 +54,12 @@ def test_a_finished_trial_cannot_be_failed_or_told_again(tmp_path: Path) -> None
     assert study.trials[0].value == trial.value
 
 
+def age_heartbeats(database: Path) -> None:
+    """Let an hour pass since the last heartbeats."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, '-1 hour')")
+
+
 def test_a_silent_trial_is_failed_and_handed_to_the_callback(tmp_path: Path) -> None:
     given = []
     storage = RDBStorage(
@@ -64,7 +71,7 @@ def test_a_silent_trial_is_failed_and_handed_to_the_callback(tmp_path: Path) -> 
     study = optuna.create_study(storage=storage)
     trial = study.ask()
     storage.record_heartbeat(trial._trial_id)
-    time.sleep(2.5)
+    age_heartbeats(tmp_path / "study.db")
     optuna.storages.fail_stale_trials(study)
     assert given == [(0, TrialState.FAIL)]
 
@@ -109,12 +116,12 @@ def test_a_running_trial_without_a_heartbeat_is_never_taken_for_dead_until_it_is
     storage = RDBStorage(f"sqlite:///{tmp_path}/study.db", heartbeat_interval=1, grace_period=1)
     study = optuna.create_study(storage=storage)
     trial = study.ask()  # what a process leaves that is killed before its first heartbeat
-    time.sleep(2.5)
+    age_heartbeats(tmp_path / "study.db")
     optuna.storages.fail_stale_trials(study)
     assert study.trials[0].state == TrialState.RUNNING
 
     study._storage.record_heartbeat(trial._trial_id)  # the private names that bertline.sweep.study uses
-    time.sleep(2.5)
+    age_heartbeats(tmp_path / "study.db")
     optuna.storages.fail_stale_trials(study)
     assert study.trials[0].state == TrialState.FAIL
 

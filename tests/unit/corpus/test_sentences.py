@@ -45,4 +45,4 @@ def test_empty_text_has_no_sentences() -> None:
 def test_time_grows_with_length_and_not_with_its_square(text: str) -> None:
     started = time.thread_time()  # of the processor: other processes do not count
     split_sentences(text)
-    assert time.thread_time() - started < 5
+    assert time.thread_time() - started < 20
