@@ -7,8 +7,9 @@ import functools
 import gc
 import itertools
 import os
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,8 +17,9 @@ import hydra
 import yaml
 from command_line import readable, registered_tasks, with_saved
 from hydra import compose
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from mistyped import mistyped
+from mistyped import mistyped, refuse_unread, sections_of, with_arguments
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -48,8 +50,12 @@ def _error_of_ours(error: BaseException | None) -> BertlineError | None:
     return error
 
 
-def plain(composed: DictConfig) -> dict[str, Any]:
+def plain(composed: DictConfig, overrides: Sequence[str] | None = ()) -> dict[str, Any]:
     """Return the composed configuration as plain data, with interpolations resolved.
+
+    Args:
+        composed: The composed configuration.
+        overrides: What it was composed with, for messages; None if `configure` has no such keys.
 
     Raises:
         ConfigError: A mandatory value (`???`) was not given, or an interpolation cannot be resolved.
@@ -65,9 +71,14 @@ def plain(composed: DictConfig) -> dict[str, Any]:
         raise ConfigError(
             f"the configuration does not compose: {problem}. Correct the value or the file that it comes from."
         ) from error
+    values = [f"{key}=VALUE" for key in missing]
+    message = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no value. Give {' '.join(values)}"
+    if overrides is None:
+        raise ConfigError(f"{message}.")
+    saved = [one for one in overrides if not one.startswith(("task_name=", "+task_name="))]
     raise ConfigError(
-        f"{', '.join(missing)} has no value. Give one, {missing[0]}=VALUE, or keep one for good: "
-        f"python pipelines/configure.py {missing[0]}=VALUE --save"
+        f"{message}, or keep it for good: python pipelines/configure.py "
+        f"{' '.join(map(shlex.quote, [*saved, *values]))} --save"
     )
 
 
@@ -121,21 +132,42 @@ def _check_chosen_file(arguments: list[str]) -> None:
             loaded(path)
 
 
-def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> Callable[[], None]:
+def given_overrides() -> list[str]:
+    """Return the overrides on the command line; none outside of a program."""
+    if not HydraConfig.initialized():
+        return []
+    given: Any = OmegaConf.to_container(HydraConfig.get().overrides)  # unresolved: they may hold interpolations
+    return list(given["task"])
+
+
+def recipe(
+    run: Callable[[dict[str, Any]], None], *, config: str = "config", ignored: Collection[str] = ()
+) -> Callable[[], None]:
     """Turn a function of a composed configuration into a Hydra program that prints user errors without tracebacks.
 
-    A stage that DVC runs reads params.yaml; a recipe that a person starts composes conf/.
+    A stage that DVC runs reads params.yaml; a recipe that a person starts composes conf/. An override that nothing
+    reads is an error.
+
+    Args:
+        run: The function.
+        config: Name of the composed file in conf/.
+        ignored: Sections of it that the function does not read, except for `pretrain.start_from`.
     """
+
+    def explained(message: str) -> str:
+        message = with_arguments(message, config)
+        return with_saved(message) if sections_of(config) else message  # saved choices are of the sections
 
     @functools.wraps(run)
     def with_plain_errors(composed: DictConfig) -> None:
         os.chdir(CONF.parent)  # artifacts/ and runs/ are in the repository, not in the caller's folder
         try:
-            run(plain(composed))
+            refuse_unread(given_overrides(), config, ignored)
+            run(plain(composed, given_overrides() if config == "config" else None))
         except ConfigError as error:
-            fail(ConfigError(with_saved(str(error))))
+            fail(ConfigError(explained(str(error))))
         except BertlineError as error:
-            fail(error)
+            fail(type(error)(with_arguments(str(error), config)))
         except OSError as error:
             if error.errno not in _NO_SPACE:
                 raise
@@ -161,10 +193,10 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
         except KeyboardInterrupt as error:
             end_as_stopped(error)
         except (HydraException, OmegaConfBaseException, ValueError) as error:
-            said = mistyped(error, sys.argv[1:], config)
+            said = mistyped(error, sys.argv[1:], config, ignored)
             if said is None and not isinstance(error, HydraException | OmegaConfBaseException):
                 raise  # an error of ours
-            fail(ConfigError(with_saved(said or str(error))))
+            fail(ConfigError(explained(said or str(error))))
 
     return with_readable_file
 

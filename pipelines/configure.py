@@ -12,6 +12,7 @@ import on_ctrl_c  # noqa: F401
 # isort: split
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -96,14 +97,28 @@ def explained(arguments: list[str]) -> None:
     try:
         main(arguments)
     except ConfigError as error:
-        raise (error if "--unset" in arguments else ConfigError(with_saved(str(error)))) from error
+        if "--unset" in arguments:
+            raise
+        raise ConfigError(with_saved(_with_what_was_given(str(error), arguments))) from error
+
+
+def _with_what_was_given(message: str, arguments: list[str]) -> str:
+    """Return a message whose command names the overrides without which the key would not exist (`corpus=text`)."""
+    if "--save" in arguments:
+        lasting = "A lasting choice cannot replace it: edit its file in conf/. For once, without --save:"
+        message = message.replace("To replace it:", lasting)
+    command = re.search(r"python pipelines/configure\.py (?=(\S+)=/path/to/it --save)", message)
+    if command is None:
+        return message
+    given = [one for one in arguments if not one.startswith(("--", f"{command[1]}="))]
+    return message.replace(command[0], command[0] + "".join(f"{shlex.quote(one)} " for one in given), 1)
 
 
 def composed(overrides: list[str]) -> dict[str, Any]:
     """Return the configuration composed from conf/, including lasting choices."""
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            mapping = plain(compose("config", overrides=overrides))
+            mapping = plain(compose("config", overrides=overrides), overrides)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         said = mistyped(error, overrides, "config")
         if said is None and not isinstance(error, HydraException | OmegaConfBaseException):
@@ -152,8 +167,10 @@ def save(groups: dict[str, str | None], values: dict[str, Any]) -> None:
 def unset(keys: Sequence[str]) -> None:
     """Take lasting choices back and write the params.yaml that results; if it is not valid, nothing changes."""
     if not keys or any("=" in key for key in keys):
+        named = [key.partition("=")[0] for key in keys] or list(saved_choices(saved()))
         raise ConfigError(
-            "--unset needs saved keys, without values: python pipelines/configure.py --unset optimizer.lr"
+            "--unset needs saved keys, without values"
+            + (f": python pipelines/configure.py --unset {' '.join(named)}" if named else ", and nothing is saved.")
         )
     replace_saved(without_choices(saved(), keys), just_saved={*keys})
     say(f"no longer saved in {LOCAL.relative_to(CONF.parent)}: {', '.join(keys)}")
@@ -223,10 +240,14 @@ def show(overrides: list[str]) -> None:
     check_enough_text(config)
     changes = differences(composed([]), new)
     say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
-    say(
-        "Nothing was written. Add --save to keep it, or use: dvc exp run "
-        + " ".join(f"-S {shlex.quote(o)}" for o in overrides)
-    )
+    try:
+        _check_tasks(config)
+        _check_sources(config)
+    except ConfigError:
+        experiment = "An experiment cannot: DVC's stages are of the tasks and sources that conf/ lists, as --save does."
+    else:
+        experiment = "Or use: dvc exp run " + " ".join(f"-S {shlex.quote(o)}" for o in overrides)
+    say(f"Nothing was written. Add --save to keep it. {experiment}")
 
 
 def refuse_to_undo(mapping: dict[str, Any], just_saved: set[str] | None = None) -> None:

@@ -19,6 +19,7 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,42 +36,51 @@ from bertline.foundation.files import read_json
 from bertline.foundation.progress import say
 from bertline.modeling.huggingface import read_config
 from bertline.orchestration.given_files import GivenFiles, given_files
-from bertline.orchestration.given_task import TaskOptions, placed, task_name_of, task_of_files
+from bertline.orchestration.given_task import (
+    OTHER_ARGUMENTS,
+    SETTINGS,
+    TaskOptions,
+    placed,
+    task_name_of,
+    task_of_files,
+    what_is_read,
+    with_settings,
+)
 from bertline.orchestration.stages import stage_named
-from composition import CONF, conf_task, recipe
+from composition import CONF, conf_task, given_overrides, recipe
 
 # Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
 # higher rates (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the ratio of hidden sizes gives 2e-4 at 384.
 BASE_RATE, BASE_WIDTH = 5e-5, 768
 LARGEST_RATE = 5e-4
+# Sections of the pipeline that are not read here: nothing is pretrained, and the task is made from arguments.
+IGNORED = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain", "tasks")
+_RATE = "sweep.fine_tuning.learning_rate"
 
 
 def main(composed: dict[str, Any]) -> None:
     """Run the stages in order, each in runs/, and print the result as JSON."""
     started = time.monotonic()
     composed = {"task": None, **composed}  # a config group without a choice leaves no key
-    given = given_files(
-        here(composed["data"]) if not is_task_folder(composed) else None,
-        {split: here(composed[split]) for split in ("train", "dev", "test")},
-        composed["format"],
-    )
-    name, task, own_paths = asked_task(composed, given)
-    composed["pretrain"]["start_from"] = start_of(composed)
-    sections = {**composed, "tasks": {name: task}, "task_name": name}
+    name = ""
+    own_paths: dict[str, str] = {}
     try:
-        encoder = pretrained(sections)
-        sections |= {"sweep": recipe_of(composed, encoder), "runtime": runtime_of(composed)}
-        rows = rows_made(sections)
-        places = {"pretrain": encoder, "tasks": rows}
+        given = given_files(
+            here(composed["data"]) if not is_task_folder(composed) else None,
+            {split: here(composed[split]) for split in ("train", "dev", "test")},
+            composed["format"],
+        )
+        name, task, own_paths = asked_task(composed, given)
+        composed["pretrain"]["start_from"] = start_of(composed)
+        sections = {**composed, "tasks": {name: task}, "task_name": name}
+        say(f"{name}: reads {what_is_read(task, given)}")
+        places = {"tasks": rows_made(sections), "pretrain": pretrained(sections)}
+        sections |= {"sweep": recipe_of(composed, places["pretrain"]), "runtime": runtime_of(composed)}
         places["sweep"] = swept(sections, places)
         places["evaluate"] = evaluated(sections, places)
         folder = exported(sections, places)
     except BertlineError as error:
-        # The arguments have no prefix `source.`. The user's own paths are inserted last, so that they stay unchanged.
-        message = re.sub(r"\bsource\.(?=[a-z])", "", str(error))
-        for linked, own in own_paths.items():
-            message = message.replace(linked, own)
-        raise type(error)(message) from error
+        raise type(error)(with_arguments(str(error), name, own_paths, composed["task"])) from error
     content = summary(read_json(places["sweep"] / "result.json"))
     content |= {"export": str((folder / name).resolve()), "report": str((places["evaluate"] / "report.html").resolve())}
     content["minutes"] = round((time.monotonic() - started) / 60, 2)
@@ -91,9 +101,14 @@ def is_task_folder(composed: dict[str, Any]) -> bool:
 def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str, dict[str, Any], dict[str, str]]:
     """Return the task's name, its section, and a mapping from the paths in messages to the user's own paths."""
     task = composed["task"]
+    settings = {key: composed[key] for key in sorted(SETTINGS) if composed[key] is not None}
     own_paths: dict[str, str] = {}
+    if task is not None and "kind" not in task:
+        raise ConfigError(f"task.{next(iter(task))} is given without task=NAME, which chooses a file of conf/task.")
     if task is not None:
         name = task_name_of(given, composed["name"] or str(HydraConfig.get().runtime.choices["task"]))
+        if composed["kind"] not in (None, task["kind"]):
+            raise ConfigError(f"kind={composed['kind']} is given, and task={name} is a {task['kind']}. Leave kind out.")
         if is_task_folder(composed):
             place = here(composed["data"])
             assert place is not None  # `is_task_folder` checked it
@@ -102,6 +117,7 @@ def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str,
             task["source"]["path"] = str(place.resolve())
             if place.is_file():
                 task["source"] |= dict.fromkeys(("train_file", "dev_file", "test_file") & task["source"].keys())
+        task = with_settings(task, settings | ({"format": composed["format"]} if composed["format"] else {}))
     elif given is None:
         raise ConfigError(
             "no rows are named. Give data=FILE (one file, which is split), or train=FILE test=FILE, or task=NAME for a "
@@ -109,13 +125,40 @@ def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str,
         )
     else:
         name = task_name_of(given, composed["name"])
-        options = TaskOptions(**{key: composed[key] for key in TaskOptions.__dataclass_fields__})
-        task = task_of_files(given, options, conf_task)
+        asked = {"header": True, "quoting": True, "encoding": "utf-8-sig", **settings}
+        options: dict[str, Any] = {key: asked.get(key) for key in TaskOptions.__dataclass_fields__}
+        options |= {"kind": composed["kind"], "settings": settings}
+        task = task_of_files(given, TaskOptions(**options), conf_task)
     if given is not None:
         task, own_paths = placed(task, given, Path(composed["runtime"]["runs_folder"]) / "finetune")
-    caps = ("num_train_rows", "max_dev_rows", "max_test_rows")
-    keys = ("max_length", *caps, "dev_fraction", "test_fraction", "metric", "calibration")
-    return name, {**task, **{key: composed[key] for key in keys if composed[key] is not None}}, own_paths
+    return name, task, own_paths
+
+
+def with_arguments(message: str, name: str, own_paths: Mapping[str, str], in_conf: Mapping[str, Any] | None) -> str:
+    """Return a message of a stage with arguments of this command instead of keys, and the user's own paths.
+
+    Args:
+        message: Message that may name `tasks.NAME.KEY` or `source.KEY`.
+        name: Name of the task.
+        own_paths: Path of the user's file by its path in the message.
+        in_conf: The task of conf/task, if one was named; its other keys are `task.KEY`.
+    """
+    arguments = {**OTHER_ARGUMENTS, **{key: key for key in (*SETTINGS, "format")}}
+    others = {key: f"task.{key}" for key in in_conf or ()} | {
+        key: f"task.source.{key}" for key in (in_conf or {}).get("source", ())
+    }
+    arguments = {**others, **arguments}
+    keys = "|".join(sorted(arguments, key=len, reverse=True))
+    section = rf"(?<![\w./-])(?:tasks\.(?:{re.escape(name)}|NAME)\.(?:source\.)?|source\.)"
+    message = re.sub(rf"{section}({keys})(?!\w)", lambda match: arguments[match[1]], message)
+    message = re.sub(rf"(?<![\w./-])tasks\.{re.escape(name)}(?![\w.]*\w)", name, message)
+    message = re.sub(r"(?<![\w./-])(fine_tuning|space)\.(?=[a-z])", r"sweep.\1.", message)
+    # Inserted last, so that they stay unchanged. Rows are called after the links, such as train.csv:7.
+    for linked, own in own_paths.items():
+        message = message.replace(linked, own)
+        owned = Path(own).name.replace("\\", r"\\")
+        message = re.sub(rf"(?<![\w./-]){re.escape(Path(linked).name)}(?=:\d)", owned, message)
+    return message
 
 
 def start_of(composed: dict[str, Any]) -> str:
@@ -153,7 +196,9 @@ def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
     """Return the sweep section: the fixed recipe over seeds, or with `trials` a search around it."""
     sweep = composed["sweep"]
     rate = composed["learning_rate"]
-    if rate == "auto":
+    if rate == "auto" and any(one.startswith(f"{_RATE}=") for one in given_overrides()):
+        rate = sweep["fine_tuning"]["learning_rate"]
+    elif rate == "auto":
         width = read_config(encoder)[0].hidden_size
         rate = float(f"{min(BASE_RATE * (BASE_WIDTH / width) ** 2, LARGEST_RATE):.1g}")
     sweep = {**sweep, "fine_tuning": {**sweep["fine_tuning"], "learning_rate": rate}}
@@ -167,6 +212,7 @@ def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
             "learning_rate": {"kind": "log_uniform", "low": rate / factor, "high": rate * factor},
             "batch_size": {"kind": "choice", "values": search["batch_size"]},
             "num_epochs": {"kind": "choice", "values": search["num_epochs"]},
+            **sweep["space"],
         }
     return sweep
 
@@ -176,6 +222,8 @@ def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
     runtime = composed["runtime"]
     if composed["workers"] is not None:
         return {**runtime, "sweep_workers": composed["workers"]}
+    if runtime["sweep_workers"] is not None:
+        return runtime
     if runtime["device"] not in ("auto", "cpu") or shutil.which("nvidia-smi"):
         return runtime
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -199,4 +247,4 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent))
-    recipe(main, config="finetune")()
+    recipe(main, config="finetune", ignored=IGNORED)()

@@ -109,4 +109,4 @@ def fingerprint(composed: dict[str, Any], start: str | None) -> str:
 
 
 if __name__ == "__main__":
-    recipe(main, config="glue")()
+    recipe(main, config="glue", ignored=("corpus", "tokenizer", "examples", "objective", "optimizer", "schedule"))()

@@ -4,31 +4,86 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from bertline.foundation.errors import ConfigError
+from bertline.orchestration.config import SECTIONS
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 _MOST = 3
 # Keys of one section have much in common, so whole keys must be closer than difflib's 0.6.
 _CLOSE = 0.8
 _SOURCE = re.compile(r"\+*source@corpus\.sources\.")
+_VALUES = "true|false|null|error|skip|ignore|repair|plain|truncate|windows|linear|softmax"
 _INDEX = re.compile(r"\[(\d+)\]")
 
 
-def mistyped(error: Exception, overrides: Sequence[str], config: str) -> str | None:
+def sections_of(config: str) -> set[str]:
+    """Return the sections of the pipeline, and `task` if it is one, in a file in conf/; empty if it is not of them."""
+    defaults: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{config}.yaml")).get("defaults", [])  # type: ignore[union-attr]
+    sections = {*SECTIONS} if config == "config" or "config" in defaults else set()
+    return sections | {key for one in defaults if isinstance(one, dict) for key in one if key == "task"}
+
+
+def arguments_of(config: str) -> list[str]:
+    """Return the keys that a file in conf/ has besides its sections."""
+    content: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{config}.yaml"))
+    return list(keys_of({key: value for key, value in content.items() if key not in ("defaults", "hydra")}))
+
+
+def with_arguments(message: str, config: str) -> str:
+    """Return a message with `KEY=VALUE`, as on the command line, where it says `KEY: VALUE` of an argument.
+
+    Example:
+        >>> with_arguments("too many fields (extra_fields: ignore reads the first)", "predict")
+        'too many fields (extra_fields=ignore reads the first)'
+    """
+    keys = "|".join(arguments_of(config))
+    return re.sub(rf"(?<![\w./-])({keys}): (?=(?:{_VALUES})\b)", r"\1=", message)
+
+
+def refuse_unread(overrides: Sequence[str], config: str, ignored: Collection[str] = ()) -> None:
+    """Check that something reads each override: `+` adds any key, and a command may ignore sections.
+
+    Args:
+        overrides: The overrides that were given, which compose.
+        config: Name of the composed file in conf/.
+        ignored: Sections that the command does not read, except for `pretrain.start_from`.
+
+    Raises:
+        ConfigError: Nothing reads one.
+    """
+    own = arguments_of(config)
+    sections = sections_of(config)  # unknown keys of these are errors of their validation
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        key, given = override.key_or_group, override.input_line
+        section = re.split(r"[./]", override.package or key)[0]
+        if section in ignored and key != "pretrain.start_from":
+            last = key.rpartition(".")[2]
+            instead = f" Write {last}={given.partition('=')[2]}" if section == "tasks" and last in own else ""
+            raise ConfigError(f"{given}: this command reads nothing of {section}.{instead or ' Leave it out.'}")
+        is_read = section in sections or section == "hydra" or key in own or (CONF / key).is_dir()
+        if override.is_add() and not is_read:
+            raise ConfigError(f"{given}: nothing reads {key}.{suggestion(key, [*own, *sorted(sections)])}")
+
+
+def mistyped(error: Exception, overrides: Sequence[str], config: str, ignored: Collection[str] = ()) -> str | None:
     """Return what a composition that failed says about a key that does not exist; None if it failed for another reason.
 
     Args:
         error: What Hydra raised; for a key inside a list a bare ValueError.
         overrides: The overrides that were given.
         config: Name of the composed file in conf/.
+        ignored: Sections that the command does not read.
     """
     for one in overrides:
         key, equals, value = one.partition("=")
@@ -56,7 +111,7 @@ def mistyped(error: Exception, overrides: Sequence[str], config: str) -> str | N
     of_list = next(filter(None, (of_list_entry(one, composed) for one in overrides)), None)
     if of_list is not None or found is None:
         return of_list
-    known = list(keys_of(composed))
+    known = [key for key in keys_of(composed) if key.partition(".")[0] not in ignored]
     if found[1] in known:
         return replaced(found[1], overrides)
     return f"{found[1]} is no key of the configuration.{suggestion(found[1], known)}"

@@ -149,7 +149,7 @@ def conll_layout(path: Path, encoding: str, *, tag_column: int = -1) -> dict[str
     try:
         tags = [split_columns(line, separator)[tag_column].strip() if line.strip() else OUTSIDE for line in lines]
     except IndexError as error:
-        raise DataError(f"{path}: a line has no column {tag_column} (label_column).") from error
+        raise DataError(f"{path}: a line has no column {tag_column} (tag_column).") from error
     return {"separator": separator, "scheme": scheme_of(tags)}
 
 

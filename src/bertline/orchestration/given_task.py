@@ -6,15 +6,24 @@ import copy
 import hashlib
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import sha256_of_file
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.orchestration.given_files import FileFormat, GivenFiles, conll_layout
+from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.cells import label_in
+from bertline.tasks.source_config import ConllSourceConfig, SquadSourceConfig, TableSourceConfig
 from bertline.tasks.table_files import TableLayout, read_records
+from bertline.tasks.table_source import SOURCE_OPTIONS, ANumber
 
 Column = str | int
 Base = Callable[[str], dict[str, Any]]
@@ -26,11 +35,27 @@ _BASES: dict[str, str] = {
     "token_classification": "wnut17",
     "question_answering": "squad",
 }
-_KINDS: dict[FileFormat, tuple[str, ...]] = {"conll": ("token_classification",), "squad": ("question_answering",)}
+_KINDS: dict[FileFormat, tuple[str, ...]] = {
+    "conll": ("token_classification",), "squad": ("question_answering",), "questions": ("classification",),
+}  # fmt: skip
 # Usual names of columns in public data sets, most likely first.
 _TEXTS = ("text", "sentence", "question", "content", "review", "document", "message", "tweet", "body", "utterance")
 _LABELS = ("label", "labels", "class", "category", "target", "intent", "sentiment", "score", "y")
+_CONLL_COLUMNS = {"text_column": "word_column", "label_column": "tag_column"}
 _PATHLESS = {"train_file": None, "dev_file": None, "test_file": None}
+_CONFIGS = (
+    ClassificationTaskConfig, RegressionTaskConfig, TokenClassificationTaskConfig, QuestionAnsweringTaskConfig,
+    TableSourceConfig, ConllSourceConfig, SquadSourceConfig,
+)  # fmt: skip
+OTHER_ARGUMENTS = {
+    "path": "data", "train_file": "train", "dev_file": "dev", "test_file": "test", "extra_tests": "test",
+    "start_from": "start_from", "num_trials": "trials", "space": "sweep.space", "fine_tuning": "sweep.fine_tuning",
+}  # fmt: skip
+"""Keys of a task that have an argument of another name, which does more than set them."""
+SETTINGS = frozenset(each.name for config in _CONFIGS for each in fields(config)) - {
+    "kind", "source", "format", *OTHER_ARGUMENTS,
+}  # fmt: skip
+"""Keys of the tasks that files can be, and of their sources: arguments of the same names set them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +71,8 @@ class TaskOptions:
     separator: str | None
     encoding: str
     cluster_column: Column | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Values of `SETTINGS` that were given."""
 
 
 def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[str, Any]:
@@ -65,16 +92,57 @@ def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[s
     task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
     for key in ("space", "fine_tuning"):  # specific to the data set of the base configuration
         task[key] = {}
+    settings = dict(options.settings)
     if given.format == "conll":
+        settings = {_CONLL_COLUMNS.get(key, key): value for key, value in settings.items()}
         columns = {"word_column": _number(options.text_column, 0), "tag_column": _number(options.label_column, -1)}
+        columns |= {key: settings[key] for key in columns if key in settings}
         layout = conll_layout(given.files["train"], options.encoding, tag_column=columns["tag_column"])
         task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(options.encoding)}
     elif given.format == "questions":
         task["labels"] = None
     elif given.format != "squad":
         task["source"] |= _table_source(given, options)
-        task |= _scale(list(given.files.values()), task["source"]) if kind == "regression" else {"labels": None}
+        if kind != "regression":
+            task["labels"] = None
+    task = with_settings(task, settings)
+    if kind == "regression" and not settings.keys() >= {"low", "high"}:
+        scale = _scale(list(given.files.values()), task["source"])
+        task |= {key: settings.get(key, bound) for key, bound in scale.items()}
     return task
+
+
+def with_settings(task: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the task with values of its keys, or of its source's keys, replaced.
+
+    Raises:
+        ConfigError: Neither has such a key, so that nothing would read the value.
+    """
+    own, source = dict(task), dict(task["source"])
+    for key, value in settings.items():
+        if key in ("labels", "types") and isinstance(value, list):
+            value = [label_in(each) for each in value]
+        holder = source if key in source else own
+        if key not in holder:
+            known = sorted(SETTINGS & {*own, *source})
+            raise ConfigError(
+                f"{key}={value} means nothing here: the task is a {own['kind']} of the source {source['kind']}, which "
+                f"has no such key. It has {', '.join(known)}. Leave {key} out."
+            )
+        holder[key] = value
+    return {**own, "source": source}
+
+
+def what_is_read(task: Mapping[str, Any], given: GivenFiles | None) -> str:
+    """Return the columns that the task reads, as arguments, and those that it leaves out, for display."""
+    source = task["source"]
+    keys = [key for key in source if key.endswith("_column") and source[key] is not None]
+    told = [f"{key}={source[key]}" for key in [*keys, *({"scheme"} & source.keys())]]
+    if given is not None and source["kind"] == "table":
+        columns = columns_of(given.files["train"], {**source, "format": given.format})
+        left_out = [str(column) for column in columns if column not in [source[key] for key in keys]]
+        told += [f"not read: {', '.join(left_out)}"] if left_out else []
+    return ", ".join(told) or f"format {source['kind']}"
 
 
 def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -127,7 +195,9 @@ def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
     Raises:
         DataError: The table has no row, or it cannot be read.
     """
-    first = next(iter(read_records(path, _layout(source))), None)
+    # An invalid row is reported where all are read, unless there is no other.
+    layout = _layout(source)
+    first = next(read_records(path, layout, BadRows("skip")), None) or next(read_records(path, layout), None)
     if first is None:
         raise DataError(f"{path} has no rows.")
     return list(first.values)
@@ -148,18 +218,15 @@ def _table_source(given: GivenFiles, options: TaskOptions) -> dict[str, Any]:
         "text_pair_column": options.text_pair_column,
         "cluster_column": options.cluster_column,
     }
+    source |= {key: value for key, value in options.settings.items() if key in source}
     path = given.files["train"]
     columns = columns_of(path, source)
     wanted = (("text_column", options.text_column, _TEXTS), ("label_column", options.label_column, _LABELS))
+    named = {options.text_column, options.label_column, source["text_pair_column"], source["cluster_column"]}
     for key, asked, usual in wanted:
         if asked is not None and asked not in columns:
             raise DataError(f"{path} has no column {asked!r} ({key}). {_listed(columns)}")
-        source[key] = _usual(columns, usual) if asked is None else asked
-        if source[key] is None:
-            raise DataError(
-                f"{path}: which column is the {key.removesuffix('_column')} cannot be told: none is called "
-                f"{', '.join(usual[:4])} or the like. {_listed(columns)} Name it: {key}=COLUMN."
-            )
+        source[key] = _usual(path, key, columns, named, usual) if asked is None else asked
     for key in ("text_pair_column", "cluster_column"):
         if source[key] is not None and source[key] not in columns:
             raise DataError(f"{path} has no column {source[key]!r} ({key}). {_listed(columns)}")
@@ -167,14 +234,33 @@ def _table_source(given: GivenFiles, options: TaskOptions) -> dict[str, Any]:
 
 
 def _layout(source: Mapping[str, Any]) -> TableLayout:
-    return TableLayout(
-        source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
+    keys = ("format", "header", "quoting", "encoding", "separator", "max_fields", "extra_fields")
+    try:
+        return TableLayout(**{key: source[key] for key in keys}, options=SOURCE_OPTIONS)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _usual(path: Path, key: str, columns: Sequence[Column], named: set[Column | None], usual: Sequence[str]) -> Column:
+    """Return the column with a usual name that no argument names.
+
+    Raises:
+        DataError: There is none, or there are several.
+    """
+    fitting = [column for name in usual for column in columns if str(column).lower() == name and column not in named]
+    if len(fitting) == 1:
+        return fitting[0]
+    problem = f"{path}: which column is the {key.removesuffix('_column')} cannot be told: "
+    if not fitting:
+        raise DataError(
+            f"{problem}none is called {', '.join(usual[:4])} or the like. {_listed(columns)} Name it: {key}=COLUMN."
+        )
+    one = [f"{key}={shlex.quote(str(column))}" for column in fitting]
+    pair = f"{one[0]} text_pair_column={one[1].partition('=')[2]}"
+    raise DataError(
+        f"{problem}it can be {' or '.join(map(repr, fitting))}. {_listed(columns)} Name it: {' or '.join(one)}"
+        + (f"; for pairs of texts: {pair}" if key == "text_column" and None in named else "")
     )
-
-
-def _usual(columns: Sequence[Column], usual: Sequence[str]) -> Column | None:
-    by_name = {str(column).lower(): column for column in columns}
-    return next((by_name[name] for name in usual if name in by_name), None)
 
 
 def _listed(columns: Sequence[Column]) -> str:
@@ -188,19 +274,30 @@ def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]
         DataError: A row has no finite number in this column.
     """
     low, high = math.inf, -math.inf
+    pattern = None if source["label_pattern"] is None else re.compile(source["label_pattern"])
+    number_in, bad_rows = ANumber(-math.inf, math.inf, pattern), BadRows(source["on_bad_row"])
     for path in paths:
-        for record in read_records(path, _layout(source)):
+        for record in read_records(path, _layout(source), bad_rows):
             found = record.values.get(source["label_column"])
             try:
-                number = float(found)  # type: ignore[arg-type]  # a value that is not a number is handled below
-            except (TypeError, ValueError):
+                number = number_in(found, "")
+            except BadRow:
                 number = math.nan
-            if not math.isfinite(number):
-                raise DataError(
+            if math.isfinite(number):
+                low, high = min(low, number), max(high, number)
+            else:
+                bad_rows.report(
+                    "not_a_number",
                     f"{path}:{record.line}: {source['label_column']!r} is {found!r}, which is no "
-                    "number (kind=regression). Fix the row, or leave kind out."
+                    "number (kind=regression). Fix the row, or leave kind out.",
                 )
-            low, high = min(low, number), max(high, number)
+    if not low < high:
+        told = (
+            "no row has a number" if low > high else f"all rows have the number {low:g}, and there is nothing to learn"
+        )
+        raise DataError(
+            f"{paths[0]}: in the column {source['label_column']!r} {told}. Name another: label_column=COLUMN."
+        )
     return {"low": low, "high": high}
 
 

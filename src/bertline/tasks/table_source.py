@@ -22,7 +22,7 @@ from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import split_files
 from bertline.tasks.table_files import Record, TableLayout, read_records
 
-_OPTIONS = OptionNames(
+SOURCE_OPTIONS = OptionNames(
     format="source.format", encoding="source.encoding", quoting="source.quoting", extra_fields="source.extra_fields"
 )
 
@@ -90,7 +90,7 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> Sou
         separator=config.separator,
         max_fields=config.max_fields,
         extra_fields=config.extra_fields,
-        options=_OPTIONS,
+        options=SOURCE_OPTIONS,
     )
     bad_rows = BadRows(config.on_bad_row)
     pattern = None if config.label_pattern is None else re.compile(config.label_pattern)

@@ -111,7 +111,8 @@ def _with_known_labels(
             "unknown_label",
             f"tasks.{name}, {split} row {row.id}: the label is {unknown[0]!r}; allowed are "
             f"{', '.join(map(repr, labels))}. Fix the row or add the label to tasks.{name}.labels. "
-            "(A split without labels cannot be scored: set its file to null, and it is cut from train.)",
+            "(A split without labels cannot be scored: set its file, source.dev_file or source.test_file, to null, and "
+            "it is cut from train.)",
         )
     return kept
 

@@ -1,0 +1,290 @@
+"""What messages advise, applied in the command that printed them: keys are arguments, and commands are accepted."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from dvc.utils.cli_parse import to_path_overrides
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.validation import validate
+from bertline.kinds.registry import TaskConfig
+from bertline.orchestration.given_files import given_files
+from bertline.orchestration.given_task import OTHER_ARGUMENTS, SETTINGS
+from bertline.tasks.build import build_task
+from no_packages import NO_PACKAGES
+from shipped_tasks import shipped_task
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holder:
+    """A task as a section of a configuration."""
+
+    tasks: dict[str, TaskConfig]
+
+
+Recipe = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def recipe(monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    """Modules of pipelines/."""
+    monkeypatch.syspath_prepend(str(ROOT / "pipelines"))
+    return importlib.import_module
+
+
+@functools.cache
+def composed(config: str, *overrides: str) -> Any:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return OmegaConf.to_container(compose(config, overrides=list(overrides)))
+
+
+def answered(finetune: ModuleType, folder: Path, arguments: list[str]) -> str:
+    """The error of `finetune.py ARGUMENTS`, up to its rows; empty if there is none."""
+    asked = {"task": None, **copy.deepcopy(composed("finetune"))}
+    for override in OverridesParser.create().parse_overrides(arguments):
+        assert override.key_or_group in asked, f"{override.input_line} is no argument"
+        asked[override.key_or_group] = override.value()
+    asked["runtime"]["runs_folder"] = str(folder / "runs")
+    finetune.conf_task = functools.cache(shipped_task)
+    name, own_paths = "", {}
+    try:
+        splits: Any = {split: finetune.here(asked[split]) for split in ("train", "dev", "test")}
+        given = given_files(finetune.here(asked["data"]), splits, asked["format"])
+        name, task, own_paths = finetune.asked_task(asked, given)
+        build_task(name, validate(Holder, {"tasks": {name: task}}).tasks[name], NO_PACKAGES, folder / "rows")
+    except BertlineError as error:
+        message = finetune.with_arguments(str(error), name, own_paths, asked["task"])
+        return importlib.import_module("mistyped").with_arguments(message, "finetune")
+    return ""
+
+
+def lines(*rows: str, number: int = 60, header: str = "text,label") -> str:
+    """A table with these rows after many that are right."""
+    return "\n".join([header, *(f"text {i},{'ab'[i % 2]}" for i in range(number)), *rows]) + "\n"
+
+
+TAGGED = "".join(f"Ada{i} B-PER\nmet O\nBob{i} B-PER\n\nno{i} O\none O\n\n" for i in range(30))
+ADVICE: dict[str, tuple[str, str, str, str]] = {
+    # file, its content, arguments, what the message advises
+    "an empty text": ("a.csv", lines(",a"), "", "on_bad_row=skip"),
+    "too many fields": ("a.csv", lines("x,a,b"), "", "extra_fields=ignore"),
+    "a quote": ("a.csv", lines('"open,a', "next,b"), "", "quoting=false"),
+    "an encoding": ("a.csv", lines("caf\udce9,a"), "", "encoding=latin-1"),
+    "an unknown label": ("a.csv", lines("x,c"), "labels=[a,b]", "labels=[a,b,c]"),
+    "ambiguous columns": (
+        "a.csv", lines(header="question,label,sentence").replace(",a\n", ",a,x\n").replace(",b\n", ",b,y\n"), "",
+        "text_column=question",
+    ),
+    "no usual column": ("a.csv", lines(header="opinion,label"), "", "text_column=opinion"),
+    "free text as a label": ("a.csv", lines(header="label,text"), "", "label_column=text text_column=label"),
+    "several labels": (
+        "a.jsonl", "".join(f'{{"text": "{i}", "label": ["{"ab"[i % 2]}"]}}\n' for i in range(60)), "",
+        "multi_label=true",
+    ),
+    "a separator of labels": ("a.csv", lines("x,a;b"), "label_separator=';'", "multi_label=true"),
+    "a pattern": ("a.csv", lines(), "label_pattern='(x)'", "label_pattern='(.)'"),
+    "an unlabelled dev": ("a.csv", lines(), "dev=DEV", "dev=null"),
+    "marked tokens": ("a.csv", lines(), "shared_tokens=marked", "shared_tokens=plain"),
+    "a word as a number": ("a.csv", lines("x,1", "y,2"), "kind=regression", "on_bad_row=skip"),
+    "a cosine of one text": (
+        "a.csv", lines("x,1", "y,2"), "kind=regression on_bad_row=skip head=cosine", "head=linear",
+    ),
+    "no scale": ("a.csv", lines("x,1"), "kind=regression on_bad_row=skip low=3 high=2", "low=1 high=2"),
+    "an unknown format": ("a", "one\ntwo\n", "", "format=csv"),
+    "an unknown type": ("a.conll", TAGGED, "types=[LOC]", "types=[LOC,PER]"),
+    "a scheme": ("a.conll", TAGGED + "x E-PER\n", "scheme=iob2", "scheme=iobes"),
+    "a broken tag": (
+        "a.conll", TAGGED.replace("Bob3 B-PER", "Bob3 I-LOC"), "scheme=iob2", "on_broken_tags=repair",
+    ),
+    "a column of tags": ("a.conll", TAGGED, "tag_column=3", "tag_column=1"),
+    "a bad line": ("a.conll", TAGGED + "one O x y\n", "", "on_bad_row=skip"),
+    "no room for an answer": ("a.json", '{"data": []}', "max_length=20", "max_question_length=2 window_overlap=1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_what_a_message_of_finetune_advises_is_an_argument_of_it(recipe: Recipe, tmp_path: Path, case: str) -> None:
+    name, content, arguments, advice = ADVICE[case]
+    (tmp_path / name).write_text(content, errors="surrogateescape")
+    (tmp_path / "dev.csv").write_text(lines("x,-1", number=2))
+    finetune = recipe("finetune")
+    given = shlex.split(arguments.replace("DEV", str(tmp_path / "dev.csv")), posix=False)
+    named = [f"train={tmp_path / name}" if "dev=" in arguments else f"data={tmp_path / name}", *given]
+    message = answered(finetune, tmp_path, named)
+    assert message
+    assert not re.search(r"\b(source|tasks)\.[a-z]", message), "keys of a file are no arguments"
+    for key in {key for key in {*SETTINGS, *OTHER_ARGUMENTS} if "_" in key} & set(re.findall(r"\w+", message)):
+        assert key in composed("finetune"), f"{key} is no argument, and the message names it: {message}"
+    advised = shlex.split(advice, posix=False)
+    assert advised[0].partition("=")[0] in message, message
+    if advice.endswith(("skip", "ignore", "true", "linear", "plain", "null")):
+        assert advice in message or advice.replace("=", " to ") in message or "=null" in advice, message
+    kept = [one for one in named if one.partition("=")[0] not in {two.partition("=")[0] for two in advised}]
+    assert answered(finetune, tmp_path, [*kept, *advised]) != message
+
+
+def test_every_key_of_a_task_that_files_can_be_is_an_argument() -> None:
+    arguments = composed("finetune")
+    assert not SETTINGS - arguments.keys()
+    for name in OTHER_ARGUMENTS.values():
+        node = arguments
+        for part in name.split("."):
+            assert part in node, name
+            node = node[part]
+
+
+@pytest.mark.parametrize(
+    ("config", "override", "said"),
+    [
+        ("finetune", "+on_bad_rows=skip", "Did you mean on_bad_row?"),
+        ("finetune", "+search.factor=2", "Did you mean search.rate_factor?"),
+        ("finetune", "+tasks.mine.labels=[a,b]", "reads nothing of tasks. Write labels=[a,b]"),
+        ("finetune", "optimizer.lr=1", "reads nothing of optimizer"),
+        ("finetune", "corpus=text", "reads nothing of corpus"),
+        ("glue", "schedule.num_warmup_steps=1", "reads nothing of schedule"),
+        ("predict", "+text=body", "nothing reads text"),
+        ("predict", "+sweep.seed=1", "nothing reads sweep.seed"),
+        ("config", "+epochs=3", "nothing reads epochs"),
+    ],
+)
+def test_an_override_that_nothing_reads_is_an_error(recipe: Recipe, config: str, override: str, said: str) -> None:
+    ignored = {"finetune": recipe("finetune").IGNORED, "glue": ("schedule",)}.get(config, ())
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        recipe("mistyped").refuse_unread([override], config, ignored)
+
+
+@pytest.mark.parametrize(
+    ("config", "override"),
+    [
+        ("finetune", "on_bad_row=skip"), ("finetune", "+on_bad_row=skip"), ("finetune", "pretrain.start_from=x"),
+        ("finetune", "task=trec"), ("finetune", "+task.source.foo=1"), ("finetune", "sweep.num_seeds=1"),
+        ("finetune", "sweep=tpe_halving"), ("finetune", "runtime/launcher=slurm"), ("predict", "input='a b'"),
+        ("config", "+task@tasks.mine=table"), ("config", "+sweep.space.dropout_prob={kind: choice, values: [0]}"),
+        ("config", "~task@tasks.docs_match"), ("config", "+source@corpus.sources.a=text"), ("plan", "plan.hours=2"),
+    ],
+)  # fmt: skip
+def test_an_override_that_something_reads_or_checks_is_none(recipe: Recipe, config: str, override: str) -> None:
+    recipe("mistyped").refuse_unread([override], config, recipe("finetune").IGNORED if config == "finetune" else ())
+
+
+def test_a_setting_that_the_task_does_not_have_is_an_error(recipe: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(lines())
+    finetune = recipe("finetune")
+    for setting in ("scheme=iob2", "low=1", "max_answer_length=3"):
+        message = answered(finetune, tmp_path, [f"data={tmp_path / 'a.csv'}", setting])
+        assert message.startswith(f"{setting} means nothing here: the task is a classification"), message
+
+
+def test_a_row_is_named_by_the_users_file_and_not_by_the_link_to_it(recipe: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "reviews.csv").write_text(lines("x,c"))
+    message = answered(recipe("finetune"), tmp_path, [f"data={tmp_path / 'reviews.csv'}", "labels=[a,b]"])
+    assert "row reviews.csv:62: the label is 'c'" in message and "train.csv" not in message
+
+
+@pytest.mark.parametrize("given", [("sweep.fine_tuning.learning_rate=0.001",), ()])
+def test_a_learning_rate_that_is_given_is_the_one_taken(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+) -> None:
+    finetune = recipe("finetune")
+    asked = copy.deepcopy(composed("finetune", *given))
+    monkeypatch.setattr(finetune, "given_overrides", lambda: list(given))
+    monkeypatch.setattr(finetune, "read_config", lambda _: [type("Config", (), {"hidden_size": 768})])
+    assert finetune.recipe_of(asked, Path())["fine_tuning"]["learning_rate"] == (0.001 if given else 5e-5)
+
+
+def test_workers_that_are_given_are_those_taken(recipe: Recipe) -> None:
+    asked = composed("finetune", "runtime.sweep_workers=1")
+    assert recipe("finetune").runtime_of(asked)["sweep_workers"] == 1
+
+
+# ---- configure
+
+
+@pytest.fixture
+def configure(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What `configure.py ARGUMENTS` says, or the error that it ends with."""
+    module = recipe("configure")
+    compose_anew = module.composed
+    defaults = {key: value for key, value in composed("config").items() if key != "task_name"}
+    monkeypatch.setattr(module, "composed", lambda given: compose_anew(given) if given else copy.deepcopy(defaults))
+    monkeypatch.chdir(ROOT)
+
+    def run(*arguments: str) -> str:
+        try:
+            module.explained(list(arguments))
+        except BertlineError as error:
+            return f"error: {error}"
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_an_experiment_that_cannot_leave_out_tasks_is_not_advised(configure: Callable[..., str]) -> None:
+    said = configure("tasks=[]")
+    assert "valid" in said and "dvc exp run" not in said and "--save" in said
+
+
+def test_the_overrides_of_an_advised_experiment_compose_as_dvc_reads_them(configure: Callable[..., str]) -> None:
+    said = configure("evaluate.title='one, two: three'", "model=small")
+    words = shlex.split(said.partition("dvc exp run ")[2])
+    assert words[::2] == ["-S", "-S"]
+    overrides = to_path_overrides(words[1::2])["params.yaml"]
+    assert composed("config", *overrides)["evaluate"]["title"] == "one, two: three"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("corpus=text", "tokenizer=existing"), ("corpus=text", "corpus.path=/none/here"), ("corpus=text",)]
+)
+def test_the_command_that_gives_a_missing_value_has_what_was_given(
+    configure: Callable[..., str], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """`corpus.path=...` alone would name a key that the corpus does not have without `corpus=text`."""
+    said = configure(*arguments)
+    words = shlex.split(said.partition("python pipelines/configure.py ")[2])
+    assert words[-1] == "--save" and "corpus=text" in words
+    (tmp_path / "vocab.txt").write_text("x")
+    place = str(tmp_path / "vocab.txt")
+    advised = [word.replace("/path/to/it", place).replace("VALUE", place) for word in words[:-1]]
+    assert composed("config", *advised)["corpus"]["path"] in (place, "data/text")
+
+
+def test_unset_names_keys_that_are_saved(
+    configure: Callable[..., str], recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe("configure"), "saved", dict)
+    assert configure("--unset") == "error: --unset needs saved keys, without values, and nothing is saved."
+    monkeypatch.setattr(recipe("configure"), "saved", lambda: {"optimizer": {"lr": 1.0}})
+    assert configure("--unset").endswith("python pipelines/configure.py --unset optimizer.lr")
+
+
+def test_a_section_that_cannot_be_replaced_for_good_is_not_advised_to_be(configure: Callable[..., str]) -> None:
+    said = configure("sweep.space.learning_rate={kind: choice, values: [1e-3]}", "--save")
+    assert "edit its file in conf/. For once, without --save: '~sweep" in said
+
+
+@pytest.mark.parametrize("config", ["predict", "finetune"])
+def test_a_missing_argument_is_not_advised_to_be_saved(recipe: Recipe, config: str) -> None:
+    given = ["task=table"] if config == "finetune" else []
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        content = compose(config, overrides=given)
+    with pytest.raises(ConfigError) as error:
+        recipe("composition").plain(content, None)
+    assert "=VALUE" in str(error.value) and "--save" not in str(error.value)
