@@ -153,11 +153,8 @@ def with_arguments(message: str, name: str, own_paths: Mapping[str, str], in_con
     message = re.sub(rf"{section}({keys})(?!\w)", lambda match: arguments[match[1]], message)
     message = re.sub(rf"(?<![\w./-])tasks\.{re.escape(name)}(?![\w.]*\w)", name, message)
     message = re.sub(r"(?<![\w./-])(fine_tuning|space)\.(?=[a-z])", r"sweep.\1.", message)
-    # Inserted last, so that they stay unchanged. Rows are called after the links, such as train.csv:7.
-    for linked, own in own_paths.items():
+    for linked, own in own_paths.items():  # inserted last, so that they stay unchanged
         message = message.replace(linked, own)
-        owned = Path(own).name.replace("\\", r"\\")
-        message = re.sub(rf"(?<![\w./-]){re.escape(Path(linked).name)}(?=:\d)", owned, message)
     return message
 
 
