@@ -115,8 +115,6 @@ def test_killed_in_both_phases_a_compiled_run_ends_as_if_left_alone(inputs, tmp_
 def test_other_processes_workers_and_micro_batches_go_on_to_the_same_end_to_rounding(inputs, tmp_path):
     """1 -> 2 -> 1 processes, none of which was told to stop; shares have different numbers of targets (promise 3)."""
     changes = {
-        "model__hidden_dropout_prob": 0.0,
-        "model__attention_probs_dropout_prob": 0.0,
         "pretrain__phases": [{"steps": 50, "max_length": 16, "global_batch_size": 7}],
         "pretrain__checkpoint_every_steps": 3,
     }

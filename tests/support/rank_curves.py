@@ -11,7 +11,8 @@ import pretraining_processes as processes
 from pretraining_inputs import curve, pretrain_job, write_inputs
 
 STEPS = 200
-# Seven sequences per step: of four ranks, three take two and one takes one. Without dropout, whose masks are per rank.
+# Seven sequences per step: of four ranks, three take two and one takes one. Without dropout, whose masks on GPUs are
+# per rank.
 CHANGES = {
     "model__hidden_dropout_prob": 0.0,
     "model__attention_probs_dropout_prob": 0.0,

@@ -69,7 +69,7 @@ def packed_batches(
     """Pack the sequences of a padded batch into micro-batches.
 
     Args:
-        batch: The arrays of `masked_batch`, [B, W].
+        batch: The arrays of `masked_batch`, [B, W], and perhaps `sequence_places` [B].
         pad_id: Id of `[PAD]`.
         max_targets: Maximum number of targets of a sequence of W tokens.
         rows_per_batch: R; the last micro-batch is filled up with empty rows. None puts all rows into one micro-batch.
@@ -78,8 +78,9 @@ def packed_batches(
         Arrays, int64 except `boundaries`. `input_ids`, `token_type_ids`, `position_ids` and `sequence_ids` [R, W];
         sequence ids count from 1 in each micro-batch and are 0 in padding. `boundaries` [C + 1] int32, the start of
         each span in the flattened rows; the last entries repeat the end. `first_positions` [N] (start of each sequence
-        in the flattened rows) and `next_sentence_labels` [N]; `masked_positions` [P] (indices into the flattened rows)
-        and `masked_labels` [P]. Unused entries have position 0 and label -100.
+        in the flattened rows), `next_sentence_labels` [N] and `sequence_places` [N], if given; `masked_positions` [P]
+        (indices into the flattened rows) and `masked_labels` [P]. Unused entries have position or place 0 and label
+        -100.
     """
     lengths = batch["attention_mask"].sum(axis=1)
     width = batch["input_ids"].shape[1]
@@ -108,6 +109,7 @@ def _laid_out(
     is_target = batch["masked_labels"] != IGNORED_LABEL
     num_targets = _room(int(is_target.sum()), num_rows * max_targets)
     num_sequences = _room(len(starts), 2 * num_rows)
+    places = batch.get("sequence_places")
     return {
         "input_ids": laid(batch["input_ids"], pad_id),
         "token_type_ids": laid(batch["token_type_ids"]),
@@ -118,6 +120,7 @@ def _laid_out(
         "next_sentence_labels": _filled(batch["next_sentence_labels"], num_sequences, IGNORED_LABEL),
         "masked_positions": _filled((batch["masked_positions"] + starts[:, None])[is_target], num_targets, 0),
         "masked_labels": _filled(batch["masked_labels"][is_target], num_targets, IGNORED_LABEL),
+        **({} if places is None else {"sequence_places": _filled(places, num_sequences, 0)}),
     }
 
 

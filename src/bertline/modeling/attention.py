@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind
-from bertline.modeling.dropout import dropout
+from bertline.modeling.dropout import TokenMasks, dropout
 
 __all__ = [
     "Attended",
@@ -43,6 +43,8 @@ class Scope(NamedTuple):
     boundaries: Tensor | None = None
     """[C + 1] int32, cumulative span lengths: the start of each span in the flattened rows. A position attends to its
     own span. Only for `varlen`."""
+    masks: TokenMasks | None = None
+    """Dropout masks of the positions; None: they are drawn from PyTorch's default generator."""
 
 
 class Attended(NamedTuple):
@@ -79,7 +81,7 @@ def attend(
             for packed rows on a GPU, which computes no scores across sequences (other rows use `sdpa`).
         dropout_prob: Fraction of the probabilities set to zero; callers pass 0 outside training.
         dropout_site: See `modeling.dropout`.
-        dropout_places: Indices [B, N, Q, S] of the probabilities; see `modeling.dropout`. Fused kernels ignore it.
+        dropout_places: Places [B, N, Q, S] of the probabilities; see `modeling.dropout`. Fused kernels ignore them.
 
     Example:
         Two positions, the second one padding, so both take the value of the first:
@@ -93,13 +95,14 @@ def attend(
     References:
         Vaswani et al., Attention Is All You Need (arXiv 1706.03762), section 3.2.1.
     """
+    keys = None if scope.masks is None else scope.masks.keys
     match kind:
         case "eager":
             scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, N, S, S]
             if scope.bias is not None:
                 scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
-            kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places)
+            kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places, keys=keys)
             return Attended(kept.to(value.dtype) @ value, scores, probabilities)
         case "plain":
             # Scaling the query multiplies S x D numbers instead of S x S.
@@ -107,7 +110,7 @@ def attend(
             if scope.bias is not None:
                 scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
-            kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places)
+            kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places, keys=keys)
             return Attended(kept.to(value.dtype) @ value)
         case "varlen" if scope.boundaries is not None:
             return Attended(_attend_within_spans(query, key, value, scope.boundaries))
@@ -148,16 +151,20 @@ def _attend_within_spans(query: Tensor, key: Tensor, value: Tensor, boundaries: 
     return context.unflatten(0, (size, width)).transpose(1, 2)
 
 
-def padded_scope(attention_mask: Tensor | None) -> Scope:
+def padded_scope(attention_mask: Tensor | None, masks: TokenMasks | None = None) -> Scope:
     """Return a scope in which every position attends to all positions that are not padding.
 
     Args:
         attention_mask: [B, S], 1 (or True) for real positions, 0 for padding; None if there is no padding.
+        masks: See `Scope`.
     """
-    return Scope() if attention_mask is None else Scope(bias=_bias(attention_mask != 0)[:, None, None, :])
+    bias = None if attention_mask is None else _bias(attention_mask != 0)[:, None, None, :]
+    return Scope(bias=bias, masks=masks)
 
 
-def packed_scope(sequence_ids: Tensor, boundaries: Tensor, kind: AttentionKind) -> Scope:
+def packed_scope(
+    sequence_ids: Tensor, boundaries: Tensor, kind: AttentionKind, masks: TokenMasks | None = None
+) -> Scope:
     """Return a scope in which every position attends to its own sequence.
 
     Padding attends to padding; its output is never read.
@@ -166,10 +173,11 @@ def packed_scope(sequence_ids: Tensor, boundaries: Tensor, kind: AttentionKind) 
         sequence_ids: [B, S], id of the sequence that each position of a row belongs to.
         boundaries: See `Scope`.
         kind: Attention kernel that will use the scope.
+        masks: See `Scope`.
     """
     if kind == "varlen":
-        return Scope(boundaries=boundaries)
-    return Scope(bias=_bias(sequence_ids[:, :, None] == sequence_ids[:, None, :])[:, None])
+        return Scope(boundaries=boundaries, masks=masks)
+    return Scope(bias=_bias(sequence_ids[:, :, None] == sequence_ids[:, None, :])[:, None], masks=masks)
 
 
 def _bias(is_seen: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from bertline.modeling.attention import AttentionKind, Scope, packed_scope, padded_scope
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.dropout import Dropout, number_sites
+from bertline.modeling.dropout import Dropout, TokenMasks, number_sites
 from bertline.modeling.layers import Embeddings, EncoderLayer, LayerDetail, activation
 
 
@@ -101,7 +101,13 @@ class BertModel(nn.Module):
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if with_pooler else None
         number_sites(self)
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Encoded:
+    def forward(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        masks: TokenMasks | None = None,
+    ) -> Encoded:
         """Encode sequences of at most `max_position_embeddings` positions.
 
         Args:
@@ -109,9 +115,10 @@ class BertModel(nn.Module):
             token_type_ids: [B, S], 0 for segment A, 1 for segment B.
             attention_mask: [B, S], 1 for real positions, 0 for padding, which is not attended to. None means that
                 there is no padding, and saves the masking.
+            masks: Dropout masks of the positions; None: they are drawn from PyTorch's default generator.
         """
-        scope = padded_scope(attention_mask)
-        before_last = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
+        scope = padded_scope(attention_mask, masks)
+        before_last = self._before_last_layer(self.embeddings(input_ids, token_type_ids, masks=masks), scope)
         hidden_states = self.layers[-1](before_last, scope)
         return Encoded(hidden_states, self._pooled(hidden_states[:, 0]), before_last)
 
@@ -125,7 +132,12 @@ class BertModel(nn.Module):
         return pooled
 
     def forward_at(
-        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, positions: Tensor
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        attention_mask: Tensor | None,
+        positions: Tensor,
+        masks: TokenMasks | None = None,
     ) -> Encoded:
         """Encode sequences, computing the last layer only at some positions and, for the pooler, the first one.
 
@@ -134,31 +146,35 @@ class BertModel(nn.Module):
             token_type_ids: [B, S].
             attention_mask: [B, S] or None, as in `forward`.
             positions: [B, P] indices into S.
+            masks: As in `forward`.
 
         Returns:
             Hidden states at these positions, [B, P, H], and the pooled vectors, [B, H].
         """
-        scope = padded_scope(attention_mask)
-        hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
+        scope = padded_scope(attention_mask, masks)
+        hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids, masks=masks), scope)
         if self.pooler is None:
             return Encoded(self.layers[-1].forward_at(hidden_states, scope, positions), None, hidden_states)
         with_first = torch.cat([positions, torch.zeros_like(positions[:, :1])], dim=1)
         read = self.layers[-1].forward_at(hidden_states, scope, with_first)
         return Encoded(read[:, :-1], self._pooled(read[:, -1]), hidden_states)
 
-    def forward_packed_at(self, rows: PackedRows, positions: Tensor, first_positions: Tensor) -> Encoded:
+    def forward_packed_at(
+        self, rows: PackedRows, positions: Tensor, first_positions: Tensor, masks: TokenMasks | None = None
+    ) -> Encoded:
         """Encode packed rows like `forward_at`; each sequence gives the same result as on its own.
 
         Args:
             rows: The packed sequences.
             positions: [P] indices into the flattened rows.
             first_positions: [B], index of the first position of each sequence in the flattened rows, for the pooler.
+            masks: As in `forward`.
 
         Returns:
             Hidden states at these positions, [P, H], and the pooled vector of each sequence, [B, H].
         """
-        scope = packed_scope(rows.sequence_ids, rows.boundaries, self.layers[0].attention)
-        embedded = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids)
+        scope = packed_scope(rows.sequence_ids, rows.boundaries, self.layers[0].attention, masks)
+        embedded = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids, masks)
         hidden_states = self._before_last_layer(embedded, scope)
         if self.pooler is None:
             read = self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0]
@@ -236,7 +252,12 @@ class MaskedLanguageModel(nn.Module):
         return self.bert.layers[0].attention
 
     def forward(
-        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, masked_positions: Tensor
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        attention_mask: Tensor | None,
+        masked_positions: Tensor,
+        masks: TokenMasks | None = None,
     ) -> LanguageModelOutput:
         """Compute vocabulary logits at the masked positions only: 15 % of the work for all positions.
 
@@ -247,8 +268,9 @@ class MaskedLanguageModel(nn.Module):
             token_type_ids: [B, S].
             attention_mask: [B, S] or None, as in `BertModel.forward`.
             masked_positions: [B, P] indices into S; a sequence with fewer targets may have any indices in the rest.
+            masks: As in `BertModel.forward`.
         """
-        return self._read(self.bert.forward_at(input_ids, token_type_ids, attention_mask, masked_positions))
+        return self._read(self.bert.forward_at(input_ids, token_type_ids, attention_mask, masked_positions, masks))
 
     def forward_everywhere(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
@@ -257,7 +279,7 @@ class MaskedLanguageModel(nn.Module):
         return self._read(self.bert(input_ids, token_type_ids, attention_mask))
 
     def forward_packed(
-        self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor
+        self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor, masks: TokenMasks | None = None
     ) -> LanguageModelOutput:
         """Compute the logits of `forward` for packed rows.
 
@@ -265,8 +287,9 @@ class MaskedLanguageModel(nn.Module):
             rows: The packed sequences.
             masked_positions: [P] indices into the flattened rows.
             first_positions: [B]; see `BertModel.forward_packed_at`. Read only with a pooler.
+            masks: As in `BertModel.forward`.
         """
-        return self._read(self.bert.forward_packed_at(rows, masked_positions, first_positions))
+        return self._read(self.bert.forward_packed_at(rows, masked_positions, first_positions, masks))
 
     @abstractmethod
     def _read(self, encoded: Encoded) -> LanguageModelOutput:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertline.modeling.attention import AttentionKind, Scope, attend
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.dropout import Dropout
+from bertline.modeling.dropout import Dropout, TokenMasks
 
 
 class LayerDetail(NamedTuple):
@@ -36,7 +36,13 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        position_ids: Tensor | None = None,
+        masks: TokenMasks | None = None,
+    ) -> Tensor:
         if position_ids is None:
             positions = self.position_embeddings.weight[: input_ids.shape[1]]  # [S, H]
         else:
@@ -44,7 +50,7 @@ class Embeddings(nn.Module):
         # A model with a single token type has it in both segments of a pair.
         types = token_type_ids if self.token_type_embeddings.num_embeddings > 1 else torch.zeros_like(token_type_ids)
         embedded = self.word_embeddings(input_ids) + positions + self.token_type_embeddings(types)
-        return self.dropout(self.norm(embedded))  # [B, S, H]
+        return self.dropout(self.norm(embedded), masks=masks)  # [B, S, H]
 
 
 class EncoderLayer(nn.Module):
@@ -75,8 +81,10 @@ class EncoderLayer(nn.Module):
         """
         query, key, value = self._split_heads(hidden_states)
         if first_only:
+            assert scope.masks is None  # which are for all positions
             query, hidden_states = query[:, :, :1], hidden_states[:, :1]
-        return self._after_attention(hidden_states, self._attend(query, key, value, scope))
+        context = self._attend(query, key, value, scope, masks=scope.masks)
+        return self._after_attention(hidden_states, context, masks=scope.masks)
 
     def forward_at(self, hidden_states: Tensor, scope: Scope, positions: Tensor) -> Tensor:
         """Compute the output of `forward` at some positions of each row only.
@@ -94,10 +102,11 @@ class EncoderLayer(nn.Module):
         size, width, _ = hidden_states.shape
         asking = gather_positions(hidden_states, positions)  # [B, Q, H]
         query, key, value = self._split_heads_at(hidden_states, asking, positions)
-        context = self._attend(query, key, value, scope, places=self._places_of_probabilities(positions, width))
-        return self._after_attention(
-            asking, context, places=positions.int() + width * _numbers(size, like=positions)[:, None]
-        )
+        masks = None if scope.masks is None else scope.masks.at(positions)
+        places = self._places_of_probabilities(positions, width) if masks is None else None
+        context = self._attend(query, key, value, scope, masks=masks, places=places)
+        indices = positions.int() + width * _numbers(size, like=positions)[:, None]
+        return self._after_attention(asking, context, masks=masks, places=indices if masks is None else None)
 
     def forward_packed_at(self, hidden_states: Tensor, scope: Scope, positions: Tensor) -> Tensor:
         """Compute `forward_at` for packed rows: [R, S, H] at positions [Q] of the flattened rows to [1, Q, H].
@@ -105,11 +114,12 @@ class EncoderLayer(nn.Module):
         Rows have different numbers of these positions, so attention is computed at all positions; everything after it
         is computed at these positions only.
         """
-        context = self._attend(*self._split_heads(hidden_states), scope)
+        context = self._attend(*self._split_heads(hidden_states), scope, masks=scope.masks)
         context = context.transpose(1, 2).flatten(0, 1)[positions]  # [Q, N, D]
-        return self._after_attention(
-            hidden_states.flatten(0, 1)[positions][None], context.transpose(0, 1)[None], places=positions.int()[None]
-        )
+        asking = hidden_states.flatten(0, 1)[positions][None]
+        masks = None if scope.masks is None else scope.masks.at(positions)
+        places = positions.int()[None] if masks is None else None
+        return self._after_attention(asking, context.transpose(0, 1)[None], masks=masks, places=places)
 
     def forward_in_detail(self, hidden_states: Tensor, scope: Scope) -> tuple[Tensor, LayerDetail]:
         """Compute `forward` with `eager` attention, without attention dropout, and return intermediate results too."""
@@ -144,39 +154,57 @@ class EncoderLayer(nn.Module):
 
         None if nothing is dropped.
         """
-        if not (self.training and self.attention_dropout.p):
+        if not self.attention_dropout.prob:
             return None
         size = len(positions)
         of_heads = width * _numbers(size * self.num_heads, like=positions).view(size, -1, 1) + positions.int()[:, None]
         return width * of_heads[..., None] + _numbers(width, like=positions)
 
     def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, scope: Scope, *, places: Tensor | None = None
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scope: Scope,
+        *,
+        masks: TokenMasks | None,
+        places: Tensor | None = None,
     ) -> Tensor:
-        """Return the context; `places` are the indices of the probabilities as in `modeling.dropout`."""
+        """Return the context; `masks` are those of the query, `places` the indices of `_places_of_probabilities`."""
+        dropout = self.attention_dropout
+        if masks is not None and scope.masks is not None and dropout.prob:
+            places = masks.of_probabilities(scope.masks, self.num_heads, dropout.site)
         return attend(
             query,
             key,
             value,
             scope,
             kind=self.attention,
-            dropout_prob=self.attention_dropout.p if self.training else 0.0,
-            dropout_site=self.attention_dropout.site,
+            dropout_prob=dropout.prob,
+            dropout_site=dropout.site,
             dropout_places=places,
         ).context
 
-    def _after_attention(self, hidden_states: Tensor, context: Tensor, *, places: Tensor | None = None) -> Tensor:
+    def _after_attention(
+        self,
+        hidden_states: Tensor,
+        context: Tensor,
+        *,
+        masks: TokenMasks | None = None,
+        places: Tensor | None = None,
+    ) -> Tensor:
         """Compute the rest of the layer from its input [B, S, H] and the context [B, N, S, D]; return [B, S, H].
 
-        If these are only some positions of a larger tensor, `places` [B, S] are their flat indices in it.
+        If these are only some positions of a larger tensor, and have no masks, `places` [B, S] are their flat indices
+        in it.
         """
         if places is not None:
             hidden_size = hidden_states.shape[-1]
             places = places[..., None] * hidden_size + _numbers(hidden_size, like=places)
         attended = self.attention_output(context.transpose(1, 2).flatten(2))
-        hidden_states = self.attention_norm(hidden_states + self.attention_output_dropout(attended, places))
+        hidden_states = self.attention_norm(hidden_states + self.attention_output_dropout(attended, places, masks))
         transformed = self.output(self.activation(self.intermediate(hidden_states)))  # [B, S, I] between
-        return self.output_norm(hidden_states + self.output_dropout(transformed, places))
+        return self.output_norm(hidden_states + self.output_dropout(transformed, places, masks))
 
 
 def gather_positions(hidden_states: Tensor, positions: Tensor) -> Tensor:

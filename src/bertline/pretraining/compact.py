@@ -16,6 +16,7 @@ from torch import Tensor
 from bertline.examples.masking import full_batch
 from bertline.examples.packing import packed_batches
 from bertline.examples.store import Array
+from bertline.modeling.dropout import token_numbers
 
 _COMPUTED = ("token_type_ids", "attention_mask", "sequence_ids", "position_ids")
 
@@ -59,7 +60,7 @@ def most_sent(max_length: int, mask_prob: float) -> tuple[int, int]:
         mask_prob: `examples.masking.mask_prob`.
     """
     rows = 16
-    full = full_batch(rows, max_length, mask_prob)
+    full = {**full_batch(rows, max_length, mask_prob), "sequence_places": np.arange(rows)}
     targets = full["masked_positions"].shape[1]
     packed = packed_batches(full, pad_id=0, max_targets=targets, rows_per_batch=None)
     sent = [list(compacted(arrays).values()) for arrays in (full, *packed)]
@@ -67,22 +68,38 @@ def most_sent(max_length: int, mask_prob: float) -> tuple[int, int]:
     return max(map(len, sent)), -(-num_bytes // rows)
 
 
-def expanded(sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def expanded(sent: Mapping[str, Tensor], dropout_keys: Tensor | None = None) -> dict[str, Tensor]:
     """Return the micro-batch that was compacted, on the same device and in the dtypes that the model takes.
 
-    Nothing waits for the device.
+    Nothing waits for the device. With keys of this step, also what `TokenMasks.of` reads.
     """
     whole = {name: values if name == "boundaries" else values.long() for name, values in sent.items()}
     first_segment_lengths, lengths = whole.pop("first_segment_lengths"), whole.pop("lengths", None)
+    sequence_places = whole.pop("sequence_places", None)
     if "first_positions" in whole:
         assert lengths is not None  # of the sequences in packed rows
-        return {**whole, **_packed(whole["input_ids"], whole["first_positions"], lengths, first_segment_lengths)}
-    places = torch.arange(whole["input_ids"].shape[1], device=first_segment_lengths.device)
+        whole |= _packed(whole["input_ids"], whole["first_positions"], lengths, first_segment_lengths)
+    else:
+        whole |= _padded(whole["input_ids"], lengths, first_segment_lengths)
+    if dropout_keys is not None and sequence_places is not None:
+        width = whole["input_ids"].shape[1]
+        if "sequence_ids" in whole:
+            sequences, positions = sequence_places[(whole["sequence_ids"] - 1).clamp(min=0)], whole["position_ids"]
+        else:
+            sequences, positions = sequence_places[:, None], torch.arange(width)
+        whole["dropout_keys"] = dropout_keys
+        whole["dropout_tokens"] = token_numbers(dropout_keys, sequences, positions, width)
+    return whole
+
+
+def _padded(input_ids: Tensor, lengths: Tensor | None, first_segment_lengths: Tensor) -> dict[str, Tensor]:
+    """Return the mask, unless all rows are full, and token types [B, S] of sequences with these lengths [B]."""
+    places = torch.arange(input_ids.shape[1], device=input_ids.device)
     is_second = places >= first_segment_lengths[:, None]
     if lengths is None:
-        return {**whole, "token_type_ids": is_second.long()}
+        return {"token_type_ids": is_second.long()}
     is_real = places < lengths[:, None]
-    return {**whole, "token_type_ids": (is_second & is_real).long(), "attention_mask": is_real.long()}
+    return {"token_type_ids": (is_second & is_real).long(), "attention_mask": is_real.long()}
 
 
 def _packed(input_ids: Tensor, starts: Tensor, lengths: Tensor, first_segment_lengths: Tensor) -> dict[str, Tensor]:

@@ -149,6 +149,9 @@ class StepDataset(Dataset[StepBatch]):
         positions = np.asarray(share_of(place, self.ranks))
         examples, layout = self.examples[place.max_length], self.layouts[place.max_length]
         batch = self._masked(examples, positions)
+        num_sequences = len(batch["input_ids"])  # of pairs, twice as many
+        first = (positions[0] - place.consumed) * (num_sequences // len(positions))
+        batch["sequence_places"] = first + np.arange(num_sequences)  # among those of all ranks
         return StepBatch(
             micro_batches=[compacted(arrays) for arrays in examples.micro_batches(batch, layout)],
             num_targets=int((batch["masked_labels"] != IGNORED_LABEL).sum()),

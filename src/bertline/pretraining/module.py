@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
+from bertline.modeling.dropout import Dropout, mask_keys
 from bertline.pretraining.compact import expanded
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
@@ -67,6 +68,8 @@ class PretrainingModule(pl.LightningModule):
         self.interval = IntervalSums(machine.device, sum_names(objective))
         self.optimizer_state: dict[str, Any] | None = None
         """Optimizer state to resume from; None for a new optimizer."""
+        self.frozen_layout: dict[str, Any] | None = None
+        """What dropout masks depend on besides seed and step; see `pretraining.row_layout.frozen_layout`."""
 
     @property
     def model(self) -> MaskedLanguageModel:
@@ -89,7 +92,7 @@ class PretrainingModule(pl.LightningModule):
     def training_step(self, batch: StepBatch, batch_idx: int) -> None:
         """Take one optimizer step."""
         optimizer = self.optimizers()
-        # Dropout is a function of (seed, step, rank): a resumed run needs no saved generator state.
+        # Dropout that is drawn is a function of (seed, step, rank): a resumed run needs no saved generator state.
         seed_device(self.machine.device, seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
         set_learning_rate(optimizer, self.learning_rate)
         optimizer.zero_grad()
@@ -109,10 +112,11 @@ class PretrainingModule(pl.LightningModule):
         """Compute the gradients of the loss: each term is a mean over the global batch."""
         num_targets = start_sum(batch["num_targets"], self.machine.device)  # needed only after a forward pass
         factors: dict[str, Tensor | float] | None = None
+        dropout_keys = self._dropout_keys()
         last = len(batch["micro_batches"]) - 1
         for index, micro_batch in enumerate(batch["micro_batches"]):
             with nullcontext() if index == last else self._without_synchronisation():
-                sums = self.losses(expanded(micro_batch))
+                sums = self.losses(expanded(micro_batch, dropout_keys))
                 factors = factors or self._factors(num_targets(), batch["global_batch_size"])
                 self.manual_backward(_loss(sums, factors))
             self.interval.add_micro_batch(sums)
@@ -135,11 +139,21 @@ class PretrainingModule(pl.LightningModule):
                 factors = self._factors(1, 1)
                 for micro_batch in micro_batches:
                     on_device = {name: values.to(device) for name, values in micro_batch.items()}
-                    _loss(self.losses(expanded(on_device)), factors).backward()
+                    _loss(self.losses(expanded(on_device, self._dropout_keys())), factors).backward()
                 skip_unless_finite(optimizer, self._clip() * math.nan)
                 optimizer.step()
         finally:
             optimizer.zero_grad()
+
+    def _dropout_keys(self) -> Tensor | None:
+        """Return the keys of this step's `TokenMasks`, the same on all ranks; None if dropout draws, or there is none.
+
+        On a CPU the masks are a function of (seed, step, place of the sequence in the step, position, site).
+        """
+        rates = [module.p for module in self.losses.modules() if isinstance(module, Dropout)]
+        if self.machine.device.type != "cpu" or not any(rates):
+            return None
+        return mask_keys(seed_for(self.seed, "dropout", self.finished_steps), len(rates))
 
     def _factors(self, num_targets: Tensor | float, num_sequences: int) -> dict[str, Tensor | float]:
         """Return the factor of each sum in the loss from the counts of the global batch."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bertline.foundation.errors import MachineError
-from bertline.foundation.progress import say
+from bertline.foundation.progress import say, warn
 from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import set_attention
 from bertline.pretraining.callbacks import peak_memory_bytes
@@ -39,7 +39,8 @@ class Rehearsal(pl.Callback):
     """Computes a step of each remaining phase before training starts, and changes nothing but the row layouts.
 
     Where the runtime section leaves the micro-batch open, it is the whole share of a step, or else the largest of a
-    half, a quarter, ... of it that fits into the memory of every rank; the gradients are the same up to rounding. Other
+    half, a quarter, ... of it that fits into the memory of every rank; without dropout the gradients are the same up to
+    rounding, and with dropout a resumed run keeps what was found (see `row_layout.frozen_layout`) if it can. Other
     devices than GPUs are not rehearsed on: their memory ends with the process, not with an error.
     """
 
@@ -63,6 +64,8 @@ class Rehearsal(pl.Callback):
                 set_attention(module.model, self.attention[place.max_length].kind)
                 layout = self._fitting_layout(module, place, steps)
                 self.dataset.layouts = {**self.dataset.layouts, place.max_length: layout}
+                if module.frozen_layout is not None:
+                    module.frozen_layout["lengths"][str(place.max_length)]["rows"] = layout.rows
             set_attention(module.model, kind)
 
     def _largest_by_length(self, first_step: int) -> list[tuple[Place, range]]:
@@ -81,21 +84,25 @@ class Rehearsal(pl.Callback):
         step = max(steps[:_STEPS_LOOKED_AT], key=lambda step: _most_rows(self.dataset[step]["micro_batches"]))
         share = _most_rows(self.dataset[step]["micro_batches"])
         before = _memory_bytes(device)
-        for tried in self._candidates(layout, share, module):
+        frozen = module.frozen_layout
+        is_kept = frozen is not None and frozen["drawn_on"] is not None and module.finished_steps > 0
+        for tried in self._candidates(layout, share, module, is_open=layout.rows is None or is_kept):
             self.dataset.layouts = {**self.dataset.layouts, place.max_length: tried}
             micro_batches = self.dataset[step]["micro_batches"]
             fits, peak = _rehearse(module, micro_batches, is_open=layout.rows is None)
             if sum_over_ranks([fits], device)[0] == ranks.world_size:
                 if ranks.is_first:
+                    if is_kept and tried != layout:
+                        warn(_change(place, share, _most_rows(micro_batches), device))
                     say(f"rehearsed {_in_words(place, _most_rows(micro_batches), len(micro_batches), peak, device)}")
                 return tried
         raise MachineError(_refusal(layout, place, _most_rows(micro_batches), before, peak, device))
 
     @staticmethod
-    def _candidates(layout: RowLayout, share: int, module: PretrainingModule) -> Iterator[RowLayout]:
-        """Yield the layout; if it leaves the rows open, also smaller and smaller ones, equal on all ranks."""
+    def _candidates(layout: RowLayout, share: int, module: PretrainingModule, *, is_open: bool) -> Iterator[RowLayout]:
+        """Yield the layout; if the number of rows is open, also smaller and smaller ones, equal on all ranks."""
         yield layout
-        if layout.rows is not None:
+        if not is_open:
             return
         world_size = module.machine.ranks.world_size
         rows = -(-int(sum_over_ranks([share], module.machine.device)[0]) // world_size)
@@ -168,6 +175,14 @@ def _in_words(place: Place, rows: int, num_micro_batches: int, peak: int, device
     return (
         f"a step of {place.global_batch_size:,} sequences of {place.max_length} tokens: {num_micro_batches} "
         f"micro-batch(es) of {rows} rows on each device, {_of_capacity(peak, device)} of memory"
+    )
+
+
+def _change(place: Place, before: int, rows: int, device: torch.device) -> str:
+    return (
+        f"this run began with micro-batches of {before} rows of {place.max_length} tokens, which do not fit in the "
+        f"memory of {device} now; from here on they have {rows}. Its dropout masks depend on that, so its weights will "
+        "not be those of a run that was never stopped. For these, free the memory and resume from the checkpoint again."
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ConfigError, MachineError
@@ -111,6 +112,84 @@ def fill_of(store: ExampleStore, *, are_apart: bool = False) -> float:
     return store.num_tokens / (len(store) * store.max_length)
 
 
+def frozen_layout(
+    layouts: Mapping[int, RowLayout],
+    attention: Mapping[int, AttentionChoice],
+    *,
+    model: ModelConfig,
+    device: str,
+    num_ranks: int,
+) -> dict[str, Any] | None:
+    """Return, as plain data for the checkpoint, what dropout masks depend on besides seed and step; None: on nothing.
+
+    On a CPU, eager and plain attention have the masks of `modeling.dropout.TokenMasks`, which no layout changes:
+    `drawn_on` is None. Other devices and fused kernels draw masks in the order in which they compute.
+    """
+    attention_drops = model.attention_probs_dropout_prob > 0
+    if not (attention_drops or model.hidden_dropout_prob > 0):
+        return None
+    is_fused = any(one.kind not in ("eager", "plain") for one in attention.values())
+    is_drawn = device != "cpu" or (attention_drops and is_fused)
+    lengths = {str(length): {**asdict(one), "attention": attention[length].kind} for length, one in layouts.items()}
+    return {"drawn_on": _drawn_on(device, num_ranks) if is_drawn else None, "lengths": lengths}
+
+
+def resumed_layout(
+    frozen: Mapping[str, Any] | None,
+    layouts: Mapping[int, RowLayout],
+    attention: Mapping[int, AttentionChoice],
+    *,
+    runtime: RuntimeConfig,
+    model: ModelConfig,
+    device: str,
+    num_ranks: int,
+) -> tuple[dict[int, RowLayout], dict[int, AttentionChoice], str | None]:
+    """Return layouts and kernels of a resumed run: those that it began with, where its dropout masks depend on them.
+
+    The third value is a warning: which settings are not used for this reason, or that the masks change all the same.
+
+    Args:
+        frozen: `frozen_layout` of the checkpoint; None for a new run.
+        layouts: Row layouts of this configuration.
+        attention: Attention kernels of this configuration.
+        runtime: Runtime section.
+        model: Model section.
+        device: Type of the device.
+        num_ranks: Number of ranks.
+    """
+    kept, kinds, unused = dict(layouts), dict(attention), set[str]()
+    if frozen is not None and frozen["drawn_on"] == _drawn_on(device, num_ranks):
+        rows_key = "micro_batch_tokens" if runtime.micro_batch_size is None else "micro_batch_size"
+        for length in layouts.keys() & map(int, frozen["lengths"]):
+            began = frozen["lengths"][str(length)]
+            kept[length] = RowLayout(packed=began["packed"], rows=began["rows"])
+            if runtime.packing != "auto" and layouts[length].packed != began["packed"]:
+                unused.add("packing")
+            if layouts[length].rows not in (None, began["rows"]):
+                unused.add(rows_key)
+            if model.attention_probs_dropout_prob > 0 and attention[length].kind != began["attention"]:
+                kinds[length] = AttentionChoice(began["attention"], "as the run began")
+                if runtime.attention != "auto":
+                    unused.add("attention")
+    warning = None
+    now = frozen_layout(kept, kinds, model=model, device=device, num_ranks=num_ranks)
+    if frozen is not None and now is not None and frozen["drawn_on"] != now["drawn_on"]:
+        was, is_now = (one["drawn_on"] or "a CPU with eager or plain attention" for one in (frozen, now))
+        warning = f"the run began with the dropout masks of {was}; from here on they are those of {is_now}"
+    elif unused:
+        settings = ", ".join(f"runtime.{key}={getattr(runtime, key)}" for key in sorted(unused))
+        rows = "; ".join(f"{_layout_in_words(one, length)}, {kinds[length].kind}" for length, one in kept.items())
+        warning = (
+            f"{settings} is not used: the dropout masks of the run depend on the layout that it began with ({rows}). "
+            "For another layout, train from scratch in another run folder."
+        )
+    return kept, kinds, warning
+
+
+def _drawn_on(device: str, num_ranks: int) -> str:
+    return f"{num_ranks} {device} device{'s' if num_ranks > 1 else ''}"
+
+
 def layouts_in_words(
     layouts: Mapping[int, RowLayout],
     stores: Mapping[int, ExampleStore],
@@ -129,6 +208,11 @@ def layouts_in_words(
     ]
     dropout = model.attention_probs_dropout_prob
     return f"on {device.type} in {device.precision}, attention dropout {dropout:g}: {'; '.join(parts)}"
+
+
+def _layout_in_words(layout: RowLayout, length: int) -> str:
+    rows = "all" if layout.rows is None else layout.rows
+    return f"{rows} {'packed' if layout.packed else 'padded'} rows of {length} tokens at once"
 
 
 def _rows_in_words(layout: RowLayout, length: int, fill: float) -> str:

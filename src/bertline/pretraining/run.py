@@ -15,10 +15,10 @@ from typing import Any
 import pytorch_lightning as pl
 
 from bertline.foundation.metrics_log import MetricsLog
-from bertline.foundation.progress import say
+from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
-from bertline.modeling.attention_choice import AttentionChoice, AttentionDevice
+from bertline.modeling.attention_choice import AttentionChoice
 from bertline.pretraining.callbacks import AttentionByLength, BetweenSteps
 from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset
 from bertline.pretraining.divergence import DivergenceGuard, skipped_in
@@ -30,7 +30,13 @@ from bertline.pretraining.probes import BestStep, MaskPredictionProbe, Validatio
 from bertline.pretraining.profiling import ProfileSteps
 from bertline.pretraining.rehearsal import Rehearsal
 from bertline.pretraining.result import write_model_folder, write_result
-from bertline.pretraining.row_layout import layouts_in_words, pretraining_attention, row_layouts
+from bertline.pretraining.row_layout import (
+    frozen_layout,
+    layouts_in_words,
+    pretraining_attention,
+    resumed_layout,
+    row_layouts,
+)
 from bertline.pretraining.state import Totals, TrainingState, build_model, find_checkpoint
 from bertline.pretraining.time_left import TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
@@ -149,9 +155,7 @@ def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Call
     """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
     job, plan, module = state.job, state.plan, state.module
     machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
-    device = attention_device(machine.device, machine.precision)
-    attention = {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
-    dataset = _steps(job, plan, machine, attention, device)
+    dataset, attention = _steps(job, plan, module)
     if machine.compile:
         compile_in_place(module.losses)
     showing = job.objective.showing
@@ -193,10 +197,12 @@ def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Call
     return None
 
 
-def _steps(
-    job: PretrainJob, plan: Plan, machine: Machine, attention: Mapping[int, AttentionChoice], device: AttentionDevice
-) -> StepDataset:
-    """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays."""
+def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> tuple[StepDataset, dict[int, AttentionChoice]]:
+    """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays.
+
+    Also return the attention kernel for each length. Where dropout depends on either, both are those of the checkpoint.
+    """
+    machine, ranks = module.machine, module.machine.ranks
     together = job.objective.pairs_together
     near = job.objective.neighbours_together
     examples = {
@@ -204,11 +210,18 @@ def _steps(
         for length in plan.lengths
     }
     stores = {length: of_length.store for length, of_length in examples.items()}
+    device = attention_device(machine.device, machine.precision)
+    attention = {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
     layouts = row_layouts(job.runtime, stores, attention, are_apart=together is not None)
-    if machine.ranks.is_first:
+    here: dict[str, Any] = {"model": job.model, "device": machine.device.type, "num_ranks": ranks.world_size}
+    layouts, attention, warning = resumed_layout(module.frozen_layout, layouts, attention, runtime=job.runtime, **here)
+    module.frozen_layout = frozen_layout(layouts, attention, **here)
+    if ranks.is_first:
+        if warning is not None:
+            warn(f"{job.run_folder}: {warning}")
         words = layouts_in_words(layouts, stores, attention, job.model, device, are_apart=together is not None)
         say(f"pretraining {words}")
-    return StepDataset(plan, examples, layouts, ranks=machine.ranks, seed=job.pretrain.seed)
+    return StepDataset(plan, examples, layouts, ranks=ranks, seed=job.pretrain.seed), attention
 
 
 def _write_best(state: TrainingState) -> None:

@@ -287,6 +287,7 @@ class TrainingState:
             self.module.optimizer_state = state["optimizer"]
             self.module.interval.restore(state["interval"], is_first_rank=is_first_rank)
             self.module.finished_steps = checkpoint.step
+            self.module.frozen_layout = state.get("frozen_layout")
             # Losses over other sequences are not comparable. The best checkpoint may be gone, superseded by a newer one
             # that is now damaged; training will beat it again.
             compares = state["identity"]["pretrain"]["validation_sequences"] == self.job.pretrain.validation_sequences
@@ -332,6 +333,7 @@ class TrainingState:
             "place": {"phase": place.phase, "consumed": place.consumed},
             "model": module.model.state_dict(),
             "optimizer": optimizer.state_dict(),
+            "frozen_layout": module.frozen_layout,
             "interval": interval,
             "interval_s": dataclasses.asdict(self.totals.row.seconds),
             "best": self.best.as_mapping(),

@@ -68,7 +68,11 @@ ScheduleConfig = LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleC
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """How and where work is done. Affects speed or place, never results beyond rounding; no stage depends on it."""
+    """How and where work is done. Affects speed or place, and results by rounding; no stage depends on it.
+
+    Where dropout masks are drawn (on GPUs, and in fused attention), devices and row layout decide them too: see
+    `pretraining.row_layout.frozen_layout`.
+    """
 
     device: Literal["auto", "cpu", "cuda", "mps"]
     """Device to compute on; auto: a CUDA GPU if there is one, else the CPU."""

@@ -7,7 +7,7 @@ import torch
 
 import tiny
 from bertline.modeling.bert import BertForSequenceClassification
-from bertline.modeling.dropout import Dropout, dropout, random_levels
+from bertline.modeling.dropout import Dropout, TokenMasks, dropout, mask_keys, random_levels, token_numbers
 
 ONES = torch.ones(200, 1003)
 
@@ -99,3 +99,91 @@ def test_the_site_of_each_dropout_follows_from_its_layer(num_layers):
         assert layer.attention_output_dropout.site == 3 * number + 2
         assert layer.output_dropout.site == 3 * number + 3
     assert model.dropout.site == 3 * num_layers + 1
+
+
+def masks_of(sequences, positions, *, seed=0, max_length=64) -> TokenMasks:
+    """Of tokens at these positions of these sequences, which are broadcast to [B, S]."""
+    keys = mask_keys(seed, num_sites=3)
+    return TokenMasks(keys, token_numbers(keys, torch.as_tensor(sequences), torch.as_tensor(positions), max_length))
+
+
+def dropped_states(masks, *, site=1, prob=0.1, hidden_size=96) -> torch.Tensor:
+    module = Dropout(prob)
+    module.site = site
+    ones = torch.ones_like(masks.of_states(hidden_size, site), dtype=torch.float32)
+    return (module(ones, masks=masks) == 0).float()
+
+
+def dropped_probabilities(masks, queries=None, *, site=1, prob=0.1, num_heads=4) -> torch.Tensor:
+    places = (queries or masks).of_probabilities(masks, num_heads, site)
+    return (dropout(torch.ones(places.shape), prob, site=site, places=places, keys=masks.keys) == 0).float()
+
+
+DROPPED = {"states": dropped_states, "probabilities": dropped_probabilities}
+ROWS, COLUMNS = torch.arange(40)[:, None], torch.arange(64)
+
+
+@pytest.mark.parametrize("dropped", DROPPED.values(), ids=DROPPED)
+def test_masks_of_tokens_have_the_rate_and_tell_nothing_of_one_another(dropped):
+    """Of about 240,000 and 650,000 elements: bounds are 5 standard deviations of independent coins."""
+    base = masks_of(ROWS, COLUMNS)
+    found = dropped(base)
+    bound = 5 * (0.1 * 0.9 / found.numel()) ** 0.5
+    assert abs(found.mean() - 0.1) < bound
+    shifted = {f"dimension {dim}": found.roll(1, dim) for dim in range(found.dim())}
+    others = {
+        **shifted,
+        "another site": dropped(base, site=2),
+        "another step": dropped(masks_of(ROWS, COLUMNS, seed=1)),
+        "other sequences": dropped(masks_of(ROWS + 40, COLUMNS)),
+    }
+    if found.dim() == 4:
+        others["query and key exchanged"] = found.transpose(2, 3).clone()
+        diagonal = torch.arange(64)
+        others["query and key exchanged"][:, :, diagonal, diagonal] = found.roll(1, 0)[:, :, diagonal, diagonal]
+    for name, other in others.items():
+        correlation = ((found - 0.1) * (other - 0.1)).mean() / (0.1 * 0.9)
+        assert abs(correlation) < 7 / found.numel() ** 0.5, name  # two elements of a pair are counted twice
+
+
+@pytest.mark.parametrize("dropped", DROPPED.values(), ids=DROPPED)
+def test_what_masks_of_tokens_drop_is_spread_as_by_chance(dropped):
+    """Chi-square of the dropped elements of each slice: neither more nor less even than of independent coins."""
+    found = dropped(masks_of(ROWS, COLUMNS))
+    for dim in range(found.dim()):
+        counts = found.transpose(0, dim).flatten(1).sum(1)
+        size = found.numel() / len(counts)
+        chi_square = ((counts - 0.1 * size) ** 2 / (0.09 * size)).sum().item()
+        assert abs(chi_square - len(counts)) < 5 * (2 * len(counts)) ** 0.5, dim
+
+
+def test_a_token_has_its_mask_in_any_row_and_at_any_place_of_it():
+    whole = masks_of(ROWS, COLUMNS)
+    sequences, positions = torch.tensor([[3] * 20 + [7] * 12]), torch.tensor([[*range(20), *range(12)]])
+    packed = masks_of(sequences, positions)
+    states = dropped_states(whole)
+    assert torch.equal(dropped_states(packed)[0], torch.cat([states[3, :20], states[7, :12]]))
+    probabilities, of_row = dropped_probabilities(whole), dropped_probabilities(packed)
+    assert torch.equal(of_row[0, :, :20, :20], probabilities[3, :, :20, :20])
+    assert torch.equal(of_row[0, :, 20:, 20:], probabilities[7, :, :12, :12])
+
+
+def test_some_positions_have_the_masks_that_they_have_among_all():
+    whole = masks_of(ROWS[:3], COLUMNS)
+    positions = torch.tensor([[5, 0], [63, 9], [1, 1]])
+    some, flat = whole.at(positions), whole.at(torch.tensor([5, 64 + 63, 128]))
+    assert torch.equal(dropped_states(some)[1], dropped_states(whole)[1, [63, 9]])
+    assert torch.equal(dropped_states(flat)[0], dropped_states(whole)[[0, 1, 2], [5, 63, 0]])
+    assert torch.equal(dropped_probabilities(whole, some)[2], dropped_probabilities(whole)[2][:, [1, 1]])
+
+
+def test_no_two_tokens_of_a_step_have_the_same_number():
+    numbers = masks_of(torch.arange(4096)[:, None], torch.arange(512), max_length=512).tokens
+    assert numbers.unique().numel() == numbers.numel()
+
+
+def test_masks_of_tokens_leave_the_generator_and_their_own_numbers_alone():
+    before, masks = torch.random.get_rng_state(), masks_of(ROWS, COLUMNS)
+    first, tokens = dropped_states(masks), masks.tokens.clone()
+    assert torch.equal(dropped_states(masks), first) and torch.equal(masks.tokens, tokens)
+    assert torch.equal(torch.random.get_rng_state(), before)

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.dropout import mask_keys
 from bertline.modeling.initialization import initialize
 from bertline.pretraining import module as module_file
 from bertline.pretraining.compact import expanded
@@ -139,3 +140,76 @@ def test_targets_are_summed_over_the_ranks_while_the_first_micro_batch_is_comput
     )
     calls = calls[calls.index("start") :]  # validation comes first
     assert calls[:6] == ["start", "forward", "finish", "backward", "forward", "backward"]
+
+
+SIX_STEPS = {
+    "pretrain__phases": [{"steps": 6, "max_length": 16, "global_batch_size": 16}],
+    "pretrain__validate_every_steps": 6,
+    "pretrain__mask_predictions": {"every_steps": 6, "num_guesses": 1, "sentences": []},
+}
+
+
+@pytest.fixture(scope="module")
+def after_six_steps(pretraining, inputs, tmp_path_factory):
+    """The weights after six steps with dropout 0.1, each step computed at once, in padded rows."""
+    return weights_of(pretraining, inputs, tmp_path_factory.mktemp("whole"), {"packing": "off"})
+
+
+def weights_of(pretraining, inputs, folder, runtime, **changes) -> dict[str, torch.Tensor]:
+    changes = {**SIX_STEPS, **{f"runtime__{name}": value for name, value in runtime.items()}, **changes}
+    job = pretraining.pretrain_job(inputs, folder / "run", **changes)
+    run_pretraining(job)
+    return pretraining.newest_state(job)["model"]
+
+
+def furthest(found, expected) -> float:
+    assert found.keys() == expected.keys()
+    return max((found[name] - expected[name]).abs().max().item() for name in expected)
+
+
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        {"packing": "off", "micro_batch_size": 4},
+        {"packing": "off", "micro_batch_tokens": 80},
+        {"packing": "off", "attention": "eager"},
+        {"packing": "on"},
+        {"packing": "on", "micro_batch_size": 3},
+        {"packing": "on", "micro_batch_tokens": 64, "attention": "eager"},
+    ],
+    ids=lambda runtime: "-".join(str(value) for value in runtime.values()),
+)
+def test_with_dropout_the_layout_of_the_rows_changes_the_weights_by_rounding_alone(
+    pretraining, inputs, tmp_path, after_six_steps, runtime
+):
+    assert furthest(weights_of(pretraining, inputs, tmp_path, runtime), after_six_steps) < 1e-6
+
+
+def test_without_dropout_the_weights_differ_by_more_than_rounding(pretraining, inputs, tmp_path, after_six_steps):
+    """The bound of the test above can tell other masks."""
+    without = weights_of(pretraining, inputs, tmp_path, {"packing": "off"}, **NO_DROPOUT)
+    assert furthest(without, after_six_steps) > 1e-4
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_the_gradients_of_two_ranks_with_dropout_are_those_of_one(make_job, packed):
+    job = make_job(**SIX_STEPS)
+    found = [gradients_of(job, [Ranks(rank=rank, world_size=size) for rank in range(size)], packed) for size in (1, 2)]
+    assert furthest(found[1], found[0]) < 1e-5
+    assert any(gradient.any() for gradient in found[0].values())
+
+
+def gradients_of(job, ranks, packed) -> dict[str, torch.Tensor]:
+    """The sum over the ranks of the gradients of a step."""
+    tokenizer = Tokenizer.load(job.tokenizer_folder)
+    model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+    initialize(model, job.model, seed=job.pretrain.seed)
+    losses, keys = PreTrainingLosses(model, job.objective), mask_keys(7, 7)
+    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
+    layouts = {16: RowLayout(packed=packed, rows=3)}
+    for one in ranks:
+        dataset = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=one, seed=job.pretrain.seed)
+        for sent in dataset[3]["micro_batches"]:
+            sums = losses(expanded(sent, keys))
+            (sums["mlm_loss"] + sums["nsp_loss"]).backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}

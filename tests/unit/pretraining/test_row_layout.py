@@ -21,8 +21,10 @@ from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import (
     RowLayout,
+    frozen_layout,
     layouts_in_words,
     pretraining_attention,
+    resumed_layout,
     row_layouts,
 )
 from bertline.pretraining.run import run_pretraining
@@ -151,3 +153,51 @@ def test_full_rows_have_the_losses_and_gradients_that_they_have_with_a_mask(full
     for key, expected in found["with"][1].items():
         torch.testing.assert_close(found["without"][1][key], expected, msg=key)
     assert np.isfinite(found["with"][0]["mlm_loss"].item())
+
+
+DROPOUT = tiny.model_config()
+PLAIN, SDPA = ({16: AttentionChoice(kind, "")} for kind in ("plain", "sdpa"))
+WHOLE, OF_FOUR = {16: RowLayout(packed=False, rows=None)}, {16: RowLayout(packed=True, rows=4)}
+
+
+def resumed(frozen, layouts, *, device="cuda", num_ranks=2, model=DROPOUT, **runtime):
+    """The layout at length 16, and the warning."""
+    here = {"model": model, "device": device, "num_ranks": num_ranks}
+    kept, kinds, warning = resumed_layout(frozen, layouts, SDPA, runtime=tiny.runtime(**runtime), **here)
+    return kept[16], kinds[16].kind, warning
+
+
+@pytest.mark.parametrize("attention", [PLAIN, SDPA])
+def test_dropout_masks_depend_on_the_layout_on_a_gpu_and_in_fused_attention(attention):
+    def drawn_on(device, **model):
+        here = {"model": dataclasses.replace(DROPOUT, **model), "device": device, "num_ranks": 2}
+        found = frozen_layout(WHOLE, attention, **here)
+        return None if found is None else found["drawn_on"]
+
+    assert drawn_on("cuda") == drawn_on("cuda", attention_probs_dropout_prob=0.0) == "2 cuda devices"
+    assert drawn_on("cpu") == (None if attention is PLAIN else "2 cpu devices")
+    assert drawn_on("cpu", attention_probs_dropout_prob=0.0) is None
+    assert frozen_layout(WHOLE, attention, model=tiny.model_config(**NO_DROPOUT), device="cuda", num_ranks=2) is None
+
+
+def test_a_run_resumed_on_its_own_kind_of_machine_keeps_the_layout_that_a_rehearsal_found():
+    frozen = frozen_layout(OF_FOUR, SDPA, model=DROPOUT, device="cuda", num_ranks=2)
+    assert resumed(frozen, WHOLE) == (OF_FOUR[16], "sdpa", None)
+    _, _, warning = resumed(frozen, {16: RowLayout(packed=True, rows=8)}, micro_batch_size=8)
+    assert warning.startswith("runtime.micro_batch_size=8 is not used: ")
+    assert "(4 packed rows of 16 tokens at once, sdpa)" in warning
+    assert resumed(None, WHOLE) == (WHOLE[16], "sdpa", None)
+
+
+@pytest.mark.parametrize(
+    ("device", "num_ranks", "now"), [("cuda", 1, "1 cuda device"), ("cpu", 2, "2 cpu devices"), ("mps", 2, "2 mps ")]
+)
+def test_a_run_resumed_elsewhere_takes_the_layout_of_the_machine_and_says_that_masks_differ(device, num_ranks, now):
+    frozen = frozen_layout(OF_FOUR, SDPA, model=DROPOUT, device="cuda", num_ranks=2)
+    layout, _, warning = resumed(frozen, WHOLE, device=device, num_ranks=num_ranks)
+    assert layout == WHOLE[16]
+    assert "began with the dropout masks of 2 cuda devices; from here on they are those of " + now in warning
+
+
+def test_a_run_without_dropout_keeps_no_layout():
+    assert resumed(None, OF_FOUR, model=tiny.model_config(**NO_DROPOUT), num_ranks=1) == (OF_FOUR[16], "sdpa", None)

@@ -189,15 +189,17 @@ class Objective(ABC):
         Args:
             model: Model of `model_class`.
             batch: Arrays of `examples.masking`, without `attention_mask` where no row has padding, or packed rows of
-                `examples.packing`, as tensors.
+                `examples.packing`, as tensors; in training also what `TokenMasks.of` reads.
         """
         from bertline.modeling.bert import PackedRows
+        from bertline.modeling.dropout import TokenMasks
 
+        masks = TokenMasks.of(batch)
         if "boundaries" in batch:
             rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
-            return model.forward_packed(rows, batch["masked_positions"], batch["first_positions"])
+            return model.forward_packed(rows, batch["masked_positions"], batch["first_positions"], masks)
         mask = batch.get("attention_mask")
-        return model(batch["input_ids"], batch["token_type_ids"], mask, batch["masked_positions"])
+        return model(batch["input_ids"], batch["token_type_ids"], mask, batch["masked_positions"], masks)
 
     @abstractmethod
     def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -182,17 +182,18 @@ class Contrastive(MaskedLMObjective):
         import torch
 
         from bertline.modeling.bert import PackedRows
+        from bertline.modeling.dropout import TokenMasks
         from bertline.modeling.heads import pooled, pooled_packed
 
-        encoder, positions = model.bert, batch["masked_positions"]
+        encoder, positions, masks = model.bert, batch["masked_positions"], TokenMasks.of(batch)
         if "boundaries" in batch:
             rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
             everywhere = torch.arange(rows.input_ids.numel(), device=rows.input_ids.device)
-            states = encoder.forward_packed_at(rows, everywhere, batch["first_positions"]).hidden_states
+            states = encoder.forward_packed_at(rows, everywhere, batch["first_positions"], masks).hidden_states
             vectors = pooled_packed(states, rows.sequence_ids, batch["first_positions"], self.pooling)
             return ContrastiveOutput(self._logits(model, states[positions]), vectors)
         mask = batch["attention_mask"]
-        states = encoder(batch["input_ids"], batch["token_type_ids"], mask).hidden_states
+        states = encoder(batch["input_ids"], batch["token_type_ids"], mask, masks).hidden_states
         at_targets = states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1]))
         return ContrastiveOutput(self._logits(model, at_targets), pooled(states, mask, self.pooling))
 

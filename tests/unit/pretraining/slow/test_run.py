@@ -59,15 +59,34 @@ def test_micro_batches_change_nothing_beyond_rounding(make_job):
         torch.testing.assert_close(tensor, weights(cut)[name], rtol=1e-3, atol=1e-5, msg=name)
 
 
-def test_a_run_is_resumed_with_other_workers_and_micro_batches(make_job, monkeypatch):
-    whole = make_job("whole", **NO_DROPOUT)
-    run_pretraining(whole)
-    job = make_job("stopped", **NO_DROPOUT)
+def stopped_after(step, job, monkeypatch):
     with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted):
-        signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
+        signal_at(MaskPredictionProbe, step, signal.SIGTERM, patched)
         run_pretraining(job)
-    changed = again(make_job, job, runtime__num_workers=1, runtime__micro_batch_size=2, **NO_DROPOUT)
+    return job
+
+
+def test_a_run_is_resumed_with_other_workers_and_micro_batches(make_job, finished, monkeypatch, capsys):
+    job = stopped_after(15, make_job("stopped"), monkeypatch)
+    changed = again(make_job, job, runtime__num_workers=1, runtime__micro_batch_size=2)
     run_pretraining(changed)
-    for name, tensor in weights(whole).items():
+    for name, tensor in weights(finished).items():
         torch.testing.assert_close(weights(changed)[name], tensor, rtol=1e-3, atol=1e-5, msg=name)
-    assert [step for step, _ in curve(changed)] == [step for step, _ in curve(whole)]
+    assert [step for step, _ in curve(changed)] == [step for step, _ in curve(finished)]
+    assert "dropout masks" not in "".join(capsys.readouterr())
+
+
+def test_where_dropout_masks_depend_on_the_layout_a_resumed_run_keeps_its_own_and_says_so(
+    make_job, monkeypatch, capsys
+):
+    fused = {"runtime__attention": "sdpa", "runtime__packing": "off", "pretrain__max_steps": 20}
+    began = {**fused, "runtime__micro_batch_size": 4}
+    whole = make_job("whole", **began)
+    run_pretraining(whole)
+    job = stopped_after(15, make_job("stopped", **began), monkeypatch)
+    asked = {"runtime__micro_batch_size": 2, "runtime__packing": "on", "runtime__attention": "plain"}
+    run_pretraining(again(make_job, job, **{**fused, **asked}))
+    assert_same_weights(weights(whole), weights(job))
+    said = "".join(capsys.readouterr())
+    assert "runtime.attention=plain, runtime.micro_batch_size=2, runtime.packing=on is not used" in said
+    assert "(4 padded rows of 16 tokens at once, sdpa)" in said
