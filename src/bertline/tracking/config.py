@@ -72,20 +72,28 @@ _SECRETS = tuple(
     for pattern in (
         r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)(?!\*)[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)",
         r"(?<=://)([^/@\s:]*:)[^/\s]*(?=@)",
+        r"(?<=://)()[\w-]{20,}(?=@)",
         _SECRET_QUERY.pattern,
-        # Known by their form: AWS, Google, JSON web tokens, and those with a beginning of their own (Hugging Face,
-        # GitHub, GitLab, Databricks, npm, Docker, DigitalOcean, Groq, NVIDIA, SendGrid, Stripe, OpenAI, PyPI, Slack).
+        # Known by their form: AWS, Google, JSON web tokens, Twilio, Telegram, and those with a beginning of their own
+        # (Hugging Face, GitHub, GitLab, Databricks, npm, Docker, DigitalOcean, Groq, NVIDIA, SendGrid, Stripe, Vault,
+        # Replicate, Grafana, Shopify, Linear, New Relic, Tailscale, Perplexity, xAI, Atlassian, Figma, Sentry, OpenAI,
+        # PyPI, Slack).
         r"\b(A[KS]IA)[0-9A-Z]{16}\b",
         r"\b(AIza|ya29\.)[\w-]{20,}",
+        r"\b(SK)[0-9a-f]{32}\b",
+        r"\b(\d{8,10}:AA)[\w-]{33}\b",
         r"\b(eyJ)[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?",
-        r"\b(hf_|api_org_|gh[pousr]_|github_pat_|gl(?:pat|ptt|dt|rt|cbt|ft|soat|agent)-|dapi|npm_|dckr_pat_|dop_v1_|gsk_|nvapi-|SG\.|[sr]k_(?:live|test)_)"
+        r"\b(hf_|api_org_|gh[pousr]_|github_pat_|gl(?:pat|ptt|dt|rt|cbt|ft|soat|agent)-|dapi|npm_|dckr_pat_|dop_v1_|gsk_|nvapi-|SG\.|[sr]k_(?:live|test)_"
+        r"|hvs\.|r8_|gls[ab]_|shp(?:at|ca|pa|ss)_|lin_api_|NRAK-|tskey-[a-z]+-|pplx-|xai-|ATATT|figd_|sntry[su]_)"
         r"[\w.-]{20,}",
-        r"\b(sk-)(?!learn)(?:[a-z]+-)?[\w-]{16,}",
+        r"\b(sk-)(?!learn)(?=[\w-]*[A-Z0-9])[\w-]*[A-Za-z0-9_]{16}[\w-]*",
         r"\b(pypi-)(?=[\w-]*[A-Z0-9])[\w-]{20,}",
         r"\b(xox[a-z]-|xapp-)[\w-]{10,}",
-        r"(hooks\.slack\.com/services/)[\w/]+",
+        r"(hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/)[\w/-]+",
         # Named: headers, options of a command, variables of a shell, settings.
         rf"(?i)\b((?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:{_SCHEME})?)(?!{_SCHEME}){_VALUE}",
+        r"(?i)\b((?:set-)?cookie:\s*)[^\n\"']+",
+        r"(?<!\S)((?:-u|--user)[\s=]\s*[\"']?[^\s:\"'/]+:)[^\s\"']+",
         rf"(?i)\b(bearer\s+)(?:{_RANDOM}|[\w+/=.~-]{{20,}})",
         rf"(?i)(?<!\S)(--?[\w-]*(?:passw(?:or)?d|passphrase|secret|token|{_KEY})(?:=|\s+))(?!\d+\b){_VALUE}",
         r"\b([A-Z0-9_]*(?:TOKEN(?![A-Z])|PASSWORD|PASSWD|SECRET|API_?KEY|ACCESS_KEY|PRIVATE_KEY)[A-Z0-9_]*=)"
@@ -93,6 +101,8 @@ _SECRETS = tuple(
         rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:passw(?:or)?d|pwd|passphrase|{_KEY})[\"']?\s?=\s?){_VALUE}",
         rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:passw(?:or)?d|pwd|passphrase|{_KEY})[\"']?\s*:\s*)(?={_VALUE})(?:{_QUOTED}|[^\s\"',]{{6,}})",
         rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:token|secret|credentials?)[\"']?\s*[:=]\s*[\"']?)(?:{_RANDOM}|[\w+/=.~-]{{24,}})",
+        r"(?i)((?<![a-z])(?:[\w-]{0,40}[_-])?key[\"']?\s*[:=]\s*[\"']?)(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{20,}",
+        r"(?i)\b((?:token|secret|password|api key|login)\s+(?:is\s+)?)(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{20,}",
     )
 )
 

@@ -64,6 +64,8 @@ run --token={RANDOM} | --token=abc | --token abc | curl --api-key {RANDOM} | --p
 Authorization: Bearer {RANDOM} | Authorization: Basic dXNlcjpwYXNz | Authorization: token abc | bearer {RANDOM}
 password: hunter2 | "password": "hunter two" | db_password = correcthorse | passphrase=abc | password='a b'
 api_key={RANDOM} | apikey=abcdef | X-Api-Key: {RANDOM} | client_secret=abc | aws_secret_access_key = wJalr/K7MDENG
+hvs.{RANDOM} | r8_{RANDOM} | glsa_{RANDOM} | lin_api_{RANDOM} | pplx-{RANDOM} | https://{RANDOM}@github.com/ada/x.git
+my token is {RANDOM} | wandb login {RANDOM} | "key": "{RANDOM}" | KAGGLE_KEY={RANDOM} | curl -u ada:hunter2 | 123456789:AA{RANDOM}{RANDOM[:13]}
 token: {RANDOM} | access_token={RANDOM} | accessToken: {RANDOM} | secret = {RANDOM} | OPENAI_API_KEY=abc
 """
 
@@ -84,6 +86,7 @@ def test_what_is_no_secret_is_accepted() -> None:
         "token_type_ids, mask_token=[MASK], eos_token=<|endoftext|>, num_tokens: 12345678, token: internationalization",
         "export TOKENIZERS_PARALLELISM=false",
         "https://host/?tokenizer=bert&max_tokens=5",
+        "key: tokenizer_4096, key=experiment, /data/sk-images-of-cats-2024/images, the token is unknown",
         "sk-learn-contrib-imbalanced, task-specific-fine-tuning, mask-language-modelling-probability",
         "Bearer authentication asks for a password: null, api_key: null, --key=abc",
         "google-bert/bert-base-uncased",
