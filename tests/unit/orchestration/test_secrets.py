@@ -65,7 +65,8 @@ Authorization: Bearer {RANDOM} | Authorization: Basic dXNlcjpwYXNz | Authorizati
 password: hunter2 | "password": "hunter two" | db_password = correcthorse | passphrase=abc | password='a b'
 api_key={RANDOM} | apikey=abcdef | X-Api-Key: {RANDOM} | client_secret=abc | aws_secret_access_key = wJalr/K7MDENG
 hvs.{RANDOM} | r8_{RANDOM} | glsa_{RANDOM} | lin_api_{RANDOM} | pplx-{RANDOM} | https://{RANDOM}@github.com/ada/x.git
-my token is {RANDOM} | wandb login {RANDOM} | "key": "{RANDOM}" | KAGGLE_KEY={RANDOM} | curl -u ada:hunter2 | 123456789:AA{RANDOM}{RANDOM[:13]}
+my token is {RANDOM} | wandb login {RANDOM} | "key": "{RANDOM}" | KAGGLE_KEY={RANDOM}
+curl -u ada:hunter2 | 123456789:AA{RANDOM}{RANDOM[:13]}
 token: {RANDOM} | access_token={RANDOM} | accessToken: {RANDOM} | secret = {RANDOM} | OPENAI_API_KEY=abc
 """
 
