@@ -167,6 +167,7 @@ def test_separator_and_quoting_can_be_set_and_names_may_have_spaces(folder: Path
         ("jsonl", '{"text": "torn', "not_json"),
         ("jsonl", '["text"]', "not_json"),
         ("jsonl", '{"text": 5}', "not_text"),
+        ("jsonl", '{"body": "x"}', "no_column"),
         ("jsonl", '{"text": NaN}', "no_text"),
         ("csv", "a,b,c", "wrong_width"),
     ],

@@ -75,18 +75,17 @@ class _RowsReader(CorpusReader):
             where: Beginning of its place, for messages.
             dropped: See `read`.
         """
-        for number, row in rows:
-            for role, column in self.columns.items():
-                if column not in row:
-                    names = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
-                    hint = (
-                        " Does another mark separate them (corpus.separator)?"
-                        if len(row) == 1 and set(names) & set(";|\t,")
-                        else ""
-                    )
-                    raise DataError(
-                        f"{where}{number}: no column {column!r} (corpus.{role}). Columns here: {names}.{hint}"
-                    )
+        for place, (number, row) in enumerate(rows):
+            missing = [role for role, column in self.columns.items() if column not in row]
+            if missing:
+                names = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
+                is_unsplit = len(row) == 1 and set(names) & set(";|\t,")
+                hint = " Does another mark separate them (corpus.separator)?" if is_unsplit else ""
+                problem = f"no column {self.columns[missing[0]]!r} (corpus.{missing[0]}). Columns here: {names}"
+                if not place:
+                    raise DataError(f"{where}{number}: {problem}.{hint}")
+                self.bad_row(f"{where}{number}", problem, dropped, "documents/no_column", f"{name}{number}", str(row))
+                continue
             text = row[self.text_column]
             if text is None or text == "" or text != text:  # NaN, as pandas writes a missing value
                 leave_out(dropped, "documents/no_text", f"{name}{number}")
