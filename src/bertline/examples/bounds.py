@@ -29,7 +29,7 @@ _MOST_DIGESTS = 1 << 23
 _MOST_PAIRS = 1 << 20
 """Pairs that the surface is judged by."""
 _MUCH_UNKNOWN, _MUCH_TOLD = 0.02, 0.65
-"""Share of lost characters, and accuracy of the surface, above which there is a warning."""
+"""Share of lost tokens or characters, and accuracy of the surface, above which there is a warning."""
 
 
 def figures_of(
@@ -152,7 +152,7 @@ def refuse_outside(bounds: BoundsConfig, length: int, config: ExamplesConfig, fa
             + "\n".join(f"  - {one}" for one in broken)
             + "\nA bound of null allows everything, such as examples.bounds.min_fill=null."
         )
-    if facts.get("unknown_character_share", 0) > _MUCH_UNKNOWN:
+    if max(facts["unknown_share"], facts.get("unknown_character_share", 0)) > _MUCH_UNKNOWN:
         warn(_unknown(facts))
     if facts.get("surface_accuracy", 0) > _MUCH_TOLD:
         warn(f"of the train pairs of {length} tokens, {_told(facts)}")

@@ -50,12 +50,15 @@ _SHOWN_WORDS = 8
 _REPORT_CHARACTERS = 20_000_000
 """Approximate amount of text for the quality report: enough for rates to four decimal places."""
 _MUCH_UNKNOWN = 0.02
-"""Share of characters in words that become [UNK] from which there is a warning."""
+"""Share of words that become [UNK], or of characters in them, from which there is a warning."""
 _CASED = "The checkpoint's encoder was trained so; a cased one keeps them"
 _MARKS_CHARACTERS = 2_000_000
 """Approximate amount of text in which marks are counted."""
 _ACCENTED = ("", "Latin", "Greek", "Combining", "Variation")
 """First words of the names of letters and marks in which a nonspacing mark is an accent, or means nothing."""
+_LATIN_MARKS = 0.1
+"""Share of letters that lose a mark from which Latin marks are no accents: as in Vietnamese (over a quarter), Czech and
+Hungarian, and not in French or Spanish (3 to 4 %)."""
 _MARKS_MATTER, _MARKS_NAMED = 0.005, 0.0005
 """Shares of letters that lose a mark: from the first the marks are kept, from the second they are named."""
 
@@ -246,10 +249,11 @@ def _listed(shares: Mapping[str, float]) -> str:
 
 
 def marks_lost(corpus_folder: Path) -> dict[str, float]:
-    """Return the share of the letters of the train text that would lose a mark, for scripts but Latin and Greek.
+    """Return the share of the letters of the train text that would lose a mark, by script.
 
     Stripping takes away what Unicode calls nonspacing marks: vowels of Devanagari and Thai, the breve of a Cyrillic
-    short i, the voicing of Japanese syllables. In Latin and Greek letters these are accents.
+    short i, the voicing of Japanese syllables. In Greek letters these are accents, and in Latin ones unless they are
+    many.
     """
     fraction = min(1.0, _MARKS_CHARACTERS / max(1, _counts(corpus_folder, "train")["characters"]))
     counts: Counter[str] = Counter()
@@ -261,8 +265,10 @@ def marks_lost(corpus_folder: Path) -> dict[str, float]:
         is_letter = one.isalpha() or unicodedata.category(one) == "Mn"
         if is_letter and any(unicodedata.category(part) == "Mn" for part in unicodedata.normalize("NFD", one)):
             script = unicodedata.name(one, "").partition(" ")[0].title()
-            if script not in _ACCENTED:
-                lost[script] += count
+            lost[script] += count
+    for script in _ACCENTED:
+        if script != "Latin" or lost[script] < _LATIN_MARKS * letters:
+            del lost[script]
     return {
         script: round(count / letters, 6)
         for script, count in sorted(lost.items(), key=lambda item: (-item[1], item[0]))
@@ -271,9 +277,12 @@ def marks_lost(corpus_folder: Path) -> dict[str, float]:
 
 def _warn_of_unknown(quality: Mapping[str, Any]) -> None:
     """Say how much of the text becomes [UNK], where it is much, why, and what helps."""
-    if quality["unknown_character_rate"] < _MUCH_UNKNOWN:
+    if max(quality["unknown_character_rate"], quality["unknown_rate"]) < _MUCH_UNKNOWN:
         return
-    said = f"{quality['unknown_character_rate']:.1%} of the characters of the {quality['split']} text become [UNK]"
+    said = (
+        f"{quality['unknown_character_rate']:.1%} of the characters and {quality['unknown_rate']:.1%} of the words of "
+        f"the {quality['split']} text become [UNK]"
+    )
     if (long := quality["too_long_character_rate"]) >= _MUCH_UNKNOWN / 2:
         said += (
             f"; {long:.1%} are in stretches without a space of over {MAX_WORD_CHARACTERS} letters, which are one [UNK] "

@@ -131,19 +131,24 @@ def _too_little_text(
         fixes.append("put spaces between words (a language written without them has to be segmented first)")
     is_cut = lost.rare_share >= _WORTH_NAMING
     if is_cut:
-        with_all = train_wordpiece(
-            word_counts,
-            vocab_size=max(vocab_size, 2 * lost.num_characters + len(SPECIAL_TOKENS)),
-            min_frequency=min_frequency,
-            max_alphabet=lost.num_characters,
-            or_fewer=True,
+        all_inside = {character for word in word_counts if len(word) <= MAX_WORD_CHARACTERS for character in word[1:]}
+        fewest = len(SPECIAL_TOKENS) + lost.num_characters + len(all_inside)
+        most = len(
+            train_wordpiece(
+                word_counts,
+                vocab_size=max(vocab_size, fewest),
+                min_frequency=min_frequency,
+                max_alphabet=lost.num_characters,
+                or_fewer=True,
+            )
         )
         causes.append(
             f"tokenizer.max_alphabet={max_alphabet} keeps {max_alphabet:,} of its {lost.num_characters:,} characters, "
             f"and words with the others, {lost.rare_share:.1%} of the text, are left out"
         )
-        size = f" and tokenizer.vocab_size to {len(with_all)} or less" if len(with_all) < vocab_size else ""
-        if len(with_all) >= MIN_VOCAB_SIZE:
+        bound = " or more" if vocab_size < fewest else " or less" if most > fewest else ""
+        size = f" and tokenizer.vocab_size to {most}{bound}" if most != vocab_size else ""
+        if most >= MIN_VOCAB_SIZE:
             fixes.append(f"set tokenizer.max_alphabet={lost.num_characters}{size}")
     if not causes:
         causes.append(

@@ -80,6 +80,9 @@ def test_lost_characters_and_pairs_told_by_their_surface_are_warned_of_before_th
     assert not caplog.records
     refuse_outside(NO_BOUNDS, 64, config, {**FINE, "unknown_character_share": 0.03, "surface_accuracy": 0.66})
     assert "3.0% of the characters" in caplog.text and "66.0% are told" in caplog.text
+    caplog.clear()
+    refuse_outside(NO_BOUNDS, 64, config, {**FINE, "unknown_share": 0.065})
+    assert "6.5% of the tokens are [UNK]" in caplog.text
 
 
 @pytest.mark.parametrize("told_by", ["mark", "sum", "nothing"])

@@ -180,6 +180,14 @@ def test_marks_that_are_vowels_are_kept_under_auto_and_said(write_corpus, tmp_pa
     assert "accents are kept" in capsys.readouterr().out
 
 
+def test_marks_of_a_latin_text_that_has_many_are_kept(write_corpus, tmp_path: Path) -> None:
+    tokenizer, manifest = built(
+        write_corpus, tmp_path, [*["Mẹ tôi mua mạ ở chợ, bà bán mã cho bạn."] * 6, *ENGLISH]
+    )
+    assert tokenizer.encode("mạ") != tokenizer.encode("mã")
+    assert list(manifest["kept_marks"]) == ["Latin"]
+
+
 def test_accents_of_latin_text_are_stripped_as_before(write_corpus, tmp_path: Path, capsys) -> None:
     tokenizer, manifest = built(write_corpus, tmp_path, ENGLISH)
     assert tokenizer.vocabulary.strip_accents is None and "kept_marks" not in manifest

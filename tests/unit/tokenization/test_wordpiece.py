@@ -141,7 +141,7 @@ IDEOGRAPHS = {chr(0x4E00 + number): 5 for number in range(2600)}
         (
             IDEOGRAPHS,
             "max_alphabet=1000 keeps 1,000 of its 2,600 characters, .* 61.5% of the text",
-            "Set tokenizer.max_alphabet=2600 and tokenizer.vocab_size to 2605 or less",
+            "Set tokenizer.max_alphabet=2600 and tokenizer.vocab_size to 2605, or",
             "spaces",
         ),
         ({"abc": 4}, "no pair of tokens is left", "Give more text", "spaces"),
@@ -156,6 +156,9 @@ def test_too_little_text_names_its_cause_and_what_helps(
     assert not_said not in str(caught.value)
 
 
-def test_who_follows_the_advice_on_the_alphabet_has_every_character() -> None:
+@pytest.mark.parametrize("asked", [8192, 1200])
+def test_who_follows_the_advice_on_the_alphabet_has_every_character(asked: int) -> None:
+    with pytest.raises(DataError, match=r"max_alphabet=2600 and tokenizer.vocab_size to 2605( or more)?,"):
+        train_wordpiece(IDEOGRAPHS, vocab_size=asked, min_frequency=2, max_alphabet=1000)
     tokens = train_wordpiece(IDEOGRAPHS, vocab_size=2605, min_frequency=2, max_alphabet=2600)
     assert set(IDEOGRAPHS) <= set(tokens)
