@@ -181,9 +181,7 @@ def test_marks_that_are_vowels_are_kept_under_auto_and_said(write_corpus, tmp_pa
 
 
 def test_marks_of_a_latin_text_that_has_many_are_kept(write_corpus, tmp_path: Path) -> None:
-    tokenizer, manifest = built(
-        write_corpus, tmp_path, [*["Mẹ tôi mua mạ ở chợ, bà bán mã cho bạn."] * 6, *ENGLISH]
-    )
+    tokenizer, manifest = built(write_corpus, tmp_path, [*["Mẹ tôi mua mạ ở chợ, bà bán mã cho bạn."] * 60, *ENGLISH])
     assert tokenizer.encode("mạ") != tokenizer.encode("mã")
     assert list(manifest["kept_marks"]) == ["Latin"]
 
