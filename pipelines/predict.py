@@ -24,16 +24,20 @@ from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
 from bertline.orchestration.stages import stage_named
 from bertline.tasks.table_files import TableLayout
-from composition import recipe
+from composition import given_overrides, recipe
 
 EXPORTED = Path(stage_named("export").output)
 LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_fields", "encoding")
+
+OF_DOCUMENTS = ("document_id_column", "document_text_column", "document_title_column", "top_k")
 
 
 def main(asked: dict[str, Any]) -> None:
     """Stream the input through the model; after a kill, resume after the rows already written."""
     check(asked)
     model = bertline.load(str(folder_of(asked)), device=asked["device"])
+    if asked["task_name"] != "embed" and model.kind != "classification" and asked["probabilities"] != "all":
+        raise ConfigError(f"probabilities={asked['probabilities']} means nothing for a model of the kind {model.kind}.")
     done = predict_file(
         model,
         of_caller(asked["input"]),
@@ -59,6 +63,11 @@ def main(asked: dict[str, Any]) -> None:
 
 def check(asked: dict[str, Any]) -> None:
     """Reject arguments that would fail or have no meaning, before the model is loaded."""
+    unread = dict.fromkeys(OF_DOCUMENTS if asked["documents"] is None else (), "documents=FILE")
+    unread |= {"probabilities": "a classifier"} if asked["task_name"] == "embed" else {"batch_size": "task_name=embed"}
+    for override in given_overrides():
+        if (key := override.partition("=")[0]) in unread:
+            raise ConfigError(f"{override} means nothing here: it is for {unread[key]}. Leave it out.")
     how_of(asked)
     try:
         codecs.lookup(asked["encoding"])

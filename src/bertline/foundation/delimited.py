@@ -26,11 +26,14 @@ def check_header(where: str, line: int, names: Sequence[str | int]) -> None:
 def unquoted_rows(
     lines: Iterable[str], separator: str, max_fields: int | None = None
 ) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield line number, number of lines (1) and fields of each row; quotes are text, and blank lines are skipped."""
+    """Yield line number, number of lines (1) and fields of each row; quotes are text.
+
+    Blank lines are skipped, unless a line is one field (`max_fields` of 1), which is empty then.
+    """
     most_cuts = -1 if max_fields is None else max_fields - 1
     for line, content in enumerate(lines, start=1):
         content = content.rstrip("\r\n")
-        if content and content != "\ufeff":
+        if most_cuts == 0 or content not in ("", "\ufeff"):
             yield line, 1, content.split(separator, most_cuts)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -24,6 +24,7 @@ from bertline.inference.parallel_rows import map_in_threads, prediction_threads
 from bertline.inference.predictor import FileColumns, InputColumn, RowPredictor, TaskPredictor
 from bertline.inference.row_files import (
     PLAIN_LAYOUT,
+    TEXT_COLUMN,
     Block,
     Row,
     add_row,
@@ -38,7 +39,7 @@ from bertline.modeling.packed_linears import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.search_files import one_line
 from bertline.tasks.stored_rows import Documents
-from bertline.tasks.table_files import TableLayout
+from bertline.tasks.table_files import Record, TableLayout
 
 __all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "Predicting", "predict_file"]
 
@@ -126,8 +127,9 @@ def predict_file(
     `entities` (token classification: a list of type, text, start, end, score), `answer`, `answer_start` and `score`
     (question answering), `document_ids` and `scores` (retrieval), `order` and `scores` (re-ranking), `summary` and
     `sentences` (summarisation), `predicted`, `probability` and `pseudo_perplexity` (fill_mask). `vectors` adds
-    `vector`. Lists and mappings are written as JSON in .csv and .tsv. The extensions give the formats: .txt (one text
-    per line, input only), .csv, .tsv, .jsonl, each also with .gz, and .parquet; `layout` may set that of the input.
+    `vector`. Lists and mappings are written as JSON in .csv and .tsv. The extensions give the formats: .txt (a row for
+    each line, with the columns `line` and `text`; input only), .csv, .tsv, .jsonl, each also with .gz, and .parquet;
+    `layout` may set that of the input.
 
     The output is written block by block. After a crash, or an error in the input, the same call resumes after the rows
     already written, if they were made from the same input, model and options (`growing_file`). A row's predictions
@@ -178,6 +180,13 @@ def _write(
     made_from: dict[str, str],
 ) -> PredictedFile:
     records, digest = read_rows(source, layout), hashlib.blake2b(digest_size=16)
+    first = next(records, None)
+    if first is None:
+        raise DataError(f"{source} has no rows. Give a file with at least one text.")
+    arguments = _arguments_read(first, predictors[0].file_inputs(columns), columns)
+    is_text = format_read(source, layout) == "txt"
+    say(f"{source.name}: {'a text for each line' if is_text else _told(arguments, first)}")
+    records = chain([first], records)
     workers = [partial(_with_output, each, each.file_inputs(columns)) for each in predictors]
     added, schema = predictors[0].output_schema(), _schema(source, layout, target)
     with growing_file(target, made_from=made_from, added=added, schema=schema) as growing:
@@ -199,10 +208,35 @@ def _write(
         for _ in progress(written(), description=f"{target.name}: rows"):
             pass
         done = growing.progress
-        if not done.num_rows:
-            raise DataError(f"{source} has no rows. Give a file with at least one text.")
         growing.finish()
     return PredictedFile(num_rows=done.num_rows, num_truncated=done.num_truncated, num_resumed=num_resumed)
+
+
+def _told(arguments: dict[str, str | int], first: Record) -> str:
+    """Return which columns are read and which are not, for display."""
+    left_out = ", ".join(str(name) for name in first.values if name not in arguments.values())
+    told = "reads " + ", ".join(f"{key}={name}" for key, name in arguments.items())
+    return f"{told}; not read: {left_out}" if left_out else told
+
+
+def _arguments_read(first: Record, inputs: list[InputColumn], columns: FileColumns) -> dict[str, str | int]:
+    """Return the columns that are read by the arguments of the command line that name them.
+
+    Raises:
+        DataError: The first row lacks one, or a column is named that this model does not read.
+    """
+    given = {f"{each.name}_column": (getattr(columns, each.name), each.default) for each in fields(columns)}
+    argument = {column.name: next(key for key in given if given[key][0] == column.name) for column in inputs}
+    for key, (name, default) in given.items():
+        if name not in (None, default) and name not in argument:
+            raise DataError(f"{key} is {name!r}, and this model reads {', '.join(argument.values())} only.")
+    for column in inputs:
+        if column.name not in first.values:
+            raise DataError(
+                f"{first.where}: no column {column.name!r}; found {', '.join(map(str, first.values))}. Name the column "
+                f"that has the {column.holds}: {argument[column.name]}=COLUMN."
+            )
+    return {key: name for name, key in argument.items()}
 
 
 def _task_of(
@@ -234,12 +268,19 @@ def _searching(
         DataError: The file has no documents, or one cannot be read.
     """
     ids: list[str] = []
+    num_blank, is_text = 0, format_read(documents.path, layout) == "txt"
     records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
 
     def read() -> Iterator[list[str]]:
+        nonlocal num_blank
         for block in blocks_of(records, hashlib.blake2b(digest_size=16)):
             titles, texts = [], []
             for record in block.records:
+                if not ids and not is_text:
+                    say(f"{documents.path.name}: {_told(_arguments_of(documents, record), record)}")
+                if is_text and not record.values[TEXT_COLUMN].strip():
+                    num_blank += 1
+                    continue
                 identity = record.values.get(documents.id_column)
                 has_title = record.values.get(documents.title_column) is not None
                 title = cell(record, InputColumn(documents.title_column, "text")) if has_title else ""
@@ -254,8 +295,26 @@ def _searching(
     vectors = list(map_in_threads(encoders, read()))
     if not ids:
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
+    if num_blank:
+        say(f"{documents.path.name}: {num_blank:,} blank lines are no documents")
     found = SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
     return found, sum(worker.num_documents_cut for worker in workers)
+
+
+def _arguments_of(documents: DocumentsFile, first: Record) -> dict[str, str | int]:
+    """Return the columns of the documents that are read by the arguments that name them.
+
+    Raises:
+        DataError: The first row has no text.
+    """
+    named = {f"document_{key}": getattr(documents, key) for key in ("id_column", "text_column", "title_column")}
+    found = {key: name for key, name in named.items() if name in first.values}
+    if "document_text_column" not in found:
+        raise DataError(
+            f"{first.where}: no column {documents.text_column!r}; found {', '.join(map(str, first.values))}. Name the "
+            "column that has the text: document_text_column=COLUMN."
+        )
+    return found
 
 
 def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: Block) -> tuple[Block, list[Row], int]:

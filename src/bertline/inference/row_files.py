@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertline.foundation.errors import DataError
+from bertline.foundation.progress import say
 from bertline.inference.predictor import InputColumn
-from bertline.tasks.bad_rows import BadRow, require_whole_characters
+from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
 from bertline.tasks.cells import text_in
 from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.table_files import FORMATS_BY_ENDING, Record, TableLayout, read_lines, read_records
@@ -20,7 +21,7 @@ from bertline.tasks.table_files import FORMATS_BY_ENDING, Record, TableLayout, r
 RowFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 Row = dict[str, Any]
 
-TEXT_COLUMN = "text"
+LINE_COLUMN, TEXT_COLUMN = "line", "text"
 PLAIN_LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8")
 """Default layout of input files."""
 _OPTIONS = OptionNames(format="format", encoding="encoding", quoting="quoting", extra_fields="extra_fields")
@@ -58,9 +59,10 @@ def format_read(path: Path, layout: TableLayout) -> RowFormat:
 
 
 def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
-    """Yield the rows of a file with their line numbers. A line of a `.txt` is a row with the column `text`.
+    """Yield the rows of a file with their line numbers.
 
-    Blank lines are skipped.
+    Each line of a `.txt`, blank ones included, is a row with the columns `line` (from 1) and `text`. Blank lines of a
+    table are no rows; their number is printed.
 
     Raises:
         DataError: The file is missing, undecodable or malformed; the message names file and line.
@@ -68,10 +70,24 @@ def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
     kind = format_read(path, layout)
     if not path.is_file():
         raise DataError(f"{path} is not a file. Correct its name.")
-    if kind != "txt":
-        return read_records(path, replace(layout, format=kind, options=_OPTIONS))
-    lines = read_lines(path, layout.encoding, _OPTIONS)
-    return (Record(line.where, {TEXT_COLUMN: line.values[0]}) for line in lines)
+    layout = replace(layout, options=_OPTIONS)
+    return _text_rows(path, layout) if kind == "txt" else _table_rows(path, replace(layout, format=kind))
+
+
+def _text_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
+    has_text = False
+    for line in read_lines(path, layout.encoding, layout.options):
+        has_text = has_text or line.values[0].strip() != ""
+        yield Record(line.where, {LINE_COLUMN: int(line.line), TEXT_COLUMN: line.values[0]})
+    if not has_text:
+        raise DataError(f"{path} has no rows. Give a file with at least one text.")
+
+
+def _table_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
+    bad_rows = BadRows("error", option=None)
+    yield from read_records(path, layout, bad_rows)
+    if bad_rows.blank_lines:
+        say(f"{path.name}: {bad_rows.blank_lines:,} blank lines are no rows")
 
 
 def cell(record: Record, column: InputColumn) -> Any:

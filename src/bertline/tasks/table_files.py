@@ -140,16 +140,14 @@ def value_in(record: Record, column: str, option: str = "") -> Any:
 
 
 def read_lines(path: Path, encoding: str, options: OptionNames) -> Iterator[Record]:
-    """Yield the non-blank lines of a text file, plain or `.gz`, as records with a single column 0.
+    """Yield the lines of a text file, plain or `.gz`, as records with a single column 0.
 
     Raises:
         DataError: See `read_records`.
     """
     # A text file is a table with one unnamed column: max_fields=1 keeps lines whole.
     layout = TableLayout("tsv", header=False, quoting=False, encoding=encoding, max_fields=1, options=options)
-    for record in read_records(path, layout):
-        if record.values[0].strip():
-            yield record
+    return read_records(path, layout)
 
 
 def _format_of(path: Path, layout: TableLayout) -> TableFormat:
@@ -191,6 +189,7 @@ def _json_records(path: Path, layout: TableLayout, bad_rows: BadRows) -> Iterato
         for line, content in enumerate(handle, start=1):
             content = content.removeprefix("\ufeff").strip()
             if not content:
+                bad_rows.blank_lines += 1
                 continue
             try:
                 values = json_object(content)
@@ -227,7 +226,10 @@ def _rows_of_fields(
     )
     names: list[str | int] | None = None
     width: int | None = None
+    expected = 1
     for line, num_lines, fields in lines:
+        bad_rows.blank_lines += line - expected
+        expected = line + num_lines
         if line == 1:
             fields[0] = fields[0].removeprefix("\ufeff")
         if names is None and layout.header:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
+from bertline.foundation.progress import say
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.cells import label_in, text_in
 from bertline.tasks.config import BaseTaskConfig
@@ -101,6 +102,8 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> Sou
 
     read = {split: rows_of(path) for split, path in split_files(config).items()}
     extra = {name: rows_of(folder / file) for name, file in config.extra_tests.items()}
+    if bad_rows.blank_lines:
+        say(f"{folder}: {bad_rows.blank_lines:,} blank lines are no rows")
     return SourceRows(read["train"], read.get("dev"), read.get("test"), bad_rows.dropped, extra)
 
 

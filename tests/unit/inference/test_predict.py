@@ -75,7 +75,45 @@ def test_every_format_goes_into_every_other(model: LoadedModel, tmp_path: Path, 
 def test_each_line_of_a_text_file_is_a_text(model: LoadedModel, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_bytes("\ufeffthe cat\r\n\n  \nCafé".encode())
     predict_file(model, tmp_path / "in.txt", tmp_path / "out.jsonl")
-    assert [row["text"] for row in read(tmp_path / "out.jsonl")] == ["the cat", "Café"]
+    found = [(row["line"], row["text"]) for row in read(tmp_path / "out.jsonl")]
+    assert found == [(1, "the cat"), (2, ""), (3, "  "), (4, "Café")]
+
+
+def test_blank_lines_of_a_table_are_no_rows_and_counted_for_people(
+    model: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contents = {
+        "a.csv": 'text,n\n\n"two\nlines",1\n\nb,2\n',
+        "a.tsv": "text\tn\n\na\t1\n\nb\t2\n",
+        "a.jsonl": '{"text": "a"}\n\n\n{"text": "b"}\n',
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        assert predict_file(model, tmp_path / name, tmp_path / "out.jsonl").num_rows == 2
+        assert f"{name}: 2 blank lines are no rows" in capsys.readouterr().out
+
+
+def test_the_columns_that_are_read_and_those_that_are_not_are_printed(
+    model: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "in.csv", [{"question": "the cat", "sentence": "a mat", "label": "x"}])
+    for columns, said in (
+        (FileColumns(text="sentence"), "reads text_column=sentence; not read: question, label"),
+        (
+            FileColumns(text="question", text_pair="sentence"),
+            "reads text_column=question, text_pair_column=sentence; not read: label",
+        ),
+    ):
+        predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl", columns=columns)
+        assert f"in.csv: {said}\n" in capsys.readouterr().out
+    with pytest.raises(DataError, match="no column 'text'; found question, sentence, label. .*: text_column=COLUMN"):
+        predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl")
+
+
+def test_a_column_that_the_model_does_not_read_is_refused(model: LoadedModel, tmp_path: Path) -> None:
+    write(tmp_path / "in.csv", [{"text": "the cat", "body": "a mat"}])
+    with pytest.raises(DataError, match="question_column is 'body', and this model reads text_column only"):
+        predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl", columns=FileColumns(question="body"))
 
 
 def test_a_number_is_the_text_that_training_reads(model: LoadedModel, tmp_path: Path) -> None:

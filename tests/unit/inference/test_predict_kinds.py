@@ -131,7 +131,7 @@ def test_documents_from_a_file_of_their_own(open_model: Open, tmp_path: Path) ->
         assert row["document_ids"] == [f"d{hit.number}" for hit in hits]
         assert row["scores"] == pytest.approx([hit.score for hit in hits], abs=1e-5)
 
-    (tmp_path / "plain.txt").write_text("word1\nword2 word3\n")
+    (tmp_path / "plain.txt").write_text("word1\n\nword2 word3\n")  # a blank line is no document
     predict_file(
         model,
         write(tmp_path / "in.jsonl", rows),

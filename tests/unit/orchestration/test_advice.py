@@ -280,6 +280,30 @@ def test_a_section_that_cannot_be_replaced_for_good_is_not_advised_to_be(configu
     assert "edit its file in conf/. For once, without --save: '~sweep" in said
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (["top_k=3"], "documents=x"), (["document_id_column=x"], "documents=x"),
+        (["batch_size=8"], "task_name=embed"), (["task_name=embed", "probabilities=3"], "task_name=none"),
+    ],
+)  # fmt: skip
+def test_an_argument_of_predict_that_nothing_reads_is_an_error_that_names_what_it_is_for(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, given: list[str], wanted: str
+) -> None:
+    predict = recipe("predict")
+
+    def check(*overrides: str) -> None:
+        monkeypatch.setattr(predict, "given_overrides", lambda: list(overrides))
+        asked = copy.deepcopy(composed("predict"))
+        predict.check(
+            asked | dict(one.split("=") for one in overrides) | {"top_k": 3, "batch_size": 8, "probabilities": 3}
+        )
+
+    with pytest.raises(ConfigError, match="means nothing here: it is for"):
+        check(*given)
+    check(*(one for one in given if one.partition("=")[0] != wanted.partition("=")[0]), wanted)
+
+
 @pytest.mark.parametrize("config", ["predict", "finetune"])
 def test_a_missing_argument_is_not_advised_to_be_saved(recipe: Recipe, config: str) -> None:
     given = ["task=table"] if config == "finetune" else []

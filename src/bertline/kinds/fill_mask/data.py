@@ -64,9 +64,8 @@ def read_passages(path: Path, config: PlainTextSourceConfig, bad_rows: BadRows) 
             and, where there is one, the line.
     """
     if path.name.removesuffix(".gz").lower().endswith(_TEXT_FILE):
-        return [
-            Passage(line.where, line.values[0].strip()) for line in read_lines(path, config.encoding, ENCODING_OPTION)
-        ]
+        lines = read_lines(path, config.encoding, ENCODING_OPTION)
+        return [Passage(line.where, line.values[0].strip()) for line in lines if line.values[0].strip()]
     layout = TableLayout("auto", header=True, quoting=True, encoding=config.encoding, options=ENCODING_OPTION)
     return parsed_records(
         path, layout, bad_rows, lambda record: Passage(record.where, _text(record, config.text_column))
