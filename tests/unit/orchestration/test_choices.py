@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from omegaconf import OmegaConf
 
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.choices import choices_at_stake, header, lasting_choices, saved_choices, without_choices
@@ -29,6 +32,12 @@ def test_a_hand_edit_of_params_is_at_stake() -> None:
     text = header(PLAIN, {})
     edited = {**PLAIN, "optimizer": {"lr": 0.5}}
     assert choices_at_stake(text, edited, PLAIN) == {"optimizer.lr": (0.5, 0.003)}
+
+
+def test_params_yaml_of_the_repository_is_what_configure_wrote() -> None:
+    text = (Path(__file__).resolve().parents[3] / "params.yaml").read_text()
+    content = OmegaConf.to_container(OmegaConf.create(text))
+    assert choices_at_stake(text, {key: content[key] for key in content if key != "task_name"}, PLAIN) == {}
 
 
 def test_a_newer_lasting_choice_replaces_the_older_one_of_its_key_only() -> None:
