@@ -121,7 +121,7 @@ class TestAnswers:
         with pytest.raises(DataError, match=r"dev\.csv:1: the header names 'label' twice"):
             built(answers_source(answers))
         write_answers(answers, "dev", ['q,1,"never closed', "q,1,x"])
-        with pytest.raises(DataError, match=r"dev\.csv:2: unexpected end of data.*source\.quoting"):
+        with pytest.raises(DataError, match=r"dev\.csv:2: not valid CSV \(unexpected end of data\).*source\.quoting"):
             built(answers_source(answers))
 
     def test_a_quote_that_swallows_rows_is_named_and_no_row_is_lost_without_quoting(self, answers, built):
