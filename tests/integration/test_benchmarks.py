@@ -101,12 +101,6 @@ def last_line(environment: dict[str, str], script: str, *arguments: str) -> dict
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_the_bare_python_of_these_tests_lacks_what_it_should(bare):
-    code = f"from importlib.util import find_spec; print(*filter(find_spec, {LACKING!r}), 'yaml')"
-    done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True)
-    assert done.stdout.split() == ["yaml"], done.stderr
-
-
 def test_pretraining_step_needs_no_more_than_a_gpu_image_and_compares_three_sides(bare, tmp_path):
     small = "--model tiny --vocab-size 64 --seq-len 16 --batch-size 4 --steps 2 --rounds 2 --threads 1 --workers 1"
     options = [*small.split(), "--device", "cpu", "--set", "runtime.compile=off", "--keep", str(tmp_path / "kept")]
