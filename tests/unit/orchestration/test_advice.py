@@ -251,7 +251,7 @@ def test_the_overrides_of_an_advised_experiment_compose_as_dvc_reads_them(config
 
 
 @pytest.mark.parametrize(
-    "arguments", [("corpus=text", "tokenizer=existing"), ("corpus=text", "corpus.path=/none/here"), ("corpus=text",)]
+    "arguments", [("corpus=text", "tokenizer=existing"), ("corpus=text", "corpus.path=/none/here")]
 )
 def test_the_command_that_gives_a_missing_value_has_what_was_given(
     configure: Callable[..., str], tmp_path: Path, arguments: tuple[str, ...]
