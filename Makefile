@@ -20,6 +20,7 @@ help:            ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported encoder
+	@$(BIN)/python pipelines/plan.py plan.pipeline=true
 	dvc repro || { status=$$?; $(BIN)/python pipelines/busy.py --quiet; exit $$status; }
 
 # One thread each: there is a process of pytest for every core. Each begins with a half of the tests, in their order, and

@@ -157,12 +157,60 @@ def _sweep() -> Mapping[str, Any]:
 
 
 def verdicts() -> str:
-    """Return whether the encoder beats the strongest simple opponent, by task, and where else this run was made."""
-    if not recorded_tasks():
-        return (
-            "The committed run stops before the tasks; `make repro` prints their verdicts and adds them to the report."
+    """Return whether the encoder beats the strongest simple opponent, by task, over several pretrainings."""
+    found = _default_run()
+    lines = [f"- {sentence(task, found)}" for task in TASKS]
+    seeds = ", ".join(str(run["seed"]) for run in found["runs"])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"These verdicts count the noise of rows, of fine-tuning seeds, and of pretraining: {len(found['runs'])} "
+            f"pretrainings (seeds {seeds}).",
+        ]
+    )
+
+
+def _default_run(precision: str = "bf16") -> dict[str, Any]:
+    """Return the record of the default pipeline on a processor with native bf16, or on one without."""
+    (path,) = RESULTS.glob(f"default_run_*_{precision}.json")
+    return _read(path)
+
+
+def default_run_time() -> str:
+    """Return how long the default pipeline takes, by processor."""
+    sentences = []
+    for precision, kind in (("bf16", "with native bf16"), ("fp32", "without")):
+        found = _default_run(precision)
+        minutes = statistics.mean(run["wall_s"] for run in found["runs"]) / 60
+        sentences.append(f"{minutes:.0f} minutes on two cores {kind} ({found['device']}, {found['instructions']})")
+    return f"In an installed environment it takes {', '.join(sentences)}. Its first line forecasts your machine's time."
+
+
+def docs_long() -> str:
+    """Return on which tasks the encoder wins under docs_long, by processor."""
+    lines = []
+    for path in sorted(RESULTS.glob("docs_long_*.json")):
+        record = _read(path)
+        found = record["evaluate"]
+        tasks = sorted({key.partition("/")[0] for key in found if key.endswith("/beats_strongest")})
+        won = [
+            f"`{task}`" + " (combined with BM25)" * (found[f"{task}/beats_strongest"] < 1)
+            for task in tasks
+            if max(found[f"{task}/beats_strongest"], found.get(f"{task}/combined_beats_strongest", 0)) > 0
+        ]
+        scores = (
+            f"{task} {value:.3f}"
+            for task in tasks
+            for key, value in found.items()
+            if re.fullmatch(rf"{task}/encoder/[^/]*_mean", key)
         )
-    return "\n".join([*(f"- {sentence(task)}" for task in recorded_tasks()), "", *_other_processors()])
+        loss, instructions = record["pretrain"]["val/mlm_loss"], ", ".join(record["instructions"])
+        lines.append(
+            f"- {record['device']} ({instructions}; `benchmarks/results/{path.name}`): {loss:.2f} nats; "
+            f"wins {len(won)} of {len(tasks)}, {', '.join(won) or 'none'}, with {', '.join(scores)}."
+        )
+    return "\n".join(lines)
 
 
 def recorded_tasks() -> dict[str, str]:
@@ -170,51 +218,47 @@ def recorded_tasks() -> dict[str, str]:
     return {task: what for task, what in TASKS.items() if (METRICS / f"sweep@{task}.json").exists()}
 
 
-def sentence(task: str) -> str:
-    """Return the verdicts of one task against the strongest simple opponent."""
-    said = [
-        _verdict(task, system)
-        for system in ("encoder", "combined")
-        if f"{system}/difference_from_strongest" in _metrics(f"sweep@{task}")
-    ]
-    return f"`{task}`: " + "; ".join(said) + "."
+def sentence(task: str, found: Mapping[str, Any]) -> str:
+    """Return the verdicts of one task against the strongest simple opponent, over the pretrainings of a record."""
+    compared = [key.partition("/")[2] for key in found["tasks"] if key.startswith(f"{task}/")]
+    return f"`{task}`: " + "; ".join(_verdict(task, system, found) for system in sorted(compared, reverse=True)) + "."
 
 
-def _verdict(task: str, system: str) -> str:
-    sweep, found = _metrics(f"sweep@{task}"), systems(task)
-    difference = sweep[f"{system}/difference_from_strongest"]
-    # Records of before November 28 lack the interval.
-    ends = [signed(sweep[key]) for end in ("low", "high") if (key := f"{system}/difference_{end}") in sweep]
-    interval = f", 95 % interval {' to '.join(ends)}" if ends else ""
-    said = f"difference {signed(difference)}{interval}"
-    opponent = _opponent(task, system, difference)
+def _verdict(task: str, system: str, found: Mapping[str, Any]) -> str:
+    over_runs = found["tasks"][f"{task}/{system}"]
+    metric = metric_of(task)
+    scores = [run["evaluate"][f"{task}/{system}/{metric}_mean"] for run in found["runs"]]
     who = "the encoder combined with BM25" if system == "combined" else "the encoder"
-    # Records of before November 28 have 0 for a loss as well, and `loses_to_strongest` beside it.
-    verdict = sweep[f"{system}/beats_strongest"] - sweep.get(f"{system}/loses_to_strongest", 0)
-    if verdict > 0:
-        clause = f"{who} wins against"
-    elif verdict < 0:
-        clause = f"{who} loses to"
-    else:
-        clause = f"the sweep cannot tell {who} from"
-    against = f"{TITLES.get(opponent, opponent)} {_shown(found[opponent])}"
-    return f"{clause} {against}, with {metric_of(task)} {_shown(found[system])} ({said})"
+    clause = {"better": f"{who} beats", "worse": f"{who} is worse than", "not shown": f"{who} cannot be told from"}
+    listed = ", ".join(f"{score:.3f}" for score in scores)
+    interval = f"{signed(over_runs['low'])} to {signed(over_runs['high'])}"
+    return (
+        f"{clause[over_runs['verdict']]} the strongest simple opponent ({opponents(task, system, found)}), "
+        f"with {metric} {listed}; difference {signed(over_runs['mean'])} ({interval})"
+    )
 
 
-def _opponent(task: str, system: str, difference: float) -> str:
-    """Return the opponent of a difference: the one whose score plus the difference is the system's score."""
-    found = systems(task)
-    simple = (name for name in found if name not in ARMS)
-    return min(simple, key=lambda name: abs(found[system][0] - found[name][0] - difference))
+def opponents(task: str, system: str, found: Mapping[str, Any]) -> str:
+    """Return the strongest simple opponents of the pretrainings, with their scores."""
+    named: dict[str, list[float]] = {}
+    for run in found["runs"]:
+        of_task = systems(task, run["evaluate"])
+        difference = run["sweeps"][task][f"{system}/difference_from_strongest"]
+        simple = (name for name in of_task if name not in ARMS)
+        nearest = min(simple, key=lambda name: abs(of_task[system][0] - of_task[name][0] - difference))
+        named.setdefault(nearest, []).append(of_task[nearest][0])
+    ranges = {name: (f"{min(scores):.3f}", f"{max(scores):.3f}") for name, scores in named.items()}
+    return ", ".join(f"{TITLES.get(name, name)} {' to '.join(dict.fromkeys(ends))}" for name, ends in ranges.items())
 
 
-def systems(task: str) -> dict[str, tuple[float, float | None]]:
+def systems(task: str, figures: Mapping[str, Any] | None = None) -> dict[str, tuple[float, float | None]]:
     """Return the test score of each arm and opponent by name, with its standard deviation over seeds, if any."""
+    figures = figures or _metrics("evaluate")
     metric, found = metric_of(task), {}
-    for key, value in _metrics("evaluate").items():
+    for key, value in figures.items():
         parts = key.split("/")
         if len(parts) == 3 and parts[0] == task and parts[2] in (metric, f"{metric}_mean"):
-            found[parts[1]] = (value, _metrics("evaluate").get(f"{task}/{parts[1]}/{metric}_std"))
+            found[parts[1]] = (value, figures.get(f"{task}/{parts[1]}/{metric}_std"))
     return found
 
 
@@ -296,30 +340,6 @@ def false_verdicts() -> str:
             visible = " | ".join(f"{value:.3f}" for value in run["smallest_visible_difference"])
             lines.append(f"| {opponent} | {run['seeds']} | {visible} |")
     return "\n".join(lines)
-
-
-def _other_processors() -> Iterator[str]:
-    """Yield lines on which tasks the encoder wins on processors other than that of the committed run."""
-    yield "These are the verdicts of one run. They count the noise of fine-tuning seeds and rows, not of pretraining."
-    yield "Other processors sum in another order or in fp32, which is like another pretraining. The encoder wins there:"
-    yield ""
-    for path in sorted(RESULTS.glob("default_run_*.json")):
-        record = _read(path)
-        found = record["evaluate"]
-        tasks = sorted({key.partition("/")[0] for key in found if key.endswith("/beats_strongest")})
-        won = [
-            f"`{task}`" + " (combined with BM25)" * (found[f"{task}/beats_strongest"] < 1)
-            for task in tasks
-            if max(found[f"{task}/beats_strongest"], found.get(f"{task}/combined_beats_strongest", 0)) > 0
-        ]
-        scores = (
-            f"{task} {value:.3f}"
-            for task in tasks
-            for key, value in found.items()
-            if re.fullmatch(rf"{task}/encoder/[^/]*_mean", key)
-        )
-        where = f"{record['device']} ({', '.join(record['instructions'])}; `benchmarks/results/{path.name}`)"
-        yield f"- {where}: {len(won)} of {len(tasks)}, {', '.join(won) or 'none'}, with {', '.join(scores)}."
 
 
 def _shown(score: tuple[float, float | None]) -> str:
@@ -477,6 +497,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "printed": printed,
     "scores": scores,
     "verdicts": verdicts,
+    "default_run_time": default_run_time,
+    "docs_long": docs_long,
     "speed": speed,
     "gpu_speed": gpu_speed,
     "learning": learning,

@@ -30,7 +30,7 @@ from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_con
 from bertline.orchestration.stages import ARTIFACTS, METRICS
 from bertline.planning.budget import as_override, best_use, overrides_for
 from bertline.planning.config import THIS_MACHINE, PlanConfig
-from bertline.planning.forecast import Resources, Training, forecast, phases_reached
+from bertline.planning.forecast import Resources, Training, default_run_text, forecast, phases_reached
 from bertline.planning.hardware import gpu_named, this_machine
 from bertline.planning.interconnect import link_of
 from bertline.planning.rates import Rates, read_records
@@ -46,6 +46,9 @@ SIZE_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "interme
 def main(composed: dict[str, Any]) -> None:
     """Print the plan and write it to runs/plan/FINGERPRINT/plan.json."""
     asked = validate(PlanConfig, composed["plan"], where="plan")
+    if asked.pipeline:
+        say(pipeline_line())
+        return
     config = pipeline_config(without_decay_steps(composed, asked))
     resources, training = resources_and_training(config, asked)
     if asked.hours is None:
@@ -58,6 +61,23 @@ def main(composed: dict[str, Any]) -> None:
     device = {"title": resources.hardware.title, "num_devices": resources.num_devices, "precision": training.precision}
     write_json(path, {"asked": composed["plan"], "device": device, "text": resources.text.basis, **content})
     say(f"{text}\n\n{path}")
+
+
+def pipeline_line() -> str:
+    """Return the forecast of the default pipeline, or where to look if choices of one's own are kept."""
+    if (CONF / "local/default.yaml").exists():
+        return "Choices of your own are kept in conf/local: python pipelines/plan.py forecasts their pretraining."
+    # Imported here, because a plan for a GPU does not need torch, which takes seconds to import.
+    import torch
+
+    from bertline.training.devices import resolve_precision
+    from bertline.training.matmul_rate import peak_rate
+
+    cpu = torch.device("cpu")
+    precision = resolve_precision("auto", cpu)
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("default_run_*.json"))]
+    rate = peak_rate(cpu, precision)
+    return default_run_text(records, precision=precision, flops=rate, threads=torch.get_num_threads())
 
 
 def without_decay_steps(composed: dict[str, Any], asked: PlanConfig) -> dict[str, Any]:

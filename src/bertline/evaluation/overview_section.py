@@ -70,7 +70,7 @@ def _what(facts: Facts) -> str:
     training, train = facts.training, facts.corpus["counts"]["train"]
     start = facts.params["pretrain"].get("start_from")
     origin = f"trained on from {start}" if start else "trained from random weights"
-    if facts.params["pretrain"].get("initial_embeddings") is not None:
+    if not start and facts.params["pretrain"].get("initial_embeddings") is not None:
         origin += " and word embeddings of co-occurrences in its text"
     return (
         f"A BERT encoder with {count(training['num_parameters'])} parameters ({_size(facts.params['model'])}) was "

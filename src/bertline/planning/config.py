@@ -29,6 +29,8 @@ class PlanConfig:
     1810.04805, A.2). None keeps those of the configured phases; on a GPU, 128 if all of them are shorter."""
     max_epochs: float | None
     """Maximum number of epochs to plan the hours with; None: until a token has been a target four times on average."""
+    pipeline: bool
+    """Whether to forecast the whole default pipeline on this machine, in one line, and nothing else."""
     corpus_tokens: float | None
     """Number of tokens of the text, if it is not on this machine; None looks at artifacts/ and `corpus.path`."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from bertline.examples.masking import max_targets
 from bertline.foundation.errors import ConfigError
@@ -284,3 +285,36 @@ def _device(training: Training, resources: Resources) -> AttentionDevice:
         return AttentionDevice(type="cpu", precision=training.precision)
     capability = _WITHOUT_BF16 if resources.hardware.bf16_flops is None else _WITH_BF16
     return AttentionDevice(type="cuda", precision=training.precision, compute_capability=capability)
+
+
+def default_run_text(records: Sequence[Mapping[str, Any]], *, precision: Precision, flops: float, threads: int) -> str:
+    """Forecast the minutes of the default pipeline on this machine, from recorded runs of it, in one line.
+
+    What trains is scaled by the rate of large matrix products; reading text and writing reports is not.
+
+    Args:
+        records: Records of `benchmarks/default_run.py`; those of other precisions are used only if there is no other.
+        precision: Precision in which this machine would train.
+        flops: Floating-point operations per second of its large matrix products, in this precision.
+        threads: Number of threads that multiply.
+    """
+    record = min(records, key=lambda one: (one["precision"] != precision, abs(math.log(one["matmul_flops"] / flops))))
+    run, slower = record["runs"][0], record["matmul_flops"] / flops
+    parts = dict.fromkeys(("text to examples", "pretraining", "tasks", "report and export"), 0.0)
+    for stage, seconds in run["seconds"].items():
+        match stage.partition("@")[0]:
+            case "pretrain":
+                parts["pretraining"] += seconds * slower
+            case "sweep":
+                parts["tasks"] += seconds * slower
+            case "evaluate" | "export":
+                parts["report and export"] += seconds
+            case _:
+                parts["text to examples"] += seconds
+    between = run["wall_s"] - sum(run["seconds"].values())  # DVC's own time and the starts of stages
+    total = sum(parts.values()) + between
+    listed = ", ".join(f"{name} {max(1, round(seconds / 60))}" for name, seconds in parts.items())
+    return (
+        f"The default pipeline takes about {max(1, round(total / 60))} minutes on this machine when nothing else runs "
+        f"({threads} threads, {precision}, {flops / 1e9:,.0f} GFLOP/s): {listed}. What is up to date is skipped."
+    )

@@ -121,7 +121,7 @@ class PretrainConfig:
     """Hub revision of `start_from`."""
     initial_embeddings: Literal["cooccurrence"] | None
     """Word embeddings that random weights start with. cooccurrence: from the counts of neighbouring tokens in the
-    examples (`pretraining.cooccurrence`). None: random ones."""
+    examples (`pretraining.cooccurrence`). None: random ones. With `start_from` they are the checkpoint's."""
     extends: str | None
     """Fingerprint of a finished run that this run extends with more steps. None: extends no run."""
     validate_every_steps: int
@@ -146,11 +146,6 @@ class PretrainConfig:
         for name in ("validate_every_steps", "validation_sequences", "checkpoint_every_steps", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
-        if self.initial_embeddings is not None and self.start_from is not None:
-            raise ValueError(
-                f"initial_embeddings={self.initial_embeddings} is for random weights, but start_from names "
-                f"{self.start_from}, which has embeddings; set one of the two to null"
-            )
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1, or null for all phases, found {self.max_steps}")
 

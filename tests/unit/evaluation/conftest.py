@@ -55,7 +55,7 @@ def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), 
         sweeps={name: root / "sweep" / name for name in tasks},
         params={
             "model": {"num_hidden_layers": 1, "hidden_size": 8},
-            "evaluate": {"preset": "docs_tiny"},
+            "evaluate": {"preset": "docs_long"},
             "examples": {"seed": 3},
             "sweep": {"seed": 0},
             "pretrain": {"seed": 7, "start_from": None, "mask_predictions": {"sentences": [f"A [MASK] {HOSTILE}"]}},

@@ -18,7 +18,7 @@ from evaluation_inputs import HOSTILE, KINDS, rows_of_kind
 
 CONFIG = EvaluateConfig(
     title="A <b>pipeline</b> & more",
-    preset="docs_tiny",
+    preset="docs_long",
     num_documents=2,
     embed_plot_points=12,
     overlap=OverlapConfig(min_ngram=8, max_ngram=13, flag=0.1),
@@ -236,7 +236,7 @@ def test_the_first_line_says_when_from_what_and_where_it_was_made(pipeline: Pipe
     assert facts == {
         "finished": "2026-11-23 18:40 UTC",
         "commit": "0123456789ab with changes (pretrain and sweep@library); ffff (sweep@match)",
-        "preset": "docs_tiny",
+        "preset": "docs_long",
         "seeds": "examples 3, pretraining 7, sweeps 0",
         "machine": "2 CPU cores (Some CPU)",
         "versions": "python 3.12.1, torch 2.13.0 (pretrain); 2.14.0 (sweep@library and sweep@match), optuna 5.0.0",

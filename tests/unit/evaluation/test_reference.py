@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def params() -> dict[str, Any]:
     """The configuration of the one shipped curve that every newcomer's first run compares with."""
-    return copy.deepcopy(next(curve for curve in read_references() if curve.name == "docs_tiny").settings)
+    return copy.deepcopy(next(curve for curve in read_references() if curve.name == "docs_long").settings)
 
 
 def changed(params: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_shipped_files_are_small_and_name_no_place_on_a_machine() -> None:
 def test_the_committed_default_is_drawn_over_its_reference() -> None:
     committed = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     reference = reference_for(committed)
-    assert reference is not None and reference.name == "docs_tiny"
+    assert reference is not None and reference.name == "docs_long"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_run_whose_loss_means_something_else_has_no_reference(params: dict[str
 
 
 def test_a_start_that_references_from_before_it_lack_is_a_difference(params: dict[str, Any]) -> None:
-    (reference,) = (curve for curve in read_references() if curve.name == "docs_tiny")
+    (reference,) = (curve for curve in read_references() if curve.name == "docs_long")
     reference.settings["pretrain"].pop("initial_embeddings", None)
     assert reference.differences(params | {"pretrain": params["pretrain"] | {"initial_embeddings": None}}) == []
     params["pretrain"]["initial_embeddings"] = "cooccurrence"
@@ -210,7 +210,7 @@ def test_the_report_draws_the_reference_no_further_than_the_run(
         assert charts[name].count(' behind"/>') == num_curves + 1  # and the legend's
         assert charts[name].count(f">{shipped.title}</text>") == 1
         assert ">4,000<" not in charts[name] and ">3,300<" in charts[name]  # the run has 3,300 steps, the other more
-    assert "The pale curves are a run of docs_tiny" in page and "After step 3,000 its held-out loss was" in page
+    assert "The pale curves are a run of docs_long" in page and "After step 3,000 its held-out loss was" in page
     assert "pale curves" not in page_without
 
 

@@ -150,7 +150,7 @@ def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrid
         (["schedule=wsd", "schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
         (
             ["schedule=wsd", "schedule.num_decay_steps=99999999"],
-            r"num_warmup_steps is 200 and schedule\.num_decay_steps 99999999, together more than the \d+ steps",
+            r"num_warmup_steps is 100 and schedule\.num_decay_steps 99999999, together more than the \d+ steps",
         ),
         (["objective=mlm"], r"objective\.kind is mlm.* 1 segment.*examples have 2\. Use examples=full_sentences"),
         (

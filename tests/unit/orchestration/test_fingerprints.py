@@ -84,8 +84,8 @@ def test_a_changed_part_of_a_kind_of_task_changes_the_stages_that_import_it_on_d
 
 def test_a_new_reference_curve_changes_the_report_and_what_follows_alone(source: Path) -> None:
     before = {stage.name: code_fingerprint(stage, source=source) for stage in STAGES}
-    (path,) = (source / "bertline/evaluation/reference_curves").glob("docs_tiny.json")
-    path.write_text(path.read_text().replace("docs_tiny", "other"))
+    (path,) = (source / "bertline/evaluation/reference_curves").glob("docs_long.json")
+    path.write_text(path.read_text().replace("docs_long", "other"))
     assert [stage.name for stage in STAGES if code_fingerprint(stage, source=source) != before[stage.name]] == [
         "evaluate",
         "export",
