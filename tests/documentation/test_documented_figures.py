@@ -14,6 +14,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import readme  # noqa: E402
 
+from bertline.foundation.formats import signed  # noqa: E402
+
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in readme.PAGES}
 # What only a measurement gives: a score with three digits, a spread, a speed, a factor.
 MEASURED = re.compile(r"\d ± \d|\b0\.\d{3}\b|\d[\d.]* (?:k )?tokens/s|\d[\d.]* times as fast|\d\.\d+ nats")
@@ -105,45 +107,29 @@ def test_each_training_of_the_learning_table_has_its_own_time_and_loss(monkeypat
 
 
 @pytest.mark.parametrize(
-    ("difference", "verdict", "said"),
+    ("difference", "verdict", "clause"),
     [
-        (0.031, 1, "the encoder wins against tuned 0.600, with accuracy 0.631 ± 0.004 (difference +0.031)"),
-        (-0.02, -1, "the encoder loses to tuned 0.600, with accuracy 0.580 ± 0.004 (difference −0.020)"),
-        (-0.02, 0, "the sweep cannot tell the encoder from tuned 0.600, with accuracy 0.580 ± 0.004"),
+        (0.031, "better", "the encoder beats the strongest simple opponent (tuned 0.600)"),
+        (-0.02, "worse", "the encoder is worse than the strongest simple opponent (tuned 0.600)"),
+        (-0.02, "not shown", "the encoder cannot be told from the strongest simple opponent (tuned 0.600)"),
     ],
-    ids=["win", "loss", "undecided"],
 )
-def test_the_sentence_of_a_task_is_its_recorded_verdict(
-    monkeypatch: pytest.MonkeyPatch, difference: float, verdict: int, said: str
+def test_the_sentence_of_a_task_is_its_recorded_verdict_over_pretrainings(
+    monkeypatch: pytest.MonkeyPatch, difference: float, verdict: str, clause: str
 ) -> None:
-    sweep = {
-        "encoder/difference_from_strongest": difference,
-        "encoder/smallest_visible_difference": 0.03,  # a loss can be certain below it
-        "encoder/beats_strongest": verdict,
-    }
-    scores = {
+    evaluated = {
         "docs_x/encoder/accuracy_mean": 0.6 + difference,
         "docs_x/encoder/accuracy_std": 0.004,
         "docs_x/tuned/accuracy": 0.6,
         "docs_x/weak/accuracy": 0.3,
         "docs_x/random_weights/accuracy_mean": 0.4,
     }
-    monkeypatch.setattr(readme, "_metrics", lambda stage: scores if stage == "evaluate" else sweep)
-    assert readme.sentence("docs_x").startswith(f"`docs_x`: {said}")
-
-
-def test_a_recorded_interval_stands_at_the_difference_and_an_older_record_tells_losses_its_own_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scores = {"docs_x/encoder/accuracy_mean": 0.58, "docs_x/tuned/accuracy": 0.6}
-    sweep = {"encoder/difference_from_strongest": -0.02, "encoder/beats_strongest": -1}
-    interval = {"encoder/difference_low": -0.03, "encoder/difference_high": -0.01}
-    monkeypatch.setattr(readme, "_metrics", lambda stage: scores if stage == "evaluate" else sweep | interval)
-    assert "loses to" in readme.sentence("docs_x")
-    assert "(difference −0.020, 95 % interval −0.030 to −0.010)" in readme.sentence("docs_x")
-    older = {**sweep, "encoder/beats_strongest": 0, "encoder/loses_to_strongest": 1}
-    monkeypatch.setattr(readme, "_metrics", lambda stage: scores if stage == "evaluate" else older)
-    assert "loses to" in readme.sentence("docs_x")
+    run = {"evaluate": evaluated, "sweeps": {"docs_x": {"encoder/difference_from_strongest": difference}}}
+    over_runs = {"mean": difference, "low": difference - 0.01, "high": difference + 0.01, "verdict": verdict}
+    monkeypatch.setattr(readme, "_metrics", lambda stage: evaluated)
+    said = readme.sentence("docs_x", {"runs": [run, run], "tasks": {"docs_x/encoder": over_runs}})
+    score, ends = f"{0.6 + difference:.3f}", " to ".join(map(signed, (difference - 0.01, difference + 0.01)))
+    assert said == f"`docs_x`: {clause}, with accuracy {score}, {score}; difference {signed(difference)} ({ends})."
 
 
 def changed(read):  # type: ignore[no-untyped-def]

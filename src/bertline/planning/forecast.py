@@ -290,7 +290,8 @@ def _device(training: Training, resources: Resources) -> AttentionDevice:
 def default_run_text(records: Sequence[Mapping[str, Any]], *, precision: Precision, flops: float, threads: int) -> str:
     """Forecast the minutes of the default pipeline on this machine, from recorded runs of it, in one line.
 
-    What trains is scaled by the rate of large matrix products; reading text and writing reports is not.
+    What trains is scaled by the rate of large matrix products; reading text and writing reports is not. Between
+    precisions only pretraining is scaled: the products of fine-tuning are too small to gain from bf16.
 
     Args:
         records: Records of `benchmarks/default_run.py`; those of other precisions are used only if there is no other.
@@ -300,13 +301,14 @@ def default_run_text(records: Sequence[Mapping[str, Any]], *, precision: Precisi
     """
     record = min(records, key=lambda one: (one["precision"] != precision, abs(math.log(one["matmul_flops"] / flops))))
     run, slower = record["runs"][0], record["matmul_flops"] / flops
+    slower_tasks = slower if record["precision"] == precision else 1.0
     parts = dict.fromkeys(("text to examples", "pretraining", "tasks", "report and export"), 0.0)
     for stage, seconds in run["seconds"].items():
         match stage.partition("@")[0]:
             case "pretrain":
                 parts["pretraining"] += seconds * slower
             case "sweep":
-                parts["tasks"] += seconds * slower
+                parts["tasks"] += seconds * slower_tasks
             case "evaluate" | "export":
                 parts["report and export"] += seconds
             case _:

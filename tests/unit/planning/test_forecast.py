@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.planning.forecast import forecast, phases_reached
+from bertline.planning.forecast import default_run_text, forecast, phases_reached
 from bertline.planning.interconnect import link_of
 from bertline.planning.text_size import ExamplesOfLength, TextSize
 from bertline.pretraining.config import PhaseConfig
@@ -188,3 +188,27 @@ def test_max_steps_cuts_the_phases_where_the_run_ends() -> None:
     cut: list[Any] = [(phase.steps, phase.max_length) for phase in phases_reached(phases, 8)]
     assert cut == [(5, 64), (3, 128)]
     assert phases_reached(phases, 15) == tuple(phases)
+
+
+RECORD = {
+    "precision": "bf16",
+    "matmul_flops": 4e11,
+    "runs": [
+        {
+            "wall_s": 700.0,
+            "seconds": {"corpus": 60.0, "pretrain": 120.0, "sweep@a": 200.0, "sweep@b": 160.0, "export": 60.0},
+        }
+    ],
+}
+
+
+def test_the_forecast_of_the_default_run_scales_what_trains_by_the_rate_of_products() -> None:
+    same = default_run_text([RECORD], precision="bf16", flops=4e11, threads=2)
+    assert "about 12 minutes" in same and "text to examples 1, pretraining 2, tasks 6, report and export 1" in same
+    assert "pretraining 4, tasks 12, " in default_run_text([RECORD], precision="bf16", flops=2e11, threads=2)
+
+
+def test_a_record_of_the_machines_own_precision_is_preferred_and_of_another_scales_pretraining_alone() -> None:
+    of_fp32 = {**RECORD, "precision": "fp32", "matmul_flops": 1e11}
+    assert "pretraining 2, tasks 6, " in default_run_text([RECORD, of_fp32], precision="fp32", flops=1e11, threads=2)
+    assert "pretraining 8, tasks 6, " in default_run_text([RECORD], precision="fp32", flops=1e11, threads=2)
