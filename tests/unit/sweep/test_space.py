@@ -167,4 +167,4 @@ def test_the_points_of_the_default_tasks_are_those_of_the_committed_run():
         for name, task in config.tasks.items()
     }
     digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
-    assert digest == "eb842aa4a251967fbea5c2c31b04692260201ce4f1cb6db343ce6994ea2837f9"
+    assert digest == "98f4cc60e1e2a0f7f0faf1d5ca6c00dd27cc90be55f7fa3a2fc7bf572f42a875"
