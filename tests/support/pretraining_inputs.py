@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,22 @@ def newest_state(job: PretrainJob) -> dict[str, Any]:
     checkpoint = CheckpointFolder(job.checkpoints_folder, keep=1).load_newest()
     assert checkpoint is not None
     return checkpoint.state
+
+
+def weights(job: PretrainJob) -> dict[str, torch.Tensor]:
+    """The model's weights in the newest checkpoint of a run."""
+    return newest_state(job)["model"]
+
+
+def assert_same_weights(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> None:
+    """Require the same names, and weights that are equal to the last bit."""
+    assert left.keys() == right.keys()
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
+def again(make_job: Any, job: PretrainJob, **changes: Any) -> PretrainJob:
+    """A job with changes on the run folder of another one."""
+    return replace(make_job(**changes), run_folder=job.run_folder)
 
 
 def signal_at(probe: type[Any], step: int, number: int, monkeypatch: Any) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+
+from bertline.foundation.validation import validate
+from bertline.kinds.registry import TaskConfig
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 NAMES = sorted(path.stem for path in (CONF / "task").glob("*.yaml"))
@@ -17,3 +21,15 @@ def shipped_task(name: str) -> dict[str, Any]:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         content: Any = OmegaConf.to_container(compose(f"task/{name}"))
     return content["task"]
+
+
+@dataclass(frozen=True)
+class _Shipped:
+    task: TaskConfig
+
+
+def shipped(name: str, path: Path, **source: Any) -> TaskConfig:
+    """The task of `conf/task/NAME.yaml` with its files elsewhere."""
+    section = shipped_task(name)
+    section["source"] |= {"path": str(path), **source}
+    return validate(_Shipped, {"task": section}, where=f"tasks.{name}").task

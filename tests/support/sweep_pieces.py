@@ -109,6 +109,24 @@ def sweep_until(job: Any, num_events: int) -> None:
     run_sweep(job)
 
 
+def brief_job(folder: Path, run: str = "run", **runtime: Any) -> Any:
+    """A sweep of `write_inputs(folder)` in two passes: what is killed is to last a while, and need not learn."""
+    import finetuning_inputs as inputs
+
+    sweep = inputs.sweep(fine_tuning=inputs.fine_tuning(num_epochs=2))
+    return inputs.sweep_job(folder, folder / run, sweep=sweep, runtime=inputs.runtime(**runtime))
+
+
+def start_until(folder: Path, num_events: int, num_workers: int) -> Any:
+    """Start that sweep as a process, which comes to so many events and is to be killed then."""
+    from fork_server import forking
+
+    job = brief_job(folder, sweep_workers=num_workers)
+    process = forking().Process(target=sweep_until, args=(job, num_events))
+    process.start()
+    return process
+
+
 class Held(NamedTuple):
     """When a process waits, and for what."""
 

@@ -8,7 +8,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,12 @@ _KINDS: dict[FileFormat, tuple[str, ...]] = {
 _TEXTS = ("text", "sentence", "question", "content", "review", "document", "message", "tweet", "body", "utterance")
 _LABELS = ("label", "labels", "class", "category", "target", "intent", "sentiment", "score", "y")
 _CONLL_COLUMNS = {"text_column": "word_column", "label_column": "tag_column"}
+_COLUMNS = ("text_column", "label_column", "text_pair_column", "cluster_column")
+_USUAL: dict[str, Any] = {
+    **dict.fromkeys(_COLUMNS), "header": True, "quoting": True, "separator": None, "encoding": "utf-8-sig",
+    "extra_tests": {}, "label_pattern": None, "max_fields": None, "extra_fields": "error",
+}  # fmt: skip
+"""A table, where nothing else was given; columns of texts and labels are told by their names then."""
 _PATHLESS = {"train_file": None, "dev_file": None, "test_file": None}
 _CONFIGS = (
     ClassificationTaskConfig, RegressionTaskConfig, TokenClassificationTaskConfig, QuestionAnsweringTaskConfig,
@@ -58,32 +64,21 @@ SETTINGS = frozenset(each.name for config in _CONFIGS for each in fields(config)
 """Keys of the tasks that files can be, and of their sources: arguments of the same names set them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskOptions:
-    """Command-line options for the files; None if not given (the text and label columns are detected then)."""
-
-    kind: str | None
-    text_column: Column | None
-    text_pair_column: Column | None
-    label_column: Column | None
-    header: bool
-    quoting: bool
-    separator: str | None
-    encoding: str
-    cluster_column: Column | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Values of `SETTINGS` that were given."""
-
-
-def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[str, Any]:
+def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, Any], base: Base) -> dict[str, Any]:
     """Return the task for the files; `placed` sets the path of its source.
+
+    Args:
+        given: The files.
+        kind: Kind of task; None: the usual one of the format.
+        settings: Values of `SETTINGS` that were given; columns that are not are told by their names.
+        base: Returns a task of conf/task.
 
     Raises:
         ConfigError: The files do not fit the requested kind.
         DataError: A column is missing, or the one to read is ambiguous.
     """
     fitting = _KINDS.get(given.format, ("classification", "regression"))
-    kind = options.kind or fitting[0]
+    kind = kind or fitting[0]
     if kind not in fitting:
         raise ConfigError(
             f"kind is {kind!r}, and the files are {given.format}, which are for {' or '.join(fitting)}. "
@@ -92,17 +87,16 @@ def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[s
     task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
     for key in ("space", "fine_tuning"):  # specific to the data set of the base configuration
         task[key] = {}
-    settings = dict(options.settings)
     if given.format == "conll":
         settings = {_CONLL_COLUMNS.get(key, key): value for key, value in settings.items()}
-        columns = {"word_column": _number(options.text_column, 0), "tag_column": _number(options.label_column, -1)}
-        columns |= {key: settings[key] for key in columns if key in settings}
-        layout = conll_layout(given.files["train"], options.encoding, tag_column=columns["tag_column"])
-        task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(options.encoding)}
+        columns = {key: _number(settings.get(key), place) for key, place in (("word_column", 0), ("tag_column", -1))}
+        encoding = settings.get("encoding", _USUAL["encoding"])
+        layout = conll_layout(given.files["train"], encoding, tag_column=columns["tag_column"])
+        task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(encoding)}
     elif given.format == "questions":
         task["labels"] = None
     elif given.format != "squad":
-        task["source"] |= _table_source(given, options)
+        task["source"] |= _table_source(given, settings)
         if kind != "regression":
             task["labels"] = None
     task = with_settings(task, settings)
@@ -203,33 +197,18 @@ def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
     return list(first.values)
 
 
-def _table_source(given: GivenFiles, options: TaskOptions) -> dict[str, Any]:
-    source: dict[str, Any] = {
-        "kind": "table",
-        "format": given.format,
-        "header": options.header,
-        "quoting": options.quoting,
-        "separator": options.separator,
-        "encoding": options.encoding,
-        "extra_tests": {},
-        "label_pattern": None,
-        "max_fields": None,
-        "extra_fields": "error",
-        "text_pair_column": options.text_pair_column,
-        "cluster_column": options.cluster_column,
-    }
-    source |= {key: value for key, value in options.settings.items() if key in source}
+def _table_source(given: GivenFiles, settings: Mapping[str, Any]) -> dict[str, Any]:
+    source: dict[str, Any] = {"kind": "table", "format": given.format, **_USUAL}
+    source |= {key: value for key, value in settings.items() if key in source}
     path = given.files["train"]
     columns = columns_of(path, source)
-    wanted = (("text_column", options.text_column, _TEXTS), ("label_column", options.label_column, _LABELS))
-    named = {options.text_column, options.label_column, source["text_pair_column"], source["cluster_column"]}
-    for key, asked, usual in wanted:
-        if asked is not None and asked not in columns:
-            raise DataError(f"{path} has no column {asked!r} ({key}). {_listed(columns)}")
-        source[key] = _usual(path, key, columns, named, usual) if asked is None else asked
-    for key in ("text_pair_column", "cluster_column"):
+    named = {source[key] for key in _COLUMNS}
+    for key in _COLUMNS:
         if source[key] is not None and source[key] not in columns:
             raise DataError(f"{path} has no column {source[key]!r} ({key}). {_listed(columns)}")
+    for key, usual in (("text_column", _TEXTS), ("label_column", _LABELS)):
+        if source[key] is None:
+            source[key] = _usual(path, key, columns, named, usual)
     return source
 
 

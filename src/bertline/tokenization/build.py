@@ -81,7 +81,7 @@ def build_tokenizer(
             vocabulary, facts = _train(config, corpus_folder, num_workers)
         case ExistingTokenizerConfig():
             vocabulary = _given(config)
-            _warn_of_marks(vocabulary, corpus_folder, _CASED)
+            _kept_marks(vocabulary, corpus_folder, may_keep=False, remedy=_CASED)
             facts = {"path": config.path, "revision": config.revision}
         case ExtendedTokenizerConfig():
             vocabulary, facts = _extend(config, corpus_folder, num_workers)
@@ -108,7 +108,8 @@ def build_tokenizer(
 
 def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int) -> tuple[Vocabulary, dict[str, Any]]:
     plain = Vocabulary(tokens=(), lowercase=config.lowercase, strip_accents=config.strip_accents)
-    kept_marks = _marks_to_keep(plain, corpus_folder)
+    remedy = "tokenizer.strip_accents=false keeps them"
+    kept_marks = _kept_marks(plain, corpus_folder, may_keep=config.strip_accents is None, remedy=remedy)
     if kept_marks:
         plain = dataclasses.replace(plain, strip_accents=False)
     user_words = read_user_words(config.user_words, WordSplitter(plain))
@@ -178,7 +179,7 @@ def _extend(
     config: ExtendedTokenizerConfig, corpus_folder: Path, num_workers: int
 ) -> tuple[Vocabulary, dict[str, Any]]:
     old = _given(config)
-    _warn_of_marks(old, corpus_folder, _CASED)
+    _kept_marks(old, corpus_folder, may_keep=False, remedy=_CASED)
     user_words = read_user_words(config.user_words, WordSplitter(old))
     unsplit = tuple(word for word, is_split in user_words.items() if is_split and word not in old.unsplit)
     known = set(old.tokens)
@@ -210,38 +211,20 @@ def _extend(
     return dataclasses.replace(base, tokens=(*base.tokens, *words)), facts
 
 
-def _marks_to_keep(plain: Vocabulary, corpus_folder: Path) -> dict[str, float]:
-    """Return the scripts whose marks are kept because stripping would merge other letters, with their shares.
+def _kept_marks(vocabulary: Vocabulary, corpus_folder: Path, *, may_keep: bool, remedy: str) -> dict[str, float]:
+    """Return the scripts whose marks are to be kept because stripping would merge other letters, with their shares.
 
-    Only where nobody has said whether accents are stripped; where somebody has, such scripts are named.
+    They are kept only where nobody has said whether accents are stripped; elsewhere such scripts are warned of by name.
     """
-    if plain.strip_accents is not None:
-        _warn_of_marks(plain, corpus_folder, "tokenizer.strip_accents=false keeps them")
-        return {}
-    shares = marks_lost(corpus_folder) if plain.lowercase else {}
-    if sum(shares.values()) < _MARKS_MATTER:
-        _warn_of_marks(plain, corpus_folder, "tokenizer.strip_accents=false keeps them", shares)
-        return {}
-    say(
-        f"accents are kept, as with tokenizer.strip_accents=false: in {_listed(shares)} they are vowels or make other "
-        "letters, and words that differ in them alone would be one"
-    )
-    return shares
-
-
-def _warn_of_marks(
-    vocabulary: Vocabulary, corpus_folder: Path, remedy: str, shares: Mapping[str, float] | None = None
-) -> None:
-    """Name the scripts whose words a vocabulary merges, because it strips their marks."""
     strips = vocabulary.lowercase if vocabulary.strip_accents is None else vocabulary.strip_accents
-    if not strips:
-        return
-    shares = marks_lost(corpus_folder) if shares is None else shares
+    shares = marks_lost(corpus_folder) if strips else {}
+    why = f"in {_listed(shares)} they are vowels or make other letters, and words that differ in them alone"
+    if may_keep and sum(shares.values()) >= _MARKS_MATTER:
+        say(f"accents are kept, as with tokenizer.strip_accents=false: {why} would be one")
+        return shares
     if sum(shares.values()) >= _MARKS_NAMED:
-        warn(
-            f"the vocabulary strips accents, which in {_listed(shares)} are vowels or make other letters: words that "
-            f"differ in them alone become one. {remedy}"
-        )
+        warn(f"the vocabulary strips accents: {why} become one. {remedy}")
+    return {}
 
 
 def _listed(shares: Mapping[str, float]) -> str:

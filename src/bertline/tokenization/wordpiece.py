@@ -129,40 +129,23 @@ def _too_little_text(
             "become [UNK] as a whole"
         )
         fixes.append("put spaces between words (a language written without them has to be segmented first)")
-    is_cut = lost.rare_share >= _WORTH_NAMING
-    if is_cut:
-        all_inside = {character for word in word_counts if len(word) <= MAX_WORD_CHARACTERS for character in word[1:]}
-        fewest = len(SPECIAL_TOKENS) + lost.num_characters + len(all_inside)
-        most = len(
-            train_wordpiece(
-                word_counts,
-                vocab_size=max(vocab_size, fewest),
-                min_frequency=min_frequency,
-                max_alphabet=lost.num_characters,
-                or_fewer=True,
-            )
-        )
+    if lost.rare_share >= _WORTH_NAMING:
         causes.append(
             f"tokenizer.max_alphabet={max_alphabet} keeps {max_alphabet:,} of its {lost.num_characters:,} characters, "
             f"and words with the others, {lost.rare_share:.1%} of the text, are left out"
         )
-        bound = " or more" if vocab_size < fewest else " or less" if most > fewest else ""
-        size = f" and tokenizer.vocab_size to {most}{bound}" if most != vocab_size else ""
-        if most >= MIN_VOCAB_SIZE:
-            fixes.append(f"set tokenizer.max_alphabet={lost.num_characters}{size}")
+        # What the whole alphabet takes, at the start of words and inside of them: any text supports that.
+        inside = {character for word in word_counts if len(word) <= MAX_WORD_CHARACTERS for character in word[1:]}
+        if (size := len(SPECIAL_TOKENS) + lost.num_characters + len(inside)) >= MIN_VOCAB_SIZE:
+            fixes.append(f"set tokenizer.max_alphabet={lost.num_characters} and tokenizer.vocab_size={size}")
+    elif supported >= MIN_VOCAB_SIZE:
+        fixes.append(f"set tokenizer.vocab_size to {supported} or less")
+    if lost.too_long_share < _MOST:
+        fixes.append("give more text")
     if not causes:
         causes.append(
             f"no pair of tokens is left that stands there at least tokenizer.min_frequency={min_frequency} times"
         )
-    if supported >= MIN_VOCAB_SIZE and not is_cut:
-        fixes.append(f"set tokenizer.vocab_size to {supported} or less")
-    if lost.too_long_share < _MOST:
-        smallest = (
-            ""
-            if supported >= MIN_VOCAB_SIZE or fixes
-            else (f" (tokenizer.vocab_size cannot be set to {supported} or less, as its minimum is {MIN_VOCAB_SIZE})")
-        )
-        fixes.append(f"give more text{smallest}")
     advice = ", or ".join(fixes)
     return (
         f"tokenizer.vocab_size is {vocab_size}, but the text supports only {supported} tokens: {'; '.join(causes)}. "

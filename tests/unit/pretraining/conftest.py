@@ -27,6 +27,14 @@ def make_job(pretraining, inputs, tmp_path):
     return make
 
 
+@pytest.fixture(scope="session")
+def finished(pretraining, inputs, tmp_path_factory):
+    """The job of a finished run; tests leave its files as they are."""
+    job = pretraining.pretrain_job(inputs, tmp_path_factory.mktemp("runs") / "finished")
+    pretraining.run_pretraining(job)
+    return job
+
+
 @pytest.fixture(scope="module")
 def sentences(pretraining, tmp_path_factory):
     """Examples of one segment."""

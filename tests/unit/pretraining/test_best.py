@@ -4,7 +4,6 @@ import math
 
 import pytest
 import pytorch_lightning as pl
-import torch
 
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.huggingface import load_pretraining_model
@@ -13,6 +12,7 @@ from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep, ValidationProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
+from pretraining_inputs import assert_same_weights
 
 PHASES = [
     PhaseConfig(steps=20, max_length=16, global_batch_size=8),
@@ -96,11 +96,6 @@ def validated(monkeypatch):
 
 def weights_of(job, step):
     return CheckpointFolder(job.checkpoints_folder, keep=1).load(step).state["model"]
-
-
-def assert_same_weights(left, right):
-    assert left.keys() == right.keys()
-    assert [name for name in left if not torch.equal(left[name], right[name])] == []
 
 
 def test_the_best_step_of_a_run_is_kept_and_its_model_is_beside_the_result(make_job, validated, capsys):

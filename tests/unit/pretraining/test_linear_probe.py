@@ -15,10 +15,9 @@ from bertline.modeling.bert import BertForPreTraining, Encoded
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.linear_probe import LinearProbe, linear_probes, probing_sentences
 from bertline.pretraining.run import run_pretraining
-from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
-from pretraining_inputs import signal_at
+from pretraining_inputs import signal_at, weights
 
 SHIFT, ODD = "probe/bigram_shift_accuracy", "probe/odd_word_accuracy"
 
@@ -46,10 +45,6 @@ def make_job(pretraining, folder, tmp_path):
         return pretraining.pretrain_job(folder, tmp_path / run, **changes)
 
     return make
-
-
-def weights(job):
-    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state["model"]
 
 
 def curve(job) -> list:

@@ -14,32 +14,10 @@ from bertline.pretraining.probes import MaskPredictionProbe, read_mask_predictio
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
-from pretraining_inputs import curve, signal_at
+from pretraining_inputs import again, assert_same_weights, curve, signal_at, weights
 from servers import wait_until
 
 LONGER = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
-
-
-def weights(job) -> dict[str, torch.Tensor]:
-    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state["model"]
-
-
-def assert_same_weights(left, right) -> None:
-    assert left.keys() == right.keys()
-    assert [name for name in left if not torch.equal(left[name], right[name])] == []
-
-
-@pytest.fixture(scope="module")
-def finished(pretraining, inputs, tmp_path_factory):
-    """The job of a finished run; tests leave its files as they are."""
-    job = pretraining.pretrain_job(inputs, tmp_path_factory.mktemp("runs") / "finished")
-    run_pretraining(job)
-    return job
-
-
-def again(make_job, finished, **changes):
-    """A job with changes on the run folder of the finished one."""
-    return dataclasses.replace(make_job(**changes), run_folder=finished.run_folder)
 
 
 def test_a_run_gives_its_figures_and_a_folder_that_loads(make_job):

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 import finetuning_inputs
+from bertline.foundation.manifests import read_manifest, write_manifest
+from bertline.sweep.store import StudyStore
+from bertline.sweep.study import open_study, plan_trials
+from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, write_rows
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +24,33 @@ def input_folder(tmp_path_factory, inputs):
     folder = tmp_path_factory.mktemp("inputs")
     inputs.write_inputs(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory, inputs, input_folder):
+    """A finished sweep of two arms, with an extra test: its job, its figures and its result.json.
+
+    Tests leave its files as they are.
+    """
+    folder = tmp_path_factory.mktemp("task") / "task"
+    shutil.copytree(input_folder / "task", folder)
+    write_rows(folder, "test_other", inputs.learnable_rows(40, seed=9))
+    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+    content = {**manifest, "counts": {**manifest["counts"], "test_other": 40}}
+    del content["kind"], content["format_version"]
+    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+    job = inputs.sweep_job(input_folder, tmp_path_factory.mktemp("sweep") / "run", task_folder=folder)
+    return job, *inputs.swept(job)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return StudyStore(f"sqlite:///{tmp_path}/studies.db")
+
+
+@pytest.fixture
+def study(store, inputs):
+    """A study of four planned points, x from 1 to 4."""
+    study = open_study(store, "task/run/encoder", inputs.sweep())
+    plan_trials(store, study, [{"x": value} for value in (1, 2, 3, 4)])
+    return study

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 import statistics
 from pathlib import Path
 
@@ -15,39 +14,15 @@ import torch
 
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.foundation.manifests import read_manifest, write_manifest
 from bertline.modeling.huggingface import load_classifier, read_labels
 from bertline.sweep import crew, repetitions, trials
 from bertline.sweep.results import data_hash
 from bertline.sweep.run import run_sweep
-from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, write_rows
+from bertline.tasks.stored_rows import write_rows
 from bertline.tokenization.tokenizer import Tokenizer
+from finetuning_inputs import events_of
 
 BASELINES = ("majority", "word_ngrams", "char_ngrams", "word_and_char_ngrams", "static_embeddings", "frozen_encoder")
-
-
-def run(job):
-    """Figures and result.json of a sweep in this process."""
-    figures = run_sweep(job, in_process=True)
-    return figures, json.loads((job.run_folder / "result" / "result.json").read_text())
-
-
-def events_of(job):
-    return [json.loads(line) for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory, inputs, input_folder):
-    """A finished sweep of two arms, with an extra test: its job, its figures and its result.json."""
-    folder = tmp_path_factory.mktemp("task") / "task"
-    shutil.copytree(input_folder / "task", folder)
-    write_rows(folder, "test_other", inputs.learnable_rows(40, seed=9))
-    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
-    content = {**manifest, "counts": {**manifest["counts"], "test_other": 40}}
-    del content["kind"], content["format_version"]
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
-    job = inputs.sweep_job(input_folder, tmp_path_factory.mktemp("sweep") / "run", task_folder=folder)
-    return job, *run(job)
 
 
 def test_extra_tests_are_scored_in_every_arm_and_baseline(finished):

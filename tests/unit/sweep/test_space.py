@@ -167,4 +167,4 @@ def test_the_points_of_the_default_tasks_are_those_of_the_committed_run():
         for name, task in config.tasks.items()
     }
     digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
-    assert digest == "98f4cc60e1e2a0f7f0faf1d5ca6c00dd27cc90be55f7fa3a2fc7bf572f42a875"
+    assert digest == "93eaadd895b17faf466b6132577badd32de916df3bd571a8725f3687ebf7954f"

@@ -43,18 +43,6 @@ def run_all(store, study, objective):
             study.tell(trial, state=TrialState.PRUNED)
 
 
-@pytest.fixture
-def store(tmp_path):
-    return StudyStore(f"sqlite:///{tmp_path}/studies.db")
-
-
-@pytest.fixture
-def study(store, inputs):
-    study = open_study(store, "task/run/encoder", inputs.sweep())
-    plan_trials(store, study, POINTS)
-    return study
-
-
 def states(study):
     return [trial.state.name for trial in study.trials]
 

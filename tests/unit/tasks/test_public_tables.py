@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.foundation.validation import validate
-from bertline.kinds.registry import TaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.source_config import HubSourceConfig
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
 from bertline.tasks.table_source import OneLabel, SeveralLabels, hub_rows
-from shipped_tasks import shipped_task
+from shipped_tasks import shipped
 
 GLUE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue"
 needs_glue = [
@@ -53,18 +50,6 @@ class TestGlue:
         )  # fmt: skip
         with pytest.raises(DataError, match=r"test\.tsv:2.*set that file to null"):
             build_task("rte", task(source), python_docs, tmp_path / "rte")
-
-
-@dataclass(frozen=True)
-class _Shipped:
-    task: TaskConfig
-
-
-def shipped(name, path, **source):
-    """The task of `conf/task/NAME.yaml` with its files elsewhere."""
-    section = shipped_task(name)
-    section["source"] |= {"path": str(path), **source}
-    return validate(_Shipped, {"task": section}, where=f"tasks.{name}").task
 
 
 @pytest.mark.shared_data

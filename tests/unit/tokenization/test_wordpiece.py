@@ -100,7 +100,7 @@ def test_a_token_reached_by_two_pairs_is_listed_once() -> None:
 
 
 def test_a_vocabulary_larger_than_the_text_supports_names_how_many_tokens_it_does() -> None:
-    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 500.*supports only 12 tokens.*to 12 or less"):
+    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 500.*supports only 12 tokens.*Give more text"):
         train_wordpiece({"abc": 4}, vocab_size=500, min_frequency=1, max_alphabet=10)
     assert len(train_wordpiece({"abc": 4}, vocab_size=12, min_frequency=1, max_alphabet=10)) == 12
 
@@ -141,7 +141,7 @@ IDEOGRAPHS = {chr(0x4E00 + number): 5 for number in range(2600)}
         (
             IDEOGRAPHS,
             "max_alphabet=1000 keeps 1,000 of its 2,600 characters, .* 61.5% of the text",
-            "Set tokenizer.max_alphabet=2600 and tokenizer.vocab_size to 2605, or",
+            "Set tokenizer.max_alphabet=2600 and tokenizer.vocab_size=2605, or",
             "spaces",
         ),
         ({"abc": 4}, "no pair of tokens is left", "Give more text", "spaces"),
@@ -158,7 +158,7 @@ def test_too_little_text_names_its_cause_and_what_helps(
 
 @pytest.mark.parametrize("asked", [8192, 1200])
 def test_who_follows_the_advice_on_the_alphabet_has_every_character(asked: int) -> None:
-    with pytest.raises(DataError, match=r"max_alphabet=2600 and tokenizer.vocab_size to 2605( or more)?,"):
+    with pytest.raises(DataError, match=r"max_alphabet=2600 and tokenizer.vocab_size=2605,"):
         train_wordpiece(IDEOGRAPHS, vocab_size=asked, min_frequency=2, max_alphabet=1000)
     tokens = train_wordpiece(IDEOGRAPHS, vocab_size=2605, min_frequency=2, max_alphabet=2600)
     assert set(IDEOGRAPHS) <= set(tokens)

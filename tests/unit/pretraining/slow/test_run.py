@@ -1,4 +1,3 @@
-import dataclasses
 import signal
 
 import pytest
@@ -6,33 +5,10 @@ import torch
 
 from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
-from pretraining_inputs import curve, signal_at
+from pretraining_inputs import again, assert_same_weights, curve, signal_at, weights
 
 NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
-
-
-def weights(job) -> dict[str, torch.Tensor]:
-    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state["model"]
-
-
-def assert_same_weights(left, right) -> None:
-    assert left.keys() == right.keys()
-    assert [name for name in left if not torch.equal(left[name], right[name])] == []
-
-
-@pytest.fixture(scope="module")
-def finished(pretraining, inputs, tmp_path_factory):
-    """The job of a finished run; tests leave its files as they are."""
-    job = pretraining.pretrain_job(inputs, tmp_path_factory.mktemp("runs") / "finished")
-    run_pretraining(job)
-    return job
-
-
-def again(make_job, finished, **changes):
-    """A job with changes on the run folder of the finished one."""
-    return dataclasses.replace(make_job(**changes), run_folder=finished.run_folder)
 
 
 def test_training_lowers_the_loss(make_job):

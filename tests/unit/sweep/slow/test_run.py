@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 
 import numpy as np
 import pytest
 
 import tiny
-from bertline.foundation.manifests import read_manifest, write_manifest
+from bertline.foundation.manifests import write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.huggingface import read_config
 from bertline.sweep import crew, trials
-from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, NumberRows, write_rows
+from finetuning_inputs import events_of, swept
 
 BASELINES = ("majority", "word_ngrams", "char_ngrams", "word_and_char_ngrams", "static_embeddings", "frozen_encoder")
-
-
-def run(job):
-    """Figures and result.json of a sweep in this process."""
-    figures = run_sweep(job, in_process=True)
-    return figures, json.loads((job.run_folder / "result" / "result.json").read_text())
-
-
-def events_of(job):
-    return [json.loads(line) for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory, inputs, input_folder):
-    """A finished sweep of two arms, with an extra test: its job, its figures and its result.json."""
-    folder = tmp_path_factory.mktemp("task") / "task"
-    shutil.copytree(input_folder / "task", folder)
-    write_rows(folder, "test_other", inputs.learnable_rows(40, seed=9))
-    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
-    content = {**manifest, "counts": {**manifest["counts"], "test_other": 40}}
-    del content["kind"], content["format_version"]
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
-    job = inputs.sweep_job(input_folder, tmp_path_factory.mktemp("sweep") / "run", task_folder=folder)
-    return job, *run(job)
 
 
 def test_the_result_has_every_arm_and_its_baselines(finished):
@@ -86,7 +60,7 @@ def test_of_the_best_configurations_the_best_mean_on_dev_wins_and_test_is_read_w
         ),
         task=inputs.task(label_efficiency_rows=()),
     )
-    _, result = run(job)
+    _, result = swept(job)
     arm = result["arms"]["encoder"]
     assert len(arm["candidates"]) == 3
     winner = max(arm["candidates"], key=lambda candidate: candidate["dev_mean"])
@@ -110,7 +84,7 @@ def test_a_reference_encoder_has_the_same_budget_and_reads_with_its_own_vocabula
         sweep=inputs.sweep(reference_encoder=str(reference), random_weights_baseline="never", num_trials=2),
         task=inputs.task(label_efficiency_rows=(32,)),
     )
-    figures, result = run(job)
+    figures, result = swept(job)
     own, other = result["arms"]["encoder"], result["arms"]["reference_encoder"]
     assert other["start"] == str(reference)
     assert [trial["params"] for trial in other["trials"]] == [trial["params"] for trial in own["trials"]]
@@ -130,7 +104,7 @@ def test_a_task_may_start_elsewhere_than_from_the_pipelines_encoder(inputs, inpu
         sweep=inputs.sweep(num_trials=1, num_seeds=1),
         task=inputs.task(label_efficiency_rows=(), start_from=start),
     )
-    figures, result = run(job)
+    figures, result = swept(job)
     assert result["start"] == start
     best = read_config(job.run_folder / "result" / "best")[0]
     assert best.hidden_size == (16 if start_from == "folder" else 32)
@@ -177,7 +151,7 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
         **common,
     )
     job = inputs.sweep_job(input_folder, tmp_path / "run", task=task, task_folder=task_folder)
-    figures, result = run(job)
+    figures, result = swept(job)
     encoder, random_weights = result["arms"]["encoder"], result["arms"]["random_weights"]
     assert encoder["trials"] == []
     assert len(encoder["seeds"]) == 1
@@ -193,7 +167,7 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
 def test_one_configuration_is_run_over_its_seeds_without_a_trial(inputs, input_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "run_trial", None)
     sweep = inputs.sweep(space={}, random_weights_baseline="never")
-    figures, result = run(inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep))
+    figures, result = swept(inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep))
     assert result["arms"]["encoder"]["trials"] == []
     assert figures["num_trials"] == 0
     assert len(result["arms"]["encoder"]["seeds"]) == sweep.num_seeds
@@ -207,7 +181,7 @@ def test_without_the_random_arm_there_is_no_comparison(inputs, input_folder, tmp
         sweep=inputs.sweep(random_weights_baseline="never", num_trials=1, num_seeds=1),
         task=inputs.task(label_efficiency_rows=()),
     )
-    figures, result = run(job)
+    figures, result = swept(job)
     assert set(result["arms"]) == {"encoder"}
     assert result["comparison"] is None
     assert result["label_efficiency"] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import optuna
-import pytest
 from optuna.trial import TrialState
 
 from bertline.sweep.config import TpeSamplerConfig
@@ -16,18 +15,6 @@ from bertline.sweep.study import (
 
 POINTS = [{"x": value} for value in (1, 2, 3, 4)]
 ME, ANOTHER = "this run folder", "that of another machine"
-
-
-@pytest.fixture
-def store(tmp_path):
-    return StudyStore(f"sqlite:///{tmp_path}/studies.db")
-
-
-@pytest.fixture
-def study(store, inputs):
-    study = open_study(store, "task/run/encoder", inputs.sweep())
-    plan_trials(store, study, POINTS)
-    return study
 
 
 def test_tpe_draws_another_point_for_each_trial_and_the_same_ones_again(tmp_path, inputs):

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from bertline.foundation.validation import validate
-from bertline.kinds.registry import TaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import read_task_manifest
-from shipped_tasks import shipped_task
+from shipped_tasks import shipped
 
 GLUE = Path(__file__).parents[5] / "shared" / "data" / "tasks" / "glue"
-
-
-@dataclass(frozen=True)
-class _Shipped:
-    task: TaskConfig
-
-
-def shipped(name, path, **source):
-    """The task of `conf/task/NAME.yaml` with its files elsewhere."""
-    section = shipped_task(name)
-    section["source"] |= {"path": str(path), **source}
-    return validate(_Shipped, {"task": section}, where=f"tasks.{name}").task
 
 
 # Rows as published: train, dev and test files together (a row that stands in two of them is kept once, and counted).
