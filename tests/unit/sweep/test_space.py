@@ -167,4 +167,4 @@ def test_the_points_of_the_default_tasks_are_those_of_the_committed_run():
         for name, task in config.tasks.items()
     }
     digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
-    assert digest == "93eaadd895b17faf466b6132577badd32de916df3bd571a8725f3687ebf7954f"
+    assert digest == "f7a24f0faa8e87ee36f10dd7640d270dae0c206448d0dffa95f329ba2d4cca09"
