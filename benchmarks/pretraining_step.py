@@ -47,6 +47,7 @@ from typing import Any
 
 import numpy as np
 import repository_source  # noqa: F401
+import torch
 from bare_configuration import parse_changes, section
 from made_up_examples import FEWEST_TOKENS, MASK_PROB, write_made_up_examples
 from records import Record, add_record_arguments, variant_of
@@ -234,6 +235,7 @@ def figures_of(
     return {
         "device": measured.facts["device"],
         "device_type": measured.facts["device_type"],
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "precision": measured.facts["precision"],
         "threads": measured.facts["threads"],
         "model": arguments.model,

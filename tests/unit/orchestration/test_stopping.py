@@ -22,10 +22,17 @@ def waits(seconds):
     for _ in range(int(seconds * 50)):  # a signal just before the system call of a long sleep is handled at its end
         time.sleep(0.02)
 
+def lives(started):
+    started.touch()
+    waits(600)
+
 def main():
     stop_on_signals()
-    child = multiprocessing.get_context("fork").Process(target=waits, args=(600,))
+    started = Path(sys.argv[1]).with_name("started")
+    child = multiprocessing.get_context("fork").Process(target=lives, args=(started,))
     child.start()
+    while not started.exists():  # a signal in the middle of its fork is lost
+        time.sleep(0.02)
     try:
         Path(sys.argv[1]).touch()
         waits(600)
