@@ -280,7 +280,7 @@ def speed() -> str:
     tuned = "the Trainer tuned: bf16 where it is native, SDPA, compiled, fused AdamW, workers"
     rows = [f"| 2 CPU cores (AMD EPYC) | bertline | the Trainer with its defaults | {tuned} |", "|---|---|---|---|"]
     models = {"tiny": "2 layers of 128", "mini": "4 layers of 256"}
-    for variant, how in {"": "bf16"}.items():
+    for variant, how in {"": "bf16", "_precision-fp32": "fp32, held to AVX2"}.items():
         for model, what in models.items():
             found = _read(RESULTS / f"pretraining_step_amd-epyc_{model}_128{variant}.json")
             rows.append(
