@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import fork_server as server_of_forks
 import once
 import planted
 import smoke
@@ -66,6 +67,12 @@ def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(request.param, os.strerror(request.param))
 
     monkeypatch.setattr("fcntl.flock", refuse)
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> None:
+    """The server of `fork_server.py` has imported everything: the first test that forks is as fast as the others."""
+    server_of_forks.start()
 
 
 @pytest.fixture(scope="session")

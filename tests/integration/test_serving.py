@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from importlib.metadata import requires
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -23,7 +24,10 @@ import torch
 
 import bertline
 import smoke
+from bertline.inference import pyfunc
 from bertline.inference.model import LoadedModel
+from bertline.tracking.mlmodel import write_mlmodel
+from finished_tasks import finish
 from ports import free_port
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -176,3 +180,20 @@ def test_registered_models_load_and_one_answers_as_predict_does(
 
     log = server.log.read_text()
     assert "POST /invocations" in log and "secret" not in log, log
+
+
+def test_the_packages_that_serving_imports_are_pinned(tmp_path: Path) -> None:
+    source, folder = finish("retrieval", tmp_path).folder, tmp_path / "model"
+    write_mlmodel(source, folder, pyfunc.serving_of(source, pair=False, dataset=None), model_id="m-1", run_id="r1")
+    lines = (folder / "requirements.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in lines), lines
+    code = """
+import sys, bertline
+from importlib.metadata import packages_distributions
+bertline.load(sys.argv[1], device="cpu").predict(["a"], ["b"])
+names = packages_distributions()
+print(*{name for module in sys.modules for name in names.get(module, [])})
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
+    ours = {re.match(r"[\w-]+", name)[0].lower() for name in requires("bertline") or [] if "extra ==" not in name}  # type: ignore[index]
+    assert ours & set(done.stdout.split()) <= {line.partition("==")[0] for line in lines}

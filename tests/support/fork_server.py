@@ -43,6 +43,13 @@ def forking() -> ForkServerContext:
     return _CONTEXT
 
 
+def start() -> None:
+    """Start the server and wait until it has imported everything."""
+    process = forking().Process(target=int)
+    process.start()
+    process.join()
+
+
 def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the workers of sweeps be forks too, where it does not matter how they start."""
     from bertline.sweep import workers  # brings Optuna, which pretrainings do not need

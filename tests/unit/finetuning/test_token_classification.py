@@ -405,7 +405,7 @@ class TestLinearTaggers:
     @pytest.mark.parametrize("name", ["static_embeddings", "frozen_encoder"])
     def test_an_untrained_encoders_vectors_of_words_tell_their_tags(self, encoder, name):
         """Each word's vector is one of its own; a window of 16 tokens does not hold the longer rows."""
-        tagging, splits = kind(max_length=16, window_overlap=4), [rows(n, seed=n, longest=30) for n in (300, 80, 90)]
+        tagging, splits = kind(max_length=16, window_overlap=4), [rows(n, seed=n, longest=30) for n in (150, 60, 70)]
         given = Given(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
 
         def made():

@@ -158,7 +158,7 @@ def _overlapping_rows(num_rows: int, *, seed: int) -> TextRows:
 
 def _job(folder: Path, kind: Classification) -> FineTuningJob:
     tokenizer = Tokenizer.load(folder)
-    train, dev = _overlapping_rows(512, seed=1), _overlapping_rows(200, seed=2)
+    train, dev = _overlapping_rows(320, seed=1), _overlapping_rows(120, seed=2)
     return FineTuningJob(
         kind=kind,
         config=inputs.fine_tuning(num_epochs=4, dropout_prob=0.0),

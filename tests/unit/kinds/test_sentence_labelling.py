@@ -147,7 +147,7 @@ def test_a_long_document_is_read_in_groups_of_whole_sentences_and_all_are_traine
 
 def test_a_run_learns_what_only_the_context_tells(encoder: Path, tokenizer: Tokenizer) -> None:
     kind = SentenceLabelling(task(), LABELS)
-    train, dev = rows(300, 0), rows(60, 1)
+    train, dev = rows(120, 0), rows(60, 1)
     job = FineTuningJob(
         kind=kind, config=inputs.fine_tuning(num_epochs=8, learning_rate=1e-2), encoder="pretrained",
         encoder_folder=encoder, train=TaskSplit(rows=train, encoded=kind.encode(train, tokenizer)),

@@ -22,6 +22,7 @@ from fork_server import run_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
 WORK = "bertline.sweep.run:run"
+pytestmark = pytest.mark.usefixtures("fork_server")
 
 
 @pytest.mark.parametrize(
@@ -71,15 +72,6 @@ def test_configure_names_a_bad_tag_of_params_yaml_too(tmp_path: Path) -> None:
     done = run_recipe(ROOT, str(tmp_path / "script.py"))
     assert "params.yaml, line 2" in done.stdout and "python/name" in done.stdout
     assert "Traceback" not in done.stderr
-
-
-def test_a_task_file_that_is_not_registered_is_named_with_its_two_lines() -> None:
-    done = run_recipe(ROOT, "pipelines/task_data.py", "task_name=cola")
-    assert done.returncode == 1
-    assert "conf/task/cola.yaml is not registered" in done.stderr
-    assert "- task@tasks.cola: cola" in done.stderr and "- cola\n" in done.stderr
-    unknown = run_recipe(ROOT, "pipelines/task_data.py", "task_name=no_such_task")
-    assert "not registered" not in unknown.stderr and "no_such_task" in unknown.stderr
 
 
 FAILS = """
@@ -191,14 +183,6 @@ def test_the_packages_are_no_source_among_several_and_the_sources_are_named(save
     assert done.returncode == 1
     assert "corpus of its own, with a split of its own, and no source among several" in done.stderr
     assert "Sources: csv, hub, jsonl, parquet, tei, text, " in done.stderr and len(done.stderr.splitlines()) == 1
-
-
-def test_a_section_given_with_keys_that_it_does_not_have_is_answered_with_what_replaces_it() -> None:
-    key, value = "sweep.space.learning_rate", "{kind: choice, values: [1e-3]}"
-    done = run_recipe(ROOT, "pipelines/configure.py", f"{key}={value}")
-    assert done.returncode == 1
-    assert done.stderr == f"error: {key} does not have all of these keys. To replace it: '~{key}' '+{key}={value}'\n"
-    assert run_recipe(ROOT, "pipelines/configure.py", f"~{key}", f"+{key}={value}").returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,7 @@ def test_a_submission_whose_answer_was_lost_is_found_in_the_queue(
     says(programs, "squeue", "7|PENDING|Priority")
     assert submitted(tmp_path) == "7"
     monkeypatch.setattr(commands, "_LOST_ANSWER_S", 0.1)
+    monkeypatch.setattr(commands.time, "sleep", lambda _: None)
     says(programs, "squeue", "", status=1, error="Unable to contact slurm controller")
     with pytest.raises(MachineError, match="run the same command again, which looks for the job first"):
         submitted(tmp_path)

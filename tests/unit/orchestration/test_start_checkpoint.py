@@ -21,6 +21,7 @@ from fork_server import run_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKENS = (*SPECIAL_TOKENS, "the", "cat", "##s")
+pytestmark = pytest.mark.usefixtures("fork_server")
 
 
 @pytest.fixture(scope="module")

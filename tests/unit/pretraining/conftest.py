@@ -1,6 +1,7 @@
 import pytest
 
 import pretraining_inputs
+from bertline.pretraining.probes import ValidationProbe
 
 
 @pytest.fixture(scope="session")
@@ -84,3 +85,16 @@ def make_shared(make_job):
         return make_job(run, **{"objective": pretraining_inputs.SHARED, "pretrain__phases": phases, **changes})
 
     return make
+
+
+@pytest.fixture
+def validated(monkeypatch):
+    """Gives a run's validation other figures: a loss for each step."""
+
+    def give(losses):
+        probe = ValidationProbe.probe
+        monkeypatch.setattr(
+            ValidationProbe, "probe", lambda self, step: {**probe(self, step), "val/mlm_loss": losses[step]}
+        )
+
+    return give

@@ -9,7 +9,7 @@ from bertline.foundation.manifests import read_manifest
 from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import BestStep, ValidationProbe
+from bertline.pretraining.probes import BestStep
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import assert_same_weights
@@ -81,19 +81,6 @@ def test_it_goes_on_from_a_checkpoint():
     assert second.as_mapping() is None
 
 
-@pytest.fixture
-def validated(monkeypatch):
-    """Gives a run's validation other figures: a loss for each step."""
-
-    def give(losses):
-        probe = ValidationProbe.probe
-        monkeypatch.setattr(
-            ValidationProbe, "probe", lambda self, step: {**probe(self, step), "val/mlm_loss": losses[step]}
-        )
-
-    return give
-
-
 def weights_of(job, step):
     return CheckpointFolder(job.checkpoints_folder, keep=1).load(step).state["model"]
 
@@ -150,20 +137,3 @@ def test_a_best_step_whose_checkpoint_was_damaged_is_a_warning_and_the_run_is_fi
     run_pretraining(job)
     assert "step-00000010.pt: its content does not match" in capsys.readouterr().err
     assert read_manifest(job.result_folder, kind="pretrain", format_version=1)["best"]["step"] == 10
-
-
-def test_a_best_step_that_nothing_is_left_of_is_forgotten(make_job, validated):
-    """Step 20 took the place of step 10; then it was torn, and training resumes from between the two."""
-    validated({0: 1.0, 10: 3.0, 20: 2.0, 30: 2.5})
-    job = make_job()
-    run_pretraining(job)
-    folder = CheckpointFolder(job.checkpoints_folder, keep=3)
-    assert folder.steps == [20, 24, 30]
-    between = {**folder.load(20).state, "step": 16, "best": {"step": 10, "val/mlm_loss": 3.0, "max_length": 16}}
-    folder.save(16, between)
-    assert folder.steps == [16]
-    # On a machine that rounds otherwise the figures differ a little: step 10 stays the lowest ever seen.
-    validated({20: 3.2, 30: 3.1})
-    run_pretraining(job)
-    assert folder.load(30).state["best"]["step"] == 30
-    assert not job.best_folder.exists()

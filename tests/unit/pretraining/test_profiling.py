@@ -4,12 +4,6 @@ from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 
 
-def test_a_short_run_is_profiled_as_far_as_it_goes(make_job, capsys):
-    job = make_job(runtime__profile=True, pretrain__max_steps=4)
-    run_pretraining(job)
-    assert (job.profile_folder / "top_operations.txt").read_text().startswith("2 steps of ")
-
-
 def test_a_run_too_short_for_a_profile_says_so(make_job, capsys):
     job = make_job(runtime__profile=True, pretrain__max_steps=2)
     run_pretraining(job)

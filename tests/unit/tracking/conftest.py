@@ -3,12 +3,15 @@ from pathlib import Path
 import pytest
 
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.store import Store
 
 
 @pytest.fixture(scope="session")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One SQLite store for all tests of the session: making its tables is the slow part."""
-    return f"sqlite:///{tmp_path_factory.mktemp('tracking') / 'mlflow.db'}"
+    uri = f"sqlite:///{tmp_path_factory.mktemp('tracking') / 'mlflow.db'}"
+    Store(uri, "empty")
+    return uri
 
 
 @pytest.fixture

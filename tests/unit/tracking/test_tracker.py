@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -17,9 +18,10 @@ from mlflow.artifacts import download_artifacts
 import tracking_processes
 from bertline.foundation.files import write_atomically
 from bertline.foundation.metrics_log import MetricsLog
+from bertline.tracking import outbox
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.mlflow_tracker import MlflowTracker
-from bertline.tracking.store import PARENT_TAG, Store, _only_one
+from bertline.tracking.store import PARENT_TAG, _only_one
 from bertline.tracking.tracker import TrackedRun, Tracker, open_tracker
 from fork_server import forking
 from serving_inputs import serving
@@ -89,6 +91,7 @@ def test_a_stage_run_again_continues_its_run_and_shows_one_clean_curve(
     assert steps_of(config, run.info.run_id, "train/loss") == list(range(10))
 
 
+@pytest.mark.usefixtures("fork_server")
 def test_a_process_killed_while_feeding_leaves_a_run_that_the_next_one_completes(
     config: TrackingConfig, metrics_file: Path
 ) -> None:
@@ -248,6 +251,8 @@ def test_artifacts_lie_beside_the_database_and_never_in_the_current_folder(
     config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    shutil.copy(config.uri.removeprefix("sqlite:///"), "runs/mlflow.db")  # made already, which is slow
     config = dataclasses.replace(config, uri="sqlite:///runs/mlflow.db")
     report = tmp_path / "report.html"
     report.write_text("hello")
@@ -255,20 +260,6 @@ def test_artifacts_lie_beside_the_database_and_never_in_the_current_folder(
         tracker.log_artifact(report, contains_text=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "runs"]
     assert [path.read_text() for path in (tmp_path / "runs" / "mlartifacts").rglob("report.html")] == ["hello"]
-
-
-def test_several_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/new/mlflow.db"
-    processes = [
-        forking().Process(target=tracking_processes.find_or_create_run, args=(uri, "together")) for _ in range(3)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
-    store = Store(uri, "together")
-    assert len(store.find_runs({"bertline.pipeline_key": "one"})) == 1
 
 
 @pytest.mark.usefixtures("no_locks")
@@ -363,8 +354,9 @@ def attached_text(config: TrackingConfig, run_id: str | None, name: str) -> str 
 
 
 def test_a_followed_file_is_attached_while_it_is_written_and_again_at_the_end(
-    config: TrackingConfig, tmp_path: Path
+    config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(outbox, "_POLL_S", 0.05)
     path = tmp_path / "mask_predictions.txt"
     with pipeline(config) as tracker:
         with stage(tracker) as run:
@@ -374,7 +366,7 @@ def test_a_followed_file_is_attached_while_it_is_written_and_again_at_the_end(
                 deadline = time.monotonic() + 600
                 while attached_text(config, run.run_id, path.name) != content:
                     assert time.monotonic() < deadline
-                    time.sleep(0.1)
+                    time.sleep(0.02)
             write_atomically(path, "all steps")
         assert attached_text(config, run.run_id, path.name) == "all steps"
 

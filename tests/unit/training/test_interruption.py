@@ -53,7 +53,8 @@ def test_no_repetition_of_a_request_ends_training_before_it_is_saved(capsys, num
     assert capsys.readouterr().out.count("training stops after a step") == 1
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.usefixtures("fork_server")
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_a_data_worker_is_ended_by_its_trainer_and_by_nobody_else(method):
     """Slurm sends TERM to all processes of a step."""
     context = forking() if method == "forkserver" else multiprocessing.get_context(method)

@@ -31,3 +31,20 @@ def test_a_task_named_like_a_number_can_be_registered_listed_and_run(tmp_path: P
         assert done.returncode == 0, done.stderr
     again = run_recipe(tmp_path, *stage)
     assert "Traceback" not in again.stderr and "task_name is" not in again.stderr
+
+
+def test_a_section_given_with_keys_that_it_does_not_have_is_answered_with_what_replaces_it() -> None:
+    key, value = "sweep.space.learning_rate", "{kind: choice, values: [1e-3]}"
+    done = run_recipe(ROOT, "pipelines/configure.py", f"{key}={value}")
+    assert done.returncode == 1
+    assert done.stderr == f"error: {key} does not have all of these keys. To replace it: '~{key}' '+{key}={value}'\n"
+    assert run_recipe(ROOT, "pipelines/configure.py", f"~{key}", f"+{key}={value}").returncode == 0
+
+
+def test_a_task_file_that_is_not_registered_is_named_with_its_two_lines() -> None:
+    done = run_recipe(ROOT, "pipelines/task_data.py", "task_name=cola")
+    assert done.returncode == 1
+    assert "conf/task/cola.yaml is not registered" in done.stderr
+    assert "- task@tasks.cola: cola" in done.stderr and "- cola\n" in done.stderr
+    unknown = run_recipe(ROOT, "pipelines/task_data.py", "task_name=no_such_task")
+    assert "not registered" not in unknown.stderr and "no_such_task" in unknown.stderr

@@ -23,3 +23,9 @@ def test_a_profiled_run_says_where_its_profile_is_and_trains_the_same(make_job, 
     expected = load_pretraining_model(plain.result_folder).state_dict()
     for name, tensor in load_pretraining_model(profiled.result_folder).state_dict().items():
         assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_short_run_is_profiled_as_far_as_it_goes(make_job, capsys):
+    job = make_job(runtime__profile=True, pretrain__max_steps=4)
+    run_pretraining(job)
+    assert (job.profile_folder / "top_operations.txt").read_text().startswith("2 steps of ")
