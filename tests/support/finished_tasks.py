@@ -87,15 +87,20 @@ class Finished:
         return [json.loads(line) for line in target.read_text().splitlines()]
 
 
-def finish(name: str, folder: Path) -> Finished:
-    """Make the model of this name (a key of `KINDS`), with random weights, under `folder`."""
+def finish(name: str, folder: Path, encoder: Path | None = None) -> Finished:
+    """Make the model of this name (a key of `KINDS`) under `folder`, on an encoder, by default BERT's with random
+    weights."""
     config, labels, rows, calibration = KINDS[name]()
-    encoder = folder / "encoder"
     # Far from equal outputs, but for a number that has to stay on its scale.
     spread = 0.12 if name == "linear" else 0.4
     seed = 12 if name == "windows" else 11
-    tiny.write_encoder(
-        encoder, heads=True, words=TOKENS, initializer_range=spread, max_position_embeddings=MAX_LENGTH, seed=seed
+    encoder = encoder or tiny.write_encoder(
+        folder / "encoder",
+        heads=True,
+        words=TOKENS,
+        initializer_range=spread,
+        max_position_embeddings=MAX_LENGTH,
+        seed=seed,
     )
     kind = task_kind(config, labels)
     model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=5, attention="plain"))

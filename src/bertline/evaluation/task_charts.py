@@ -157,14 +157,14 @@ def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> ND
     tokenizer = Tokenizer.load(model_folder)
     encoder = load_encoder(model_folder).eval()
     max_length = min(max_length, encoder.config.max_position_embeddings)  # the task may start from another encoder
-    encoded = [ids[: max_length - 2] for ids in tokenizer.encode_batch(texts)]
+    encoded = [ids[: max_length - tokenizer.single.num_special] for ids in tokenizer.encode_batch(texts)]
     # Texts of similar length share a batch to reduce padding.
     order = sorted(range(len(texts)), key=lambda index: len(encoded[index]))
     vectors = torch.empty(len(texts), encoder.config.hidden_size)
     with torch.inference_mode():
         for start in range(0, len(texts), _BATCH_SIZE):
             batch = order[start : start + _BATCH_SIZE]
-            sequences = [torch.tensor([tokenizer.cls_id, *encoded[index], tokenizer.sep_id]) for index in batch]
+            sequences = [torch.tensor(tokenizer.single.sequence(encoded[index])) for index in batch]
             input_ids = torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=tokenizer.pad_id)
             attention_mask = (input_ids != tokenizer.pad_id).long()
             states = encoder(input_ids, torch.zeros_like(input_ids), attention_mask).hidden_states

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bertline.export.onnx_files import open_session
 from bertline.export.verification import CHECKED_TEXTS
-from bertline.export.views import INPUT_NAMES, Architecture, ModelView, without_padding
+from bertline.export.views import Architecture, ModelView, without_padding
 from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
 from bertline.finetuning.token_marks import case_of, with_shared_marked
 from bertline.finetuning.word_windows import encode_words
@@ -109,7 +109,7 @@ def torch_outputs(view: ModelView, sequences: Sequences) -> Outputs:
     """Return the outputs of the PyTorch model by batch."""
     with torch.no_grad():
         return [
-            tuple(output.numpy() for output in view(*(batch[name] for name in INPUT_NAMES)))
+            tuple(output.numpy() for output in view(*(batch[name] for name in view.input_names)))
             for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)
         ]
 
@@ -118,7 +118,7 @@ def onnx_outputs(path: Path, sequences: Sequences) -> Outputs:
     """Return the outputs of an ONNX file by batch."""
     session = open_session(path)
     return [
-        tuple(session.run(None, {name: batch[name].numpy() for name in INPUT_NAMES}))
+        tuple(session.run(None, {each.name: batch[each.name].numpy() for each in session.get_inputs()}))
         for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)
     ]
 

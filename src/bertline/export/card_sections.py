@@ -12,11 +12,12 @@ from bertline.foundation.formats import markdown_table, signed, with_spread
 from bertline.foundation.local_paths import without_local_paths
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.mappings import value_at
+from bertline.modeling.families import FAMILIES
 
 
 def what_it_is(facts: CardFacts) -> str:
     """Return the description at the top of the card."""
-    model, case = facts.model, "lower-cased" if facts.lowercase else "cased"
+    model, family = facts.model, FAMILIES[facts.model.family]
     begin = "trained from random weights"
     if facts.params.get("pretrain", {}).get("initial_embeddings") is not None:
         begin += " and word embeddings of co-occurrences in its text"
@@ -24,8 +25,8 @@ def what_it_is(facts: CardFacts) -> str:
         begin = "continued from " + (f"`{facts.hub_start}`" if facts.hub_start else "another checkpoint")
     learnt = "" if facts.objective is None else f" with {facts.objective.showing.title}"
     return (
-        f"A BERT encoder ({model.num_hidden_layers} layers, hidden size {model.hidden_size}, "
-        f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {case} WordPiece tokens), {begin}{learnt}, "
+        f"A {family.title} encoder ({model.num_hidden_layers} layers, hidden size {model.hidden_size}, "
+        f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {facts.tokenizer} tokens), {begin}{learnt}, "
         f"made by bertline {versions_of('bertline')['bertline']}."
     )
 

@@ -30,7 +30,8 @@ class CardFacts:
     export: ExportConfig
     model: ModelConfig
     vocab_size: int
-    lowercase: bool
+    tokenizer: str
+    """What the encoder's tokenizer is: `cased WordPiece`, `lower-cased WordPiece`, or the name of another kind."""
     num_parameters: int
     params: Mapping[str, Any]
     """Complete configuration."""
@@ -114,7 +115,7 @@ def read_card_facts(
         export=config,
         model=model,
         vocab_size=vocab_size,
-        lowercase=Tokenizer.load(pretrain_folder).lowercase,
+        tokenizer=Tokenizer.load(pretrain_folder).description,
         num_parameters=count_parameters(pretrain_folder),
         params=pipeline_facts.get("params") or {},
         commit=pipeline_facts.get("commit"),

@@ -14,7 +14,7 @@ import torch
 from bertline.export.agreement import Agreement, compare, decision_of, onnx_outputs, torch_outputs
 from bertline.export.config import ExportConfig
 from bertline.export.onnx_files import FP32, INT8, open_session, write_int8, write_onnx
-from bertline.export.views import INPUT_NAMES, Architecture, ModelView, load_view
+from bertline.export.views import Architecture, ModelView, load_view
 from bertline.finetuning.encoding import Sequences
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.processor import processor_name
@@ -117,8 +117,8 @@ def measure_latency(view: ModelView, files: dict[str, Path], *, max_length: int)
     vocab_size = getattr(view.model, "bert", view.model).vocab_size
     for batch_size in BATCH_SIZES:
         ids = torch.arange(batch_size * max_length).remainder(vocab_size).reshape(batch_size, max_length)
-        tensors = (ids, torch.ones_like(ids), torch.zeros_like(ids))
-        arrays = {name: tensor.numpy() for name, tensor in zip(INPUT_NAMES, tensors, strict=True)}
+        tensors = (ids, torch.ones_like(ids), torch.zeros_like(ids))[: len(view.input_names)]
+        arrays = {name: tensor.numpy() for name, tensor in zip(view.input_names, tensors, strict=True)}
         runs: dict[str, Callable[[], object]] = {"torch": partial(view.forward, *tensors)}
         runs |= {name: partial(session.run, None, arrays) for name, session in sessions.items()}
         with torch.no_grad():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from bertline.export.views import INPUT_NAMES, OUTPUT_NAMES, ModelView
+from bertline.export.views import OUTPUT_NAMES, ModelView
 from bertline.foundation.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def write_onnx(view: ModelView, path: Path) -> None:
     with _quiet():
         torch.onnx.export(
             view,
-            (example, torch.ones_like(example), torch.zeros_like(example)),
+            (example, torch.ones_like(example), torch.zeros_like(example))[: len(view.input_names)],
             path,
-            input_names=list(INPUT_NAMES),
+            input_names=list(view.input_names),
             output_names=list(OUTPUT_NAMES[view.architecture]),
-            dynamic_axes={name: {0: "batch", 1: "sequence"} for name in INPUT_NAMES},
+            dynamic_axes={name: {0: "batch", 1: "sequence"} for name in view.input_names},
             opset_version=OPSET,
             dynamo=False,
         )

@@ -10,9 +10,11 @@ import torch
 import transformers
 from torch import Tensor
 
-from bertline.export.views import INPUT_NAMES, OUTPUT_NAMES, Architecture, architecture_in, load_view, without_padding
+from bertline.export.views import OUTPUT_NAMES, architecture_in, load_view, without_padding
 from bertline.finetuning.token_marks import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
+from bertline.modeling.families import CONFIG_NAME
 from bertline.modeling.huggingface import read_config
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -52,15 +54,16 @@ def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float
     reference_tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     _verify_tokenizer(folder, reference_tokenizer)
     architecture = architecture_in(folder)
-    reference = _reference(folder, architecture)
+    reference = _reference(folder)
     if labels is not None:
         theirs = tuple(reference.config.id2label[index] for index in range(reference.config.num_labels))
         if theirs != tuple(labels):
             raise ArtifactError(f"{folder}: transformers reads the labels {theirs}, bertline {tuple(labels)}.")
     inputs = _inputs(folder, reference_tokenizer)
     with torch.no_grad():
-        expected = reference(**inputs)
-        found = load_view(folder, architecture)(*(inputs[name] for name in INPUT_NAMES))
+        view = load_view(folder, architecture)
+        read = {name: inputs[name] for name in view.input_names}
+        expected, found = reference(**read), view(*read.values())
     real = inputs["attention_mask"].bool()
     return max(
         _held(folder, name, without_padding(ours, real), without_padding(expected[name], real), tolerance)
@@ -73,7 +76,7 @@ def _verify_tokenizer(folder: Path, reference: Any) -> None:
     tokenizer = Tokenizer.load(folder)
     for text in CHECKED_TEXTS:
         expected = reference(text)["input_ids"]
-        found = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
+        found = tokenizer.single.sequence(tokenizer.encode(text))
         if found != expected:
             raise ArtifactError(
                 f"{folder}: transformers cuts {text!r} into {reference.convert_ids_to_tokens(expected)}, "
@@ -81,8 +84,8 @@ def _verify_tokenizer(folder: Path, reference: Any) -> None:
             )
 
 
-def _reference(folder: Path, architecture: Architecture) -> Any:
-    cls = getattr(transformers, architecture)
+def _reference(folder: Path) -> Any:
+    cls = getattr(transformers, read_json(folder / CONFIG_NAME)["architectures"][0])
     model, info = cls.from_pretrained(folder, local_files_only=True, output_loading_info=True)
     problems = {kind: sorted(map(str, keys)) for kind, keys in info.items() if keys}
     if problems:

@@ -9,14 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json
 from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification
 from bertline.modeling.huggingface import (
     CONFIG_NAME,
+    config_mapping,
     load_classifier,
     load_encoder,
     load_with_head,
@@ -35,6 +36,7 @@ Architecture = Literal[
 
 Array = TypeVar("Array", Tensor, NDArray[Any])
 INPUT_NAMES = ("input_ids", "attention_mask", "token_type_ids")
+"""The last is an input of encoders with several token types."""
 OUTPUT_NAMES: dict[Architecture, tuple[str, ...]] = {
     "BertModel": ("last_hidden_state",),  # [B, S, H]
     "BertForPreTraining": ("prediction_logits", "seq_relationship_logits"),  # [B, S, V], [B, 2]
@@ -58,8 +60,17 @@ class ModelView(nn.Module):
         self.model: Any = model.bert if architecture == "BertModel" and hasattr(model, "bert") else model
         self.architecture: Architecture = architecture
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs that the model reads."""
+        encoder = getattr(self.model, "bert", self.model)
+        return INPUT_NAMES if encoder.config.type_vocab_size > 1 else INPUT_NAMES[:2]
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """Return the tensors named by `OUTPUT_NAMES`; all arguments are [B, S]."""
+        token_type_ids = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         match self.architecture:
             case "BertModel":
                 return (self.model(input_ids, token_type_ids, attention_mask).hidden_states,)
@@ -86,7 +97,7 @@ def architecture_in(folder: Path) -> Architecture:
     Raises:
         ArtifactError: There is none, or it cannot be exported.
     """
-    named = read_json(folder / CONFIG_NAME).get("architectures") or ["nothing"]
+    named = config_mapping(folder).get("architectures") or ["nothing"]
     if named[0] not in get_args(Architecture):
         raise ArtifactError(
             f"{folder / CONFIG_NAME} names {named[0]}; export knows {', '.join(get_args(Architecture))}. "

@@ -91,12 +91,15 @@ def assemble(
 def encode_texts(
     texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer, *, max_length: int
 ) -> Sequences:
-    """Encode texts as `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, truncated to `max_length` tokens.
+    """Encode texts as `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` (or the tokenizer's own layout), truncated to
+    `max_length` tokens.
 
     A pair loses tokens from the end of its longer segment, one at a time (BERT reference code, `run_classifier.py`).
     """
     pairs = _token_ids(texts, text_pairs, tokenizer)
-    return _assembled([_truncated(first, second, max_length) for first, second in pairs], tokenizer)
+    layout = tokenizer.single if text_pairs is None else tokenizer.pair
+    room = max_length - layout.num_special
+    return _assembled([_truncated(first, second, room) for first, second in pairs], tokenizer)
 
 
 Part = tuple[list[int], list[int] | None, bool]
@@ -111,20 +114,20 @@ def _token_ids(
     return zip(first, second, strict=True)
 
 
-def _truncated(first: list[int], second: list[int] | None, max_length: int) -> Part:
+def _truncated(first: list[int], second: list[int] | None, room: int) -> Part:
     if second is None:
-        return first[: max_length - 2], None, len(first) > max_length - 2
-    keep_first, keep_second = _kept_of_pair(len(first), len(second), max_length - 3)
+        return first[:room], None, len(first) > room
+    keep_first, keep_second = _kept_of_pair(len(first), len(second), room)
     return first[:keep_first], second[:keep_second], keep_first + keep_second < len(first) + len(second)
 
 
 def _assembled(parts: Sequence[Part], tokenizer: Tokenizer) -> Sequences:
-    """Assemble `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`."""
-    sequences = [
-        [tokenizer.cls_id, *first, tokenizer.sep_id, *([] if second is None else [*second, tokenizer.sep_id])]
-        for first, second, _ in parts
-    ]
-    first_lengths = [len(first) + 2 for first, _, _ in parts]
+    """Assemble sequences in the tokenizer's layout of one text or of two."""
+    sequences, first_lengths = [], []
+    for first, second, _ in parts:
+        layout = tokenizer.single if second is None else tokenizer.pair
+        sequences.append(layout.sequence(first, second or ()))
+        first_lengths.append(layout.first_length(len(first), len(second or ())))
     return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=[cut for *_, cut in parts])
 
 
@@ -182,10 +185,12 @@ def encode_windows(
     for first, second in _token_ids(texts, text_pairs, tokenizer):
         row_starts.append(len(parts))
         if second is None:
-            parts += [(chunk, None, False) for chunk in _chunks(first, max_length - 2, overlap)]
+            room = max_length - tokenizer.single.num_special
+            parts += [(chunk, None, False) for chunk in _chunks(first, room, overlap)]
         else:
-            loses = _loses_in_windows(len(first), len(second), max_length - 3)
-            parts += [(*chunks, loses) for chunks in _chunks_of_pair(first, second, max_length - 3, overlap)]
+            room = max_length - tokenizer.pair.num_special
+            loses = _loses_in_windows(len(first), len(second), room)
+            parts += [(*chunks, loses) for chunks in _chunks_of_pair(first, second, room, overlap)]
     return Windows(_assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))
 
 

@@ -34,7 +34,8 @@ def reinitialize_top(encoder: BertModel, num_layers: int, *, seed: int) -> None:
     first = len(encoder.layers) - num_layers
     for number in range(first, len(encoder.layers)):
         initialize(encoder.layers[number], encoder.config, seed=seed_for(seed, "layer", number))
-    initialize(encoder.pooler, encoder.config, seed=seed_for(seed, "pooler"))
+    if encoder.pooler is not None:
+        initialize(encoder.pooler, encoder.config, seed=seed_for(seed, "pooler"))
 
 
 def freeze(encoder: BertModel, trained_layers: int | None) -> None:

@@ -60,6 +60,7 @@ def encode_documents(
         tokenizer: Tokenizer of the model.
         max_length: Maximum number of tokens of a group.
     """
+    longest = max_length - tokenizer.single.num_special
     ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))
     groups: list[list[list[int]]] = []
     of_groups: list[list[int]] = []
@@ -69,8 +70,8 @@ def encode_documents(
         room = 0
         for place in range(len(sentences)):
             whole = next(ids)
-            cut[row] |= len(whole) > max_length - 2
-            sentence = [tokenizer.cls_id, *whole[: max_length - 2], tokenizer.sep_id]
+            cut[row] |= len(whole) > longest
+            sentence = tokenizer.single.sequence(whole[:longest])
             if place == 0 or len(sentence) > room:
                 groups.append([])
                 of_groups.append([])

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertline.finetuning.encoding import Sequences
+from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertModel
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -43,8 +44,16 @@ def add_marked_types(encoder: BertModel, num_marks: int) -> None:
     """Add the token types of marked tokens to an encoder, in place, each with the embedding of its segment.
 
     Existing types, such as those of an encoder fine-tuned with marks, keep their embeddings.
+
+    Raises:
+        ConfigError: The encoder has no token types.
     """
     old = encoder.embeddings.token_type_embeddings
+    if old is None:
+        raise ConfigError(
+            f"marked tokens are token types, and an encoder of the family {encoder.config.family} has none. Set "
+            "shared_tokens: plain and word_case: plain, or take an encoder with token types."
+        )
     num_types = NUM_SEGMENT_TYPES * (1 + num_marks)
     if old.num_embeddings >= num_types:
         return
@@ -97,8 +106,16 @@ def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
     Args:
         sequences: Sequences with token types 0 and 1. Without a second text nothing is marked.
         tokenizer: Gives the characters of the tokens. `[UNK]` never matches: two unknown words may differ.
+
+    Raises:
+        ConfigError: The tokenizer is not BERT's, which gives each text of a pair a type of its own.
     """
-    specials = {tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+    if not tokenizer.is_wordpiece:
+        raise ConfigError(
+            "shared_tokens: marked needs BERT's tokenizer, with a token type for each text of a pair. Set "
+            "shared_tokens: plain, or take a BERT encoder."
+        )
+    specials = set(tokenizer.special_ids)
     marks = np.zeros_like(sequences.token_type_ids)
     for row, length in enumerate(sequences.lengths.tolist()):
         types = sequences.token_type_ids[row, :length]

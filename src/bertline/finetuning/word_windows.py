@@ -83,19 +83,19 @@ def encode_words(
         overlap: Number of tokens that neighbouring windows share; less than a window holds.
         mark: Mark of a word (`token_marks`), given to its tokens in each window that it starts in; None: no marks.
     """
-    room = max_length - 2
-    ids_of = token_ids_of_words(rows, tokenizer)
+    layout = tokenizer.single
+    room = max_length - layout.num_special
+    token_ids_of = _token_ids_in_rows(rows, tokenizer)
     numbers = {label: number for number, label in enumerate(labels)}
     row_starts = np.cumsum([0, *(len(words) for words in rows.words)]).astype(np.int64)
     windows: list[_Window] = []
-    for row, words in enumerate(rows.words):
-        tokens = [ids_of[word] for word in words]
+    for row, tokens in enumerate(token_ids_of):
         windows += _windows(tokens, int(row_starts[row]), room, overlap)
     all_labels = np.array([numbers[tag] for tags in rows.tags for tag in tags], dtype=np.int64)
     inside, padded = _columns(windows)
     word_labels = np.full(inside.shape, IGNORED_LABEL, dtype=np.int64)
     word_labels[inside] = all_labels[padded["words"][inside]]
-    token_ids = [[tokenizer.cls_id, *window.token_ids, tokenizer.sep_id] for window in windows]
+    token_ids = [layout.sequence(window.token_ids) for window in windows]
     sequences = assemble(token_ids, [len(ids) for ids in token_ids], pad_id=tokenizer.pad_id)
     words_of_tokens = _words_of_tokens(sequences, padded["places"], inside)
     if mark is not None:
@@ -109,7 +109,7 @@ def encode_words(
         labels=word_labels,
         taken=padded["taken"].astype(bool),
         row_starts=row_starts,
-        readable=np.array([bool(ids_of[word]) for words in rows.words for word in words], dtype=bool),
+        readable=np.array([bool(ids) for words in token_ids_of for ids in words], dtype=bool),
         words_of_tokens=words_of_tokens,
     )
 
@@ -152,10 +152,30 @@ class _Window:
 
 
 def token_ids_of_words(rows: TaggedRows, tokenizer: Tokenizer) -> dict[str, list[int]]:
-    """Return the token ids of each distinct word of the rows."""
-    # Tokenization does not depend on context across spaces, so each distinct word is tokenized once.
+    """Return the token ids of each distinct word of the rows, as they are behind a space."""
     different = sorted({word for words in rows.words for word in words})
-    return dict(zip(different, tokenizer.encode_literally(different), strict=True))
+    texts = different if tokenizer.is_wordpiece else [f" {word}" for word in different]
+    return dict(zip(different, tokenizer.encode_literally(texts), strict=True))
+
+
+def _token_ids_in_rows(rows: TaggedRows, tokenizer: Tokenizer) -> list[list[list[int]]]:
+    """Return the token ids of each word of each row."""
+    if tokenizer.is_wordpiece:
+        # Tokenization does not depend on context across spaces, so each distinct word is tokenized once.
+        ids_of = token_ids_of_words(rows, tokenizer)
+        return [[ids_of[word] for word in words] for words in rows.words]
+    # Others see the space before a word, and the first word of a text has none: a row is tokenized as a text, and the
+    # last character of a token tells its word.
+    found = []
+    for words, (ids, places) in zip(
+        rows.words, tokenizer.encode_with_places([" ".join(words) for words in rows.words]), strict=True
+    ):
+        ends = np.cumsum([len(word) + 1 for word in words])
+        of_words: list[list[int]] = [[] for _ in words]
+        for token, (begin, end) in zip(ids, places, strict=True):
+            of_words[int(np.searchsorted(ends, max(end - 1, begin), side="right"))].append(token)
+        found.append(of_words)
+    return found
 
 
 def _windows(word_tokens: list[list[int]], first_word: int, room: int, overlap: int) -> list[_Window]:

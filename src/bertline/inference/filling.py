@@ -33,7 +33,8 @@ def fill_blanks(
     Raises:
         DataError: The text has no `[MASK]`, or more than `max_length` tokens.
     """
-    ids = sequence_of(tokenizer, text, None, max_length)[0]
+    # [MASK] stands for the family's own mask token, `<mask>` for example, which may be written too.
+    ids = sequence_of(tokenizer, text.replace(MASK, tokenizer.mask_token), None, max_length)[0]
     blanks = [position for position, token in enumerate(ids) if token == tokenizer.mask_id]
     if not blanks:
         raise DataError(f"no {MASK} in {text!r}; write {MASK} where a word is missing.")
@@ -57,11 +58,11 @@ def sequence_of(tokenizer: Tokenizer, text: str, text_pair: str | None, max_leng
     Raises:
         DataError: The sequence has more than `max_length` tokens; it is not truncated, which could lose a mask.
     """
-    ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
-    types = [0] * len(ids)
-    if text_pair is not None:
-        ids += [*tokenizer.encode(text_pair), tokenizer.sep_id]
-        types += [1] * (len(ids) - len(types))
+    layout = tokenizer.single if text_pair is None else tokenizer.pair
+    first, second = tokenizer.encode(text), [] if text_pair is None else tokenizer.encode(text_pair)
+    ids = layout.sequence(first, second)
+    of_first = layout.first_length(len(first), len(second))
+    types = [0] * of_first + [1] * (len(ids) - of_first)
     if len(ids) > max_length:
         raise DataError(f"the text has {len(ids)} tokens; the model reads at most {max_length}. Shorten it.")
     return ids, types

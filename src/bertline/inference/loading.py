@@ -24,8 +24,8 @@ from bertline.kinds.tagging.config import TaggingTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.modeling.bert import BertModel
 from bertline.modeling.huggingface import (
-    CONFIG_NAME,
     architecture_of,
+    config_mapping,
     load_encoder,
     load_with_own_heads,
     read_config,
@@ -104,7 +104,7 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
     Returns:
         The task; None for an encoder, and with a warning for regression of several numbers.
     """
-    settings = read_json(folder / CONFIG_NAME)
+    settings = config_mapping(folder)
     problem_type = settings.get("problem_type")
     weights = read_weight_names(folder)
     has_head = bool({"classifier.weight", "qa_outputs.weight"} & weights)

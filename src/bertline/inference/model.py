@@ -21,6 +21,7 @@ from bertline.inference.predictor import TaskPredictor, require_texts, row_ids
 from bertline.kinds.classification.serving import ClassificationPredictor, Prediction
 from bertline.kinds.retrieval.serving import Hit, RetrievalPredictor, best_hits
 from bertline.modeling.bert import BertModel, EncodedInDetail, MaskedLanguageModel
+from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -36,6 +37,10 @@ class Attentions(NamedTuple):
     tokens: tuple[str, ...]
     probabilities: NDArray[np.float32]
     """Attention [layers, heads, S, S]; rows are query positions, columns are key positions."""
+
+
+_MOST_LABELS = 6
+"""Labels that the printed form of a model lists."""
 
 
 class TokenVectors(NamedTuple):
@@ -67,6 +72,16 @@ class LoadedModel:
         self.task = task
         self.name = name
         self.device: torch.device = next(model.parameters()).device
+
+    def __repr__(self) -> str:
+        config = self.encoder.config
+        number = sum(parameter.numel() for parameter in self.model.parameters())
+        what = "" if self.kind is None else f", {self.kind}"
+        names = ", ".join(self.labels[:_MOST_LABELS]) + (", ..." if len(self.labels) > _MOST_LABELS else "")
+        return (
+            f"<{FAMILIES[config.family].title}, {config.num_hidden_layers} layers, hidden size {config.hidden_size}, "
+            f"{number:,} parameters{what}{f' ({names})' if names else ''}, reads up to {self.max_length} tokens>"
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -174,7 +189,9 @@ class LoadedModel:
             vectors[indices] = pooled(hidden_states, inputs["attention_mask"], how).cpu().numpy()
         # Only a sequence of the maximum length can have been truncated; those few are tokenized again in full.
         full = [read[i] for i in np.flatnonzero(sequences.lengths == max_length)]
-        return vectors, sum(len(ids) + 2 > max_length for ids in self.tokenizer.encode_literally(full))
+        return vectors, sum(
+            len(ids) + self.tokenizer.single.num_special > max_length for ids in self.tokenizer.encode_literally(full)
+        )
 
     def label_probabilities(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None

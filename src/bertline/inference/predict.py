@@ -334,7 +334,7 @@ def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: Bloc
 def _digest_of(model: LoadedModel) -> str:
     """Return the digest of everything that determines the model's predictions."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr((model.max_length, model.labels, model.tokenizer.vocabulary)).encode())
+    digest.update(repr((model.max_length, model.labels, model.tokenizer.backend.to_str())).encode())
     if model.task is not None:
         digest.update(repr((model.task.kind.config, dict(model.task.calibration))).encode())
     digest.update(digest_of_weights(model.model).encode())

@@ -64,7 +64,7 @@ class RowPredictor(ABC):
         """Return a copy for another thread, with shared weights and its own count of truncated inputs."""
         copied = copy.copy(self)
         # Encoding temporarily changes a setting of the tokenizer, so each thread has its own.
-        copied.tokenizer = Tokenizer(self.tokenizer.vocabulary)
+        copied.tokenizer = self.tokenizer.copy()
         copied.num_cut = 0
         return copied
 

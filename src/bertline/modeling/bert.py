@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from bertline.modeling.attention import AttentionKind, Scope, packed_scope, padded_scope
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.dropout import Dropout, TokenMasks, number_sites
+from bertline.modeling.families import FAMILIES
 from bertline.modeling.layers import Embeddings, EncoderLayer, LayerDetail, activation
 
 
@@ -99,6 +100,7 @@ class BertModel(nn.Module):
         self.embeddings = Embeddings(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
         self.layers = nn.ModuleList(EncoderLayer(config, attention=attention) for _ in range(config.num_hidden_layers))
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if with_pooler else None
+        self._pooler_activation = FAMILIES[config.family].pooler_activation
         number_sites(self)
 
     def forward(
@@ -122,12 +124,21 @@ class BertModel(nn.Module):
         hidden_states = self.layers[-1](before_last, scope)
         return Encoded(hidden_states, self._pooled(hidden_states[:, 0]), before_last)
 
-    def forward_pooled(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return `forward(...).pooled`, computing the last layer at the first position only."""
+    def forward_pooled(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        dropout: nn.Module | None = None,
+    ) -> Tensor:
+        """Return `forward(...).pooled`, computing the last layer at the first position only.
+
+        `dropout` is applied to what the pooler reads.
+        """
         scope = padded_scope(attention_mask)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
         first = self.layers[-1](hidden_states, scope, first_only=True)
-        pooled = self._pooled(first[:, 0])
+        pooled = self._pooled(first[:, 0] if dropout is None else dropout(first[:, 0]))
         assert pooled is not None  # classifiers have a pooler
         return pooled
 
@@ -184,7 +195,7 @@ class BertModel(nn.Module):
         return Encoded(at_positions, self._pooled(first), hidden_states)
 
     def _pooled(self, first: Tensor) -> Tensor | None:
-        return None if self.pooler is None else torch.tanh(self.pooler(first))
+        return None if self.pooler is None else self._pooler_activation(self.pooler(first))
 
     def _before_last_layer(self, hidden_states: Tensor, scope: Scope) -> Tensor:
         """Return the input of the last layer."""
@@ -338,6 +349,7 @@ class BertWithClassifier(nn.Module):
         self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
         self.dropout = Dropout(config.hidden_dropout_prob if classifier_dropout is None else classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
+        self._drops_before_pooler = FAMILIES[config.family].drops_before_pooler
         number_sites(self)
 
 
@@ -346,7 +358,9 @@ class BertForSequenceClassification(BertWithClassifier):
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return logits [B, num_labels]; the arguments are those of `BertModel.forward`."""
-        return self.classifier(self.dropout(self.bert.forward_pooled(input_ids, token_type_ids, attention_mask)))
+        before = self.dropout if self._drops_before_pooler else None
+        pooled = self.bert.forward_pooled(input_ids, token_type_ids, attention_mask, before)
+        return self.classifier(self.dropout(pooled))
 
 
 def set_attention(model: nn.Module, kind: AttentionKind) -> None:

@@ -21,7 +21,8 @@ class ModelConfig:
     max_position_embeddings: int
     """Number of position embeddings: the longest sequence that the model reads."""
     type_vocab_size: int
-    """Number of token types; BERT uses one for each segment of a pair. With 1, both segments have the same."""
+    """Number of token types; BERT uses one for each segment of a pair. With 1, both segments have the same; 0, in
+    DistilBERT, is no table of them."""
     hidden_act: Literal["gelu", "gelu_new", "relu"]
     """Activation function; gelu is the exact form (erf), gelu_new the tanh approximation of the reference code."""
     hidden_dropout_prob: float
@@ -32,11 +33,14 @@ class ModelConfig:
     """Standard deviation of the truncated normal distribution of initial weights (reference code: 0.02)."""
     layer_norm_eps: float
     """Epsilon of LayerNorm."""
+    family: str = "bert"
+    """Family of the checkpoint (`modeling.families`), which decides names on disk and details of the heads."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if field.type == "int" and getattr(self, field.name) < 1:
-                raise ValueError(f"{field.name} must be at least 1, found {getattr(self, field.name)}")
+            least = 0 if self.family != "bert" and field.name == "type_vocab_size" else 1
+            if field.type == "int" and getattr(self, field.name) < least:
+                raise ValueError(f"{field.name} must be at least {least}, found {getattr(self, field.name)}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, found {self.hidden_size} "

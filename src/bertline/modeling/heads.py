@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertModel, BertWithClassifier
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.dropout import Dropout, number_sites
+from bertline.modeling.families import FAMILIES
 
 
 class BertForTokenClassification(BertWithClassifier):
@@ -45,11 +47,15 @@ class BertForQuestionAnswering(nn.Module):
     ) -> None:
         super().__init__()
         self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+        drops = FAMILIES[config.family].drops_before_answers
+        self.dropout = Dropout(config.hidden_dropout_prob) if drops else nn.Identity()
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        number_sites(self)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> AnswerLogits:
         """Return start and end logits; the arguments are those of `BertModel.forward`."""
-        start, end = self.qa_outputs(self.bert(input_ids, token_type_ids, attention_mask).hidden_states).unbind(-1)
+        hidden_states = self.bert(input_ids, token_type_ids, attention_mask).hidden_states
+        start, end = self.qa_outputs(self.dropout(hidden_states)).unbind(-1)
         return AnswerLogits(start, end)
 
 

@@ -24,9 +24,11 @@ from bertline.modeling.bert import (
     MaskedLanguageModel,
 )
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in
 from bertline.modeling.heads import BertTextEncoder
 from bertline.modeling.initialization import Undrawn, initialize
 from bertline.modeling.weight_files import (
+    UNUSED_POSITIONS,
     WEIGHTS_NAME,
     from_disk,
     read_weight_names,
@@ -36,7 +38,6 @@ from bertline.modeling.weight_files import (
     write_weights,
 )
 
-CONFIG_NAME = "config.json"
 _POOLER = "bert.pooler."
 MLM_HEAD = "cls.predictions."
 """Prefix of the names, on disk, of the weights of a masked language model head."""
@@ -56,14 +57,17 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME) -> tuple[ModelConfig, int, int]:
-    """Return the architecture, the vocabulary size and the id of `[PAD]` from the config.json of any BERT checkpoint.
+    """Return the architecture, the vocabulary size and the id of `[PAD]` from the config.json of any checkpoint of
+    `FAMILIES`.
 
     Optional keys that are missing, as in old checkpoints, get the values of the reference code.
 
     Raises:
         ArtifactError: The architecture is not BERT's, or is a variant that bertline does not support.
     """
-    only = {"model_type": "bert", "is_decoder": False, "position_embedding_type": "absolute"}
+    family = family_in(mapping, where)
+    mapping = family.config_to_bert(mapping)
+    only = {"is_decoder": False, "position_embedding_type": "absolute"}
     for key, expected in only.items():
         found = mapping.get(key, expected)
         if found != expected:
@@ -90,6 +94,7 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
             **{key: mapping[key] for key in required[1:]},
             **{key: mapping.get(key, default) for key, default in optional.items()},
             hidden_act=_ACTIVATIONS[activation],
+            family=family.model_type,
         )
     except ValueError as error:
         raise ArtifactError(f"{where}: {error}.") from error
@@ -111,6 +116,7 @@ def save_model(
         MachineError: The folder is full or cannot be written.
     """
     encoder = model if isinstance(model, BertModel) else model.bert
+    family = FAMILIES[encoder.config.family]
     labels: dict[str, Any] = {}
     if isinstance(model, BertWithClassifier):
         names = id2label or {i: f"LABEL_{i}" for i in range(model.classifier.out_features)}
@@ -126,13 +132,13 @@ def save_model(
         "model_type": "bert",
         "vocab_size": encoder.vocab_size,
         "pad_token_id": encoder.pad_token_id,
-        **asdict(encoder.config),
+        **{key: value for key, value in asdict(encoder.config).items() if key != "family"},
         "tie_word_embeddings": True,
         "dtype": "float32",
         **labels,
     }
     write_weights(weights_on_disk(model), folder / WEIGHTS_NAME)
-    write_json(folder / CONFIG_NAME, config)
+    write_json(folder / CONFIG_NAME, family.config_from_bert(config))
 
 
 def weights_on_disk(model: nn.Module) -> dict[str, Tensor]:
@@ -140,13 +146,21 @@ def weights_on_disk(model: nn.Module) -> dict[str, Tensor]:
 
     A pooler that the model's head does not use is left out, as in transformers.
     """
-    if isinstance(model, BertModel):
-        weights = to_disk({f"bert.{name}": tensor for name, tensor in model.state_dict().items()})
-        return {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
-    weights = to_disk(model.state_dict())
-    if getattr(model, "uses_pooler", True):
-        return weights
-    return {name: tensor for name, tensor in weights.items() if not name.startswith(_POOLER)}
+    encoder = model if isinstance(model, BertModel) else model.bert
+    family = FAMILIES[encoder.config.family]
+    prefix = "bert." if model is encoder else ""
+    weights = to_disk({f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()})
+    if model is not encoder and not getattr(model, "uses_pooler", True):
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith(_POOLER)}
+    if num_unused := family.num_unused_positions(encoder.pad_token_id):
+        positions = encoder.embeddings.position_embeddings.weight
+        unused = encoder.embeddings.unused_positions
+        unused = positions.new_zeros(num_unused, positions.shape[1]) if unused is None else unused
+        weights["bert.embeddings.position_embeddings.weight"] = torch.cat([unused, positions])
+    is_classifier = isinstance(model, BertForSequenceClassification)
+    theirs = {family.from_bert(name, is_classifier=is_classifier): tensor for name, tensor in weights.items()}
+    prefix = family.prefix if model is encoder else ""
+    return {name.removeprefix(prefix): tensor for name, tensor in theirs.items()}
 
 
 def keep_pooler(start: Path, folder: Path) -> None:
@@ -188,7 +202,7 @@ def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertMod
     """
 
     def make(config: ModelConfig, **sizes: Any) -> BertModel:
-        is_alone = architecture_of(folder) == "BertForMaskedLM"
+        is_alone = architecture_of(folder) == "BertForMaskedLM" or not FAMILIES[config.family].has_pooler
         with_pooler = not is_alone or f"{_POOLER}dense.weight" in read_weight_names(folder)
         return BertModel(config, **sizes, attention=attention, with_pooler=with_pooler)
 
@@ -212,7 +226,7 @@ def load_classifier(
         seed: Seed of weights that the folder lacks.
         attention: Attention kernel.
     """
-    own_dropout = _config_mapping(folder).get("classifier_dropout")
+    own_dropout = config_mapping(folder).get("classifier_dropout")
     make = partial(
         BertForSequenceClassification,
         num_labels=len(read_labels(folder)) if num_labels is None else num_labels,
@@ -247,8 +261,9 @@ def load_with_head(
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
     with Undrawn():
         model = make(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
-    # No warning about a missing pooler if the head does not use it.
-    unread = () if getattr(model, "uses_pooler", True) else (_POOLER,)
+    # No warning about a missing pooler if the head does not use it, or if it is a part of a new head.
+    is_new = bool(new_head) and FAMILIES[config.family].pooler_is_head
+    unread = () if getattr(model, "uses_pooler", True) and not is_new else (_POOLER,)
     return _filled(model, folder, seed=seed, expected_fresh=(*new_head, *unread))
 
 
@@ -265,14 +280,16 @@ def load_text_encoder(
     """
 
     def make(config: ModelConfig, **sizes: Any) -> BertTextEncoder:
-        return BertTextEncoder(BertModel(config, **sizes, attention=attention), pooling=pooling)
+        with_pooler = FAMILIES[config.family].has_pooler
+        bert = BertModel(config, **sizes, attention=attention, with_pooler=with_pooler)
+        return BertTextEncoder(bert, pooling=pooling)
 
     return load_with_head(folder, make, dropout_prob=dropout_prob)
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, int, int]:
     """Return the architecture, the vocabulary size and the id of `[PAD]` of a model folder."""
-    return config_from_huggingface(_config_mapping(folder), str(folder / CONFIG_NAME))
+    return config_from_huggingface(_config_on_disk(folder), str(folder / CONFIG_NAME))
 
 
 def read_labels(folder: Path) -> tuple[str, ...]:
@@ -283,7 +300,7 @@ def read_labels(folder: Path) -> tuple[str, ...]:
     Raises:
         ArtifactError: The folder's model is not a classifier.
     """
-    mapping = _config_mapping(folder)
+    mapping = config_mapping(folder)
     head = read_weight_shapes(folder).get("classifier.weight")
     if head is None:
         architectures = ", ".join(mapping.get("architectures") or []) or "nothing"
@@ -304,7 +321,7 @@ def architecture_of(
     complete one.
     """
     names = read_weight_names(folder)
-    declared = _config_mapping(folder).get("architectures") or ()
+    declared = config_mapping(folder).get("architectures") or ()
     if "classifier.weight" in names and "BertForSequenceClassification" in declared:
         return "BertForSequenceClassification"
     if "cls.predictions.transform.dense.weight" not in names:
@@ -312,7 +329,13 @@ def architecture_of(
     return "BertForPreTraining" if "cls.seq_relationship.weight" in names else "BertForMaskedLM"
 
 
-def _config_mapping(folder: Path) -> dict[str, Any]:
+def config_mapping(folder: Path) -> dict[str, Any]:
+    """Return a folder's config.json, with BERT's keys whatever its family."""
+    mapping = _config_on_disk(folder)
+    return family_in(mapping, str(folder / CONFIG_NAME)).config_to_bert(mapping)
+
+
+def _config_on_disk(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_NAME
     if not path.is_file():
         raise ArtifactError(f"{path} is missing; {folder} is not a model folder. Give one with config.json.")
@@ -326,6 +349,7 @@ def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str,
     ours = {f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()}
     with_output = any(name.startswith(MLM_HEAD) for name in to_disk(ours))
     weights = read_weights(folder, with_output=with_output)
+    encoder.embeddings.unused_positions = weights.pop(UNUSED_POSITIONS, None)
     disk = {name: tensor for name, tensor in weights.items() if not name.startswith(expected_fresh)}
     found, missing = from_disk(ours, disk)
     _require_whole(folder, to_disk(ours), {name: tuple(tensor.shape) for name, tensor in disk.items()})

@@ -32,9 +32,12 @@ class Embeddings(nn.Module):
         super().__init__()
         self.word_embeddings = nn.Embedding(vocab_size, config.hidden_size, padding_idx=pad_token_id)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        types = config.type_vocab_size
+        self.token_type_embeddings = nn.Embedding(types, config.hidden_size) if types else None
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
+        # Rows that the files of some families have before that of position 0; kept to be written again.
+        self.register_buffer("unused_positions", None, persistent=False)
 
     def forward(
         self,
@@ -47,9 +50,12 @@ class Embeddings(nn.Module):
             positions = self.position_embeddings.weight[: input_ids.shape[1]]  # [S, H]
         else:
             positions = self.position_embeddings(position_ids)  # [B, S, H]
-        # A model with a single token type has it in both segments of a pair.
-        types = token_type_ids if self.token_type_embeddings.num_embeddings > 1 else torch.zeros_like(token_type_ids)
-        embedded = self.word_embeddings(input_ids) + positions + self.token_type_embeddings(types)
+        embedded = self.word_embeddings(input_ids) + positions
+        if self.token_type_embeddings is not None:
+            # A model with a single token type has it in both segments of a pair.
+            is_single = self.token_type_embeddings.num_embeddings == 1
+            types = torch.zeros_like(token_type_ids) if is_single else token_type_ids
+            embedded = embedded + self.token_type_embeddings(types)
         return self.dropout(self.norm(embedded), masks=masks)  # [B, S, H]
 
 

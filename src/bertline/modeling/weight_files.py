@@ -18,12 +18,16 @@ from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, read_json
+from bertline.modeling.families import CONFIG_NAME, family_of
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 _PICKLE_NAMES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DECODER = "cls.predictions.decoder.weight"
 _WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
+_POSITIONS = "bert.embeddings.position_embeddings.weight"
+UNUSED_POSITIONS = "bert.embeddings.unused_positions"
+"""Name of the rows of the position embeddings before that of position 0, which only some families have."""
 _LAYER_NAMES = {
     "attention_output": "attention.output.dense",
     "attention_norm": "attention.output.LayerNorm",
@@ -78,10 +82,13 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
             (`with_output`) the decoder weights differ from the word embeddings.
     """
     weights: dict[str, Tensor] = {}
+    names, unused = _names_in(folder), num_unused_positions(folder)
     for path, shard in _shards(folder):
-        read = {key: shard.get_tensor(key) for key in shard.keys() if normalised_name(key) is not None}  # noqa: SIM118
+        read = {key: shard.get_tensor(key) for key in shard.keys() if key in names}  # noqa: SIM118
         require_finite(read, path)
-        weights.update((str(normalised_name(key)), tensor) for key, tensor in read.items())
+        weights.update((names[key], tensor) for key, tensor in read.items())
+    if unused:
+        weights[UNUSED_POSITIONS], weights[_POSITIONS] = weights[_POSITIONS].tensor_split([unused])
     decoder = weights.pop(_DECODER, None)
     words = weights.get(_WORD_EMBEDDINGS)
     if with_output and decoder is not None and words is not None and not torch.equal(decoder, words):
@@ -98,8 +105,7 @@ def read_weight_names(folder: Path) -> set[str]:
     Raises:
         ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
     """
-    names = (normalised_name(key) for _, shard in _shards(folder) for key in shard.keys())  # noqa: SIM118
-    return {name for name in names if name is not None}
+    return set(_names_in(folder).values())
 
 
 def read_weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -108,12 +114,37 @@ def read_weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     Raises:
         ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
     """
-    return {
-        name: tuple(shard.get_slice(key).get_shape())
+    names, unused = _names_in(folder), num_unused_positions(folder)
+    shapes = {
+        names[key]: tuple(shard.get_slice(key).get_shape())
         for _, shard in _shards(folder)
         for key in shard.keys()  # noqa: SIM118
-        if (name := normalised_name(key)) is not None
+        if key in names
     }
+    if _POSITIONS in shapes:
+        shapes[_POSITIONS] = (shapes[_POSITIONS][0] - unused, *shapes[_POSITIONS][1:])
+    return shapes
+
+
+def _names_in(folder: Path) -> dict[str, str]:
+    """Return the current BERT name of each weight of a folder of any family, by its name there."""
+    family = family_of(folder)
+    keys = [key for _, shard in _shards(folder) for key in shard.keys()]  # noqa: SIM118
+    heads = {theirs for _, theirs in family.sequence_head}
+    is_classifier = any(key.startswith(tuple(heads)) for key in keys) if heads else False
+    names = {}
+    for key in keys:
+        in_bert = family.to_bert(key, is_classifier=is_classifier)
+        if in_bert is not None and (name := normalised_name(in_bert)) is not None:
+            names[key] = name
+    return names
+
+
+def num_unused_positions(folder: Path) -> int:
+    """Return how many rows of a folder's position embeddings precede that of position 0."""
+    path = folder / CONFIG_NAME
+    pad_token_id = read_json(path).get("pad_token_id") if path.is_file() else None
+    return family_of(folder).num_unused_positions(1 if pad_token_id is None else pad_token_id)
 
 
 def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:

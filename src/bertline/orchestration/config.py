@@ -120,6 +120,8 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
     for key, kind in (("corpus", config.corpus.kind), ("tokenizer", config.tokenizer.kind)):
         if kind == "none":
             yield f"{key}.kind is none, but pretrain.phases asks for training. Choose a {key}, or experiment=finetune."
+    if config.model.family != "bert":
+        yield f"model.family is {config.model.family!r}; only BERT is pretrained. Leave the key out."
     objective, num_segments = config.objective, config.examples.num_segments
     if num_segments != objective.num_segments:
         yield (

@@ -219,7 +219,7 @@ class LinearProbe(Probe):
 
     def __post_init__(self) -> None:
         self._ids = [
-            [self.tokenizer.cls_id, *(token for word in sentence for token in word), self.tokenizer.sep_id]
+            self.tokenizer.single.sequence(token for word in sentence for token in word)
             for sentence in self.sentences.sentences
         ]
 

@@ -185,7 +185,7 @@ class MaskPredictionProbe(Probe):
     def _encode(self, sentence: str) -> tuple[Tensor, int]:
         """Return `[CLS] sentence [SEP]` as token ids [1, S], and the position of the first blank."""
         tokenizer = self.tokenizer
-        ids = [tokenizer.cls_id, *tokenizer.encode(sentence), tokenizer.sep_id]
+        ids = tokenizer.single.sequence(tokenizer.encode(sentence))
         longest = self.model.bert.config.max_position_embeddings
         if len(ids) > longest:
             raise ConfigError(

@@ -120,7 +120,10 @@ def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float |
         )
     with folder_written_atomically(out) as folder:
         save_model(model, folder)
-        save_tokenizer(tokenizer, folder)
+        if tokenizer.is_wordpiece:
+            save_tokenizer(tokenizer, folder)
+        else:
+            copy_tokenizer(source, folder)
         _require_same(model, _read(folder), source)
         figures = {
             "num_parameters": sum(parameter.numel() for parameter in model.parameters()),

@@ -16,6 +16,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import architecture_of, read_config
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary
@@ -27,8 +28,18 @@ _EMBEDDINGS, _BIAS = "bert.embeddings.word_embeddings.weight", "mlm_head.bias"
 
 
 def shape_differences(model: ModelConfig, folder: Path) -> list[str]:
-    """Return a line for each key in which the model section differs from a checkpoint's config.json."""
-    ours, theirs = dataclasses.asdict(model), dataclasses.asdict(read_config(folder)[0])
+    """Return a line for each key in which the model section differs from a checkpoint's config.json.
+
+    Raises:
+        ConfigError: Pretraining does not continue checkpoints of that family.
+    """
+    checkpoint = read_config(folder)[0]
+    if checkpoint.family != "bert":
+        raise ConfigError(
+            f"pretrain.start_from names {folder}, a {FAMILIES[checkpoint.family].title}; pretraining continues BERT "
+            "checkpoints. Fine-tune it as it is: python pipelines/finetune.py start_from=FOLDER."
+        )
+    ours, theirs = dataclasses.asdict(model), dataclasses.asdict(checkpoint)
     return [
         f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
         for key in ours

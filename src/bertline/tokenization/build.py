@@ -96,7 +96,7 @@ def build_tokenizer(
         content: dict[str, Any] = {
             "source": config.kind,
             "vocab_size": tokenizer.vocab_size,
-            "lowercase": tokenizer.lowercase,
+            "lowercase": tokenizer.vocabulary.lowercase,
             "special_ids": {token: tokenizer.vocab.index(token) for token in SPECIAL_TOKENS},
             "quality": quality,
             "versions": versions_of("tokenizers"),

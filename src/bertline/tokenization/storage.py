@@ -78,5 +78,5 @@ def _input_names(folder: Path) -> dict[str, list[str]]:
     """Return the setting that keeps transformers from giving the second text of a pair a token type of its own, which
     it does for every `BertTokenizer`, if the folder's model has a single type."""
     config = folder / "config.json"
-    has_one_type = config.is_file() and read_json(config).get("type_vocab_size") == 1
+    has_one_type = config.is_file() and read_json(config).get("type_vocab_size", 0) < 2
     return {"model_input_names": ["input_ids", "attention_mask"]} if has_one_type else {}

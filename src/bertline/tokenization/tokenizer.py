@@ -1,9 +1,11 @@
-"""The WordPiece tokenizer that all stages and all inference interfaces use."""
+"""The tokenizer that all stages and all inference interfaces use: BERT's WordPiece, or that of a folder as it is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import tokenizers
 from tokenizers.decoders import WordPiece as WordPieceDecoder
@@ -12,6 +14,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
+from bertline.foundation.errors import DataError
 from bertline.tokenization.vocabulary import (
     CLS,
     CONTINUATION,
@@ -20,37 +23,120 @@ from bertline.tokenization.vocabulary import (
     SPECIAL_TOKENS,
     UNK,
     Vocabulary,
+    read_other_tokenizer,
     read_vocabulary,
 )
 
 
-class Tokenizer:
-    """A BERT WordPiece tokenizer.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The special tokens of a sequence of one text, or of two, as the tokenizer's post-processor sets them."""
 
-    Text is cleaned, lower-cased and stripped of accents (uncased only), split at white space and punctuation, and each
-    word is split greedily into the longest subwords in the vocabulary; a word that cannot be split in this way becomes
-    [UNK] (Devlin et al. 2018, section 3; google-research/bert, tokenization.py). The ids are those of
-    transformers.BertTokenizerFast.
+    before: tuple[int, ...]
+    """Ids before the first text: `[CLS]`, `<s>`."""
+    between: tuple[int, ...]
+    """Ids between two texts; empty for one text."""
+    after: tuple[int, ...]
+    """Ids at the end."""
+    second_type: int
+    """Token type of the second text and of what follows it; 0 in families with a single token type."""
+
+    @property
+    def num_special(self) -> int:
+        """Number of special tokens."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+    def sequence(self, first: Iterable[int], second: Iterable[int] = ()) -> list[int]:
+        """Return the token ids of a whole sequence."""
+        return [*self.before, *first, *self.between, *second, *self.after]
+
+    def first_length(self, first: int, second: int = 0) -> int:
+        """Return how many tokens of a sequence have type 0, from the numbers of tokens of its texts."""
+        if not self.between or not self.second_type:
+            return first + second + self.num_special
+        return len(self.before) + first + len(self.between)
+
+
+class Tokenizer:
+    """A BERT WordPiece tokenizer, or with `load` any other tokenizer that a `tokenizer.json` holds.
+
+    WordPiece: text is cleaned, lower-cased and stripped of accents (uncased only), split at white space and
+    punctuation, and each word is split greedily into the longest subwords in the vocabulary; a word that cannot be
+    split in this way becomes [UNK] (Devlin et al. 2018, section 3; google-research/bert, tokenization.py). The ids are
+    those of transformers.BertTokenizerFast.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         ids = {token: index for index, token in enumerate(vocabulary.tokens)}
-        self.vocabulary = vocabulary
-        self.vocab: tuple[str, ...] = vocabulary.tokens
-        self.lowercase: bool = vocabulary.lowercase
-        self.vocab_size: int = len(self.vocab)
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[token] for token in SPECIAL_TOKENS)
-        self.special_ids: frozenset[int] = frozenset(ids[token] for token in SPECIAL_TOKENS)
-        self.backend: tokenizers.Tokenizer = _backend(vocabulary, ids)
+        self._vocabulary: Vocabulary | None = vocabulary
+        self._use(_backend(vocabulary, ids), vocabulary.tokens, SPECIAL_TOKENS)
+
+    def _use(self, backend: tokenizers.Tokenizer, vocab: tuple[str, ...], special: Sequence[str]) -> None:
+        self.backend = backend
+        self.vocab = vocab
+        self.vocab_size: int = len(vocab)
+        self.special_tokens = tuple(special)
+        """Tokens for padding, unknown, start, end and mask, as this vocabulary spells them."""
+        self.mask_token = self.special_tokens[-1]
+        of_token = backend.get_vocab(with_added_tokens=True)
+        ids = [of_token[token] for token in special]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+        added = backend.get_added_tokens_decoder().items()
+        self.special_ids: frozenset[int] = frozenset(ids) | {index for index, token in added if token.special}
+        self.single, self.pair = _layout(backend, pair=False), _layout(backend, pair=True)
 
     @classmethod
-    def load(cls, folder: Path) -> Tokenizer:
+    def load(cls, folder: Path) -> Self:
         """Load from any folder with `tokenizer.json` or `vocab.txt`: a bertline artifact or a Hugging Face checkpoint.
 
         Raises:
-            DataError: The folder has no BERT vocabulary.
+            DataError: The folder has no tokenizer that can be read, or its special tokens cannot be told.
         """
-        return cls(read_vocabulary(folder))
+        if (other := read_other_tokenizer(folder)) is None:
+            return cls(read_vocabulary(folder))
+        backend = tokenizers.Tokenizer.from_str(other.content)
+        backend.no_truncation()  # MiniLM's, for example, truncates at 128
+        backend.no_padding()
+        ids = backend.get_vocab(with_added_tokens=True)
+        vocab = [""] * (max(ids.values()) + 1)
+        for token, index in ids.items():
+            vocab[index] = token
+        tokenizer = cls.__new__(cls)
+        tokenizer._vocabulary = None
+        tokenizer._use(backend, tuple(vocab), other.special_tokens)
+        return tokenizer
+
+    @property
+    def is_wordpiece(self) -> bool:
+        """Whether this is BERT's WordPiece, which has a `vocabulary`."""
+        return self._vocabulary is not None
+
+    @property
+    def description(self) -> str:
+        """What it is: `cased WordPiece`, `lower-cased WordPiece`, or the kind of another model."""
+        if self._vocabulary is None:
+            return type(self.backend.model).__name__
+        return f"{'lower-cased' if self._vocabulary.lowercase else 'cased'} WordPiece"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The WordPiece vocabulary.
+
+        Raises:
+            DataError: The tokenizer is another one.
+        """
+        if self._vocabulary is None:
+            raise DataError(
+                f"this needs a WordPiece vocabulary, as BERT has; the tokenizer is {type(self.backend.model).__name__}."
+            )
+        return self._vocabulary
+
+    def copy(self) -> Self:
+        """Return an equal tokenizer; encoding changes a setting for a moment, so each thread has its own."""
+        copied = type(self).__new__(type(self))
+        copied._vocabulary = self._vocabulary
+        copied._use(tokenizers.Tokenizer.from_str(self.backend.to_str()), self.vocab, self.special_tokens)
+        return copied
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a text, without [CLS] and [SEP]. `[MASK]` in the text becomes the mask token."""
@@ -121,6 +207,20 @@ def _backend(vocabulary: Vocabulary, ids: dict[str, int]) -> tokenizers.Tokenize
     unsplit = [tokenizers.AddedToken(word, single_word=True, normalized=True) for word in vocabulary.unsplit]
     backend.add_tokens(unsplit)
     return backend
+
+
+def _layout(backend: tokenizers.Tokenizer, *, pair: bool) -> Layout:
+    """Read the layout from what the post-processor makes of a text of one letter, or of two."""
+    encoding = backend.encode("a", "a" if pair else None)
+    segments, ids, types = encoding.sequence_ids, encoding.ids, encoding.type_ids
+    first = [place for place, segment in enumerate(segments) if segment == 0]
+    second = [place for place, segment in enumerate(segments) if segment == 1] or [first[-1]]
+    return Layout(
+        before=tuple(ids[: first[0]]),
+        between=tuple(ids[first[-1] + 1 : second[0]]),
+        after=tuple(ids[second[-1] + 1 :]),
+        second_type=types[second[0]],
+    )
 
 
 def bert_normalizer(vocabulary: Vocabulary) -> BertNormalizer:

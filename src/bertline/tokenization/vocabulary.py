@@ -73,6 +73,63 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
     )
 
 
+_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+_CUSTOMARY = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+_SLOW_FILES = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "bpe.codes", "merges.txt")
+_CONVERSION = (
+    'python -c "import sys, transformers; t = transformers.AutoTokenizer.from_pretrained(sys.argv[1]); '
+    't.save_pretrained(sys.argv[1])" {folder}'
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OtherTokenizer:
+    """A `tokenizer.json` that is not BERT's WordPiece: byte-level BPE, Unigram, or other special tokens."""
+
+    content: str
+    """The file, as the tokenizers library reads it."""
+    special_tokens: tuple[str, ...]
+    """Tokens for padding, unknown, start, end and mask."""
+
+
+def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
+    """Read the `tokenizer.json` of a folder whose tokenizer is not BERT's; None for BERT's and without such a file.
+
+    Raises:
+        DataError: The folder has a slow tokenizer only, or its special tokens are not in its vocabulary.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        slow = [name for name in _SLOW_FILES if (folder / name).is_file()]
+        if slow and not (folder / "vocab.txt").is_file():
+            raise DataError(
+                f"{folder} has {slow[0]} and no tokenizer.json, which bertline reads. Make it once, with `pip install "
+                f"sentencepiece protobuf` where transformers asks for them: {_CONVERSION.format(folder=folder)}"
+            )
+        return None
+    content = _read_object(path)
+    model = content.get("model") or {}
+    known = {token["content"] for token in content.get("added_tokens", [])}
+    known |= set(model["vocab"]) if isinstance(model.get("vocab"), dict) else {each[0] for each in model["vocab"]}
+    if model.get("type") == "WordPiece" and known.issuperset(SPECIAL_TOKENS):
+        return None
+    settings: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        settings |= _read_object(folder / name) if (folder / name).is_file() else {}
+    tokens = []
+    for role, customary, of_bert in zip(_ROLES, _CUSTOMARY, SPECIAL_TOKENS, strict=True):
+        said = settings.get(role)
+        token = said.get("content") if isinstance(said, dict) else said
+        token = next((each for each in (token, customary, of_bert) if each in known), None)
+        if token is None:
+            raise DataError(
+                f"{path}: no {role} can be told. Name it in tokenizer_config.json, as one of the file's tokens; an "
+                "encoder of BERT's family has one."
+            )
+        tokens.append(token)
+    return OtherTokenizer(content=path.read_text(encoding="utf-8"), special_tokens=tuple(tokens))
+
+
 def read_vocab_file(path: Path) -> tuple[str, ...]:
     """Read a `vocab.txt`: one token per line; the id of a token is its line number, from 0.
 

@@ -105,7 +105,7 @@ def test_output_weights_do_not_matter_where_no_token_is_scored(folder: Path) -> 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("model_type", "roberta", "model_type is 'roberta'"),
+        ("model_type", "gpt2", "model_type is 'gpt2'; bertline reads bert, roberta, "),
         ("position_embedding_type", "relative_key", "position_embedding_type is 'relative_key'"),
         ("is_decoder", True, "is_decoder is True"),
         ("hidden_act", "swish", "hidden_act is 'swish'"),

@@ -113,7 +113,7 @@ def test_a_given_folder_keeps_its_ids_and_its_case(write_corpus, tmp_path: Path)
     build_tokenizer(existing(tmp_path / "given"), write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
     tokenizer = Tokenizer.load(tmp_path / "out")
     assert tokenizer.vocab == tokens
-    assert not tokenizer.lowercase
+    assert not tokenizer.vocabulary.lowercase
 
 
 def test_a_given_file_may_have_any_name_and_its_case_can_be_said(write_corpus, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_given_file_may_have_any_name_and_its_case_can_be_said(write_corpus, t
     path.write_text("\n".join([*SPECIAL_TOKENS, "the", "tensor"]) + "\n")
     corpus = write_corpus(TRAIN, VALIDATION)
     build_tokenizer(existing(path, lowercase=False), corpus, tmp_path / "out", num_workers=1)
-    assert not Tokenizer.load(tmp_path / "out").lowercase
+    assert not Tokenizer.load(tmp_path / "out").vocabulary.lowercase
 
 
 def test_a_faulty_given_file_is_named_as_the_user_knows_it(write_corpus, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.stored_rows import QuestionRows
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.tokenizer import Layout, Tokenizer
 
 NOT_TRAINED = -1
 """Label of a question whose answer has no token (a control character, for example); it is not trained on."""
@@ -54,8 +54,9 @@ class EncodedQuestions:
     """Number of tokens of each sequence [W]."""
     cut: NDArray[np.bool_]
     """Whether the question was truncated [N]."""
-    special_ids: tuple[int, int, int]
-    """Ids of [CLS], [SEP] and [PAD]."""
+    layout: Layout
+    """Special tokens around question and context."""
+    pad_id: int
 
     def batch(self, indices: NDArray[np.integer]) -> dict[str, Tensor]:
         """Return the windows at `indices` as one batch, padded to the longest among them.
@@ -64,34 +65,32 @@ class EncodedQuestions:
             input_ids, token_type_ids and attention_mask [B, S], `in_context` [B, S] (true at tokens of the context)
             and `labels` [B, 2].
         """
-        cls_id, sep_id, pad_id = self.special_ids
         lengths = self.lengths[indices]
         shape = (len(indices), int(lengths.max()))
-        input_ids = np.full(shape, pad_id, dtype=np.int64)
+        input_ids = np.full(shape, self.pad_id, dtype=np.int64)
         firsts = self.first_positions(indices)
+        lasts = lengths - len(self.layout.after)
         for place, index in enumerate(indices):
             row = self.rows[index]
             begin = self.contexts.bounds[self.context_of[row]]
             first, stop = self.windows[index, :2]
-            question = self.questions[row]
-            input_ids[place, 0] = cls_id
-            input_ids[place, 1 : len(question) + 1] = question
-            input_ids[place, len(question) + 1] = sep_id
-            input_ids[place, firsts[place] : lengths[place] - 1] = self.contexts.ids[begin + first : begin + stop]
-            input_ids[place, lengths[place] - 1] = sep_id
+            before_context = [*self.layout.before, *self.questions[row], *self.layout.between]
+            input_ids[place, : firsts[place]] = before_context
+            input_ids[place, firsts[place] : lasts[place]] = self.contexts.ids[begin + first : begin + stop]
+            input_ids[place, lasts[place] : lengths[place]] = self.layout.after
         positions = np.arange(shape[1])
         in_second = (positions >= firsts[:, None]) & (positions < lengths[:, None])
         return {
             "input_ids": torch.from_numpy(input_ids),
-            "token_type_ids": torch.from_numpy(in_second.astype(np.int64)),
+            "token_type_ids": torch.from_numpy(self.layout.second_type * in_second.astype(np.int64)),
             "attention_mask": torch.from_numpy((positions < lengths[:, None]).astype(np.int64)),
-            "in_context": torch.from_numpy(in_second & (positions < lengths[:, None] - 1)),
+            "in_context": torch.from_numpy(in_second & (positions < lasts[:, None])),
             "labels": torch.from_numpy(self.labels[indices]),
         }
 
     def first_positions(self, indices: NDArray[np.integer]) -> NDArray[np.int64]:
         """Return the position in the sequence of each window's first context token."""
-        return self.lengths[indices] - 1 - (self.windows[indices, 1] - self.windows[indices, 0])
+        return self.lengths[indices] - len(self.layout.after) - (self.windows[indices, 1] - self.windows[indices, 0])
 
 
 def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionAnsweringTaskConfig) -> EncodedQuestions:
@@ -99,14 +98,16 @@ def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionA
     contexts, context_of = _contexts(rows.contexts, tokenizer)
     whole = tokenizer.encode_literally(rows.questions)
     questions = [ids[: config.max_question_length] for ids in whole]
+    layout = tokenizer.pair
+    num_before = len(layout.before) + len(layout.between)
     windows: list[NDArray[np.int64]] = []
     labels: list[NDArray[np.int64]] = []
     for row, question in enumerate(questions):
         begin, stop = contexts.bounds[context_of[row]], contexts.bounds[context_of[row] + 1]
-        room = config.max_length - len(question) - 3
+        room = config.max_length - len(question) - layout.num_special
         windows.append(windows_of(int(stop - begin), room, config.window_overlap))
         answer = _answer_tokens(contexts.places[begin:stop], rows, row)
-        labels.append(_labels(windows[-1], answer, len(question) + 2))
+        labels.append(_labels(windows[-1], answer, len(question) + num_before))
     counts = np.array([len(of_row) for of_row in windows], dtype=np.int64)
     all_windows = np.concatenate(windows) if windows else np.zeros((0, 4), dtype=np.int64)
     question_lengths = np.repeat(np.array([len(question) for question in questions], dtype=np.int64), counts)
@@ -117,9 +118,10 @@ def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionA
         rows=np.repeat(np.arange(len(questions)), counts),
         windows=all_windows,
         labels=np.concatenate(labels) if labels else np.zeros((0, 2), dtype=np.int64),
-        lengths=question_lengths + 3 + all_windows[:, 1] - all_windows[:, 0],
+        lengths=question_lengths + layout.num_special + all_windows[:, 1] - all_windows[:, 0],
         cut=np.array([len(ids) > config.max_question_length for ids in whole], dtype=np.bool_),
-        special_ids=(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id),
+        layout=layout,
+        pad_id=tokenizer.pad_id,
     )
 
 

@@ -102,10 +102,9 @@ class FrozenEncoder:
     @cached_property
     def _static(self) -> Vectors:
         """Static vectors of the vocabulary, [V, D]."""
-        ends = self.tokenizer.cls_id, self.tokenizer.sep_id
         size = int(self._model.embeddings.word_embeddings.num_embeddings)
-        tokens = [[ends[0], token, ends[1]] for token in range(size)]
-        vectors = self._run(assemble(tokens, [3] * size, pad_id=self.tokenizer.pad_id))[:, 0]
+        tokens = [self.tokenizer.single.sequence([token]) for token in range(size)]
+        vectors = self._run(assemble(tokens, [len(tokens[0])] * size, pad_id=self.tokenizer.pad_id))[:, 0]
         with one_thread():
             components = PCA(min(_MOST_COMPONENTS, *vectors.shape), svd_solver="full").fit_transform(vectors)
         return components.astype(np.float32)

@@ -1,0 +1,210 @@
+"""Families of checkpoints that are BERT's own layers under other names, and how their folders are translated.
+
+RoBERTa and its multilingual and French kin, and DistilBERT, load into `BertModel`: the code that reads folders sees
+BERT's names, as in `transformers.BertForPreTraining`, and what is written has the family's own again.
+
+References:
+    Liu et al., RoBERTa (arXiv 1907.11692); Conneau et al., XLM-R (arXiv 1911.02116); Martin et al., CamemBERT (arXiv
+    1911.03894); Sanh et al., DistilBERT (arXiv 1910.01108).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
+
+CONFIG_NAME = "config.json"
+Names = tuple[tuple[str, str], ...]
+"""Pairs of a part of a name in BERT's folders, and of the same in the family's; the first that fits is replaced."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """What a family's folders have in place of BERT's names, and what it computes otherwise."""
+
+    model_type: str
+    title: str
+    """Its name for people."""
+    class_prefix: str
+    """Prefix of its classes in transformers, in place of `Bert`."""
+    names: Names = ()
+    """Beginnings of the names of weights."""
+    sequence_head: Names = ()
+    """The same for the head of a classifier of texts, whose dense layer stands for BERT's pooler."""
+    layer_names: Names = ()
+    """Parts of the names of a layer's weights; all are replaced."""
+    config_keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Keys of config.json by those of BERT's, where they differ."""
+    defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What a missing key of config.json means, by BERT's keys, where it differs."""
+    positions_follow_padding: bool = False
+    """Whether position 0 has the row of the position embeddings that follows the one with the number of `pad_token_id`;
+    the rows before it are not used."""
+    has_pooler: bool = True
+    """Whether the bare encoder has a pooler."""
+    drops_before_pooler: bool = False
+    """Whether the head of a classifier of texts drops its input, too."""
+    pooler_activation: Callable[[Tensor], Tensor] = torch.tanh
+    drops_before_answers: bool = False
+    """Whether the head of question answering drops its input."""
+
+    @property
+    def pooler_is_head(self) -> bool:
+        """Whether the pooler of a classifier of texts belongs to its head, and a new head draws it."""
+        return bool(self.sequence_head)
+
+    def num_unused_positions(self, pad_token_id: int) -> int:
+        """Return how many rows of the position embeddings precede that of position 0."""
+        return pad_token_id + 1 if self.positions_follow_padding else 0
+
+    def to_bert(self, name: str, *, is_classifier: bool) -> str | None:
+        """Return BERT's name for a weight of this family; None for one that the head of the checkpoint does not read.
+
+        Args:
+            name: Name in the family's folder.
+            is_classifier: Whether the folder's model is a classifier of texts.
+
+        Example:
+            >>> FAMILIES["roberta"].to_bert("lm_head.dense.bias", is_classifier=False)
+            'cls.predictions.transform.dense.bias'
+        """
+        if not self.names:
+            return name
+        if name.startswith(("embeddings.", "encoder.", "transformer.", "pooler.")):
+            name = f"{self.prefix}{name}"
+        if is_classifier and name.startswith(f"{self.prefix}pooler."):
+            return None
+        pairs = (*self.sequence_head, *self.names) if is_classifier else self.names
+        name = next((ours + name[len(theirs) :] for ours, theirs in pairs if name.startswith(theirs)), name)
+        for ours, theirs in reversed(self.layer_names):
+            name = name.replace(theirs, ours)
+        return name
+
+    def from_bert(self, name: str, *, is_classifier: bool) -> str:
+        """Return this family's name for a weight with BERT's; the reverse of `to_bert`."""
+        for ours, theirs in self.layer_names:
+            name = name.replace(ours, theirs)
+        pairs = (*self.sequence_head, *self.names) if is_classifier else self.names
+        return next((theirs + name[len(ours) :] for ours, theirs in pairs if name.startswith(ours)), name)
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of the encoder's names in a model with a head."""
+        return dict(self.names).get("bert.", "bert.")
+
+    def config_to_bert(self, mapping: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a config.json of this family with BERT's keys and class names, and the positions that are used."""
+        theirs = {theirs: ours for ours, theirs in self.config_keys.items()}
+        found = {**self.defaults, **{theirs.get(key, key): value for key, value in mapping.items()}}
+        if names := mapping.get("architectures"):
+            found["architectures"] = ["Bert" + name.removeprefix(self.class_prefix) for name in names]
+        if (positions := found.get("max_position_embeddings")) is not None:
+            found["max_position_embeddings"] = positions - self.num_unused_positions(found.get("pad_token_id") or 0)
+        return found
+
+    def config_from_bert(self, mapping: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a config.json with this family's keys and class names; the reverse of `config_to_bert`."""
+        found = {self.config_keys.get(key, key): value for key, value in mapping.items()}
+        found["model_type"] = self.model_type
+        found["architectures"] = [self.class_prefix + name.removeprefix("Bert") for name in mapping["architectures"]]
+        found["max_position_embeddings"] += self.num_unused_positions(mapping["pad_token_id"])
+        return found
+
+
+def _roberta(model_type: str, title: str, class_prefix: str) -> Family:
+    return Family(
+        model_type=model_type,
+        title=title,
+        class_prefix=class_prefix,
+        names=(
+            ("bert.", "roberta."),
+            ("cls.predictions.transform.dense.", "lm_head.dense."),
+            ("cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."),
+            ("cls.predictions.", "lm_head."),
+        ),
+        sequence_head=(("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj.")),
+        defaults={"max_position_embeddings": 512, "pad_token_id": 1},
+        positions_follow_padding=True,
+        drops_before_pooler=True,
+    )
+
+
+_DISTILBERT = Family(
+    model_type="distilbert",
+    title="DistilBERT",
+    class_prefix="DistilBert",
+    names=(
+        ("bert.encoder.", "distilbert.transformer."),
+        ("bert.", "distilbert."),
+        ("cls.predictions.transform.dense.", "vocab_transform."),
+        ("cls.predictions.transform.LayerNorm.", "vocab_layer_norm."),
+        ("cls.predictions.decoder.weight", "vocab_projector.weight"),
+        ("cls.predictions.bias", "vocab_projector.bias"),
+    ),
+    sequence_head=(("bert.pooler.dense.", "pre_classifier."),),
+    layer_names=(
+        (".attention.self.query.", ".attention.q_lin."),
+        (".attention.self.key.", ".attention.k_lin."),
+        (".attention.self.value.", ".attention.v_lin."),
+        (".attention.output.dense.", ".attention.out_lin."),
+        (".attention.output.LayerNorm.", ".sa_layer_norm."),
+        (".intermediate.dense.", ".ffn.lin1."),
+        (".output.dense.", ".ffn.lin2."),
+        (".output.LayerNorm.", ".output_layer_norm."),
+    ),
+    config_keys={
+        "hidden_size": "dim",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+        "hidden_act": "activation",
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+        "classifier_dropout": "seq_classif_dropout",
+    },
+    defaults={"type_vocab_size": 0, "layer_norm_eps": 1e-12},
+    has_pooler=False,
+    pooler_activation=torch.relu,
+    drops_before_answers=True,
+)
+
+FAMILIES: Mapping[str, Family] = {
+    family.model_type: family
+    for family in (
+        Family(model_type="bert", title="BERT", class_prefix="Bert"),
+        _roberta("roberta", "RoBERTa", "Roberta"),
+        _roberta("xlm-roberta", "XLM-R", "XLMRoberta"),
+        _roberta("camembert", "CamemBERT", "Camembert"),
+        _DISTILBERT,
+    )
+}
+"""The families by `model_type`."""
+
+
+def family_in(mapping: Mapping[str, Any], where: str) -> Family:
+    """Return the family of a config.json.
+
+    Raises:
+        ArtifactError: bertline does not read it.
+    """
+    model_type = mapping.get("model_type", "bert")
+    if model_type not in FAMILIES:
+        raise ArtifactError(
+            f"{where}: model_type is {model_type!r}; bertline reads {', '.join(FAMILIES)}. Choose an encoder of these."
+        )
+    return FAMILIES[model_type]
+
+
+def family_of(folder: Path) -> Family:
+    """Return the family of a model folder; without a config.json it is BERT's."""
+    path = folder / CONFIG_NAME
+    return family_in(read_json(path), str(path)) if path.is_file() else FAMILIES["bert"]

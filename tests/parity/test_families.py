@@ -1,0 +1,298 @@
+"""Families that are BERT's layers under other names: equal to transformers' own classes, into bertline and back."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers
+from safetensors.torch import load_file
+
+import bertline
+import tiny
+from bertline.export.verification import verify_model
+from bertline.finetuning.encoding import encode_texts
+from bertline.finetuning.task_kind import LossOptions
+from bertline.finetuning.word_windows import encode_words
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.modeling.families import FAMILIES
+from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification
+from bertline.modeling.huggingface import (
+    load_classifier,
+    load_encoder,
+    load_masked_lm,
+    load_with_head,
+    read_config,
+    save_model,
+)
+from bertline.pretraining.start import shape_differences
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
+from finished_tasks import KINDS, MAX_LENGTH, TOKENS, finish
+
+# Sizes that are all unequal; 64 position rows, of which RoBERTa's families use 62.
+_BERT_LIKE = {
+    "vocab_size": 97, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 37,
+    "max_position_embeddings": 64, "type_vocab_size": 1, "pad_token_id": 1, "layer_norm_eps": 1e-5,
+}  # fmt: skip
+CONFIGS: dict[str, Any] = {
+    "roberta": transformers.RobertaConfig(**_BERT_LIKE),
+    "xlm-roberta": transformers.XLMRobertaConfig(**_BERT_LIKE),
+    "camembert": transformers.CamembertConfig(**_BERT_LIKE),
+    "distilbert": transformers.DistilBertConfig(
+        vocab_size=97, dim=24, n_layers=3, n_heads=4, hidden_dim=37, max_position_embeddings=62, pad_token_id=0
+    ),
+}
+NUM_POSITIONS = 62
+HEADS = {
+    "mlm": (transformers.AutoModelForMaskedLM, load_masked_lm),
+    "sequence": (transformers.AutoModelForSequenceClassification, load_classifier),
+    "tokens": (
+        transformers.AutoModelForTokenClassification,
+        lambda folder: load_with_head(folder, partial(BertForTokenClassification, num_labels=3)),
+    ),
+    "answers": (
+        transformers.AutoModelForQuestionAnswering,
+        lambda folder: load_with_head(folder, BertForQuestionAnswering),
+    ),
+    "encoder": (transformers.AutoModel, load_encoder),
+}
+
+
+@pytest.fixture(params=CONFIGS)
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def reference_of(family: str, head: str) -> Any:
+    torch.manual_seed(3)
+    config = CONFIGS[family]
+    settings = type(config).from_dict(
+        {**config.to_dict(), "num_labels": 2 if head == "answers" else 3, "initializer_range": 0.4}
+    )
+    model = HEADS[head][0].from_config(settings)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 1 or "position" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def batch(family: str) -> dict[str, torch.Tensor]:
+    input_ids = torch.randint(4, 97, (3, NUM_POSITIONS), generator=torch.Generator().manual_seed(0))
+    attention_mask = torch.ones_like(input_ids)
+    for row, length in enumerate((NUM_POSITIONS, 9, 30)):
+        attention_mask[row, length:] = 0
+        input_ids[row, length:] = CONFIGS[family].pad_token_id
+    return {"input_ids": input_ids, "attention_mask": attention_mask}
+
+
+def outputs(model: Any, family: str, head: str) -> dict[str, torch.Tensor]:
+    """Outputs of a model of bertline, by transformers' names."""
+    inputs = batch(family)
+    arguments = inputs["input_ids"], torch.zeros_like(inputs["input_ids"]), inputs["attention_mask"]
+    match head:
+        case "mlm":
+            return {"logits": model.forward_everywhere(*arguments).mlm_logits}
+        case "answers":
+            answer = model(*arguments)
+            return {"start_logits": answer.start, "end_logits": answer.end}
+        case "encoder":
+            return {"last_hidden_state": model(*arguments).hidden_states}
+        case _:
+            return {"logits": model(*arguments)}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_outputs_and_gradients_are_those_of_transformers_and_the_folder_comes_back_whole(
+    family: str, head: str, tmp_path: Path
+) -> None:
+    reference = reference_of(family, head)
+    reference.save_pretrained(tmp_path / "theirs")
+    model = HEADS[head][1](tmp_path / "theirs").eval()
+    real = batch(family)["attention_mask"].bool()
+    expected, found = reference(**batch(family)), outputs(model, family, head)
+    for name, values in found.items():
+        both = (values, expected[name])
+        if values.shape[:2] == real.shape:
+            both = tuple(each[real] for each in both)
+        torch.testing.assert_close(*both, atol=2e-5, rtol=0)
+    for values in (found, {name: expected[name] for name in found}):
+        loss: Any = sum(
+            (each[real] if each.shape[:2] == real.shape else each).square().mean() for each in values.values()
+        )
+        loss.backward()
+    encoder = model if head == "encoder" else model.bert
+    torch.testing.assert_close(
+        encoder.embeddings.word_embeddings.weight.grad,
+        reference.base_model.embeddings.word_embeddings.weight.grad,
+        atol=1e-5,
+        rtol=1e-4,
+    )
+
+    save_model(model, tmp_path / "ours", id2label={0: "a", 1: "b", 2: "c"})
+    again, info = HEADS[head][0].from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert type(again) is type(reference)
+    assert not any(info.values()), info
+    for name, tensor in load_file(tmp_path / "theirs" / "model.safetensors").items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+    assert read_config(tmp_path / "ours") == read_config(tmp_path / "theirs")
+    assert read_config(tmp_path / "ours")[0].max_position_embeddings == NUM_POSITIONS
+
+
+def trained(kind: str, folder: Path) -> Tokenizer:
+    """A tokenizer of a family, trained on the texts below and written as transformers writes it."""
+    folder.mkdir()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    if kind == "bpe":
+        byte_level = tokenizers.ByteLevelBPETokenizer()
+        byte_level.train_from_iterator(TEXTS, vocab_size=400, special_tokens=special)
+        byte_level.save_model(str(folder))
+        transformers.RobertaTokenizer.from_pretrained(folder).save_pretrained(folder)
+    else:
+        unigram = tokenizers.SentencePieceUnigramTokenizer()
+        unigram.train_from_iterator(TEXTS, vocab_size=120, special_tokens=special, unk_token="<unk>")
+        vocab = json.loads(unigram.to_str())["model"]["vocab"]
+        transformers.XLMRobertaTokenizer(vocab=[tuple(each) for each in vocab]).save_pretrained(folder)
+    return Tokenizer.load(folder)
+
+
+TEXTS = (
+    "The café in Zürich, near the lake: open 9-17, isn't it?",
+    "Donaudampfschifffahrt ist ein langes Wort, und Straßenbahnen fahren.",
+    "ภาษาไทย ไม่ มี ช่องว่าง ระหว่าง คำ",
+    "emoji 😀 and 👩‍👩‍👧 and  several   spaces\tand tabs",
+    "",
+)
+
+
+@pytest.fixture(params=["bpe", "unigram"])
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Tokenizer, Any]:
+    """A tokenizer, and transformers' of the same folder."""
+    ours = trained(request.param, tmp_path / request.param)
+    return ours, transformers.AutoTokenizer.from_pretrained(tmp_path / request.param)
+
+
+def test_ids_types_and_special_tokens_of_texts_and_pairs_are_those_of_transformers(both: tuple[Tokenizer, Any]) -> None:
+    ours, theirs = both
+    others = [*TEXTS[1:], TEXTS[0]]
+    assert ours.special_tokens == ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+    assert ours.pad_id == theirs.pad_token_id and ours.mask_id == theirs.mask_token_id
+    for length in (512, 16):
+        for second, expected in (
+            (None, theirs(list(TEXTS), truncation=True, max_length=length)["input_ids"]),
+            (others, theirs(list(TEXTS), others, truncation=True, max_length=length)["input_ids"]),
+        ):
+            found = encode_texts(list(TEXTS), second, ours, max_length=length)
+            rows = [row[:size].tolist() for row, size in zip(found.input_ids, found.lengths, strict=True)]
+            if second is None or length == 512:
+                assert rows == expected
+            assert max(map(len, rows)) <= length and not found.token_type_ids.any()
+            assert [row[0] for row in rows] == [ours.cls_id] * len(rows)
+
+
+def test_each_word_is_tagged_at_the_tokens_of_its_own_characters(both: tuple[Tokenizer, Any]) -> None:
+    ours, theirs = both
+    rows = [text.split() for text in TEXTS if text]
+    names = [str(number) for number in range(len(rows))]
+    tagged = TaggedRows(names, names, rows, [["O"] * len(words) for words in rows])
+    encoded = encode_words(tagged, ["O"], ours, max_length=512, overlap=0)
+    for row, words in enumerate(rows):
+        encoding = theirs(" ".join(words), return_offsets_mapping=True)
+        length = int(encoded.sequences.lengths[row])
+        assert encoded.sequences.input_ids[row, :length].tolist() == encoding["input_ids"]
+        starts = [sum(len(word) + 1 for word in words[:number]) for number in range(len(words))]
+        for position in range(1, length - 1):
+            begin, end = encoding["offset_mapping"][position]
+            word = encoded.words_of_tokens[row, position]
+            assert starts[word] - 1 <= begin and end <= starts[word] + len(words[word]), (row, position)
+        assert sorted(set(encoded.words_of_tokens[row, 1 : length - 1].tolist())) == list(range(len(words)))
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder of each family with a tokenizer of its kind, as transformers writes it."""
+    folder = tmp_path_factory.mktemp("encoders")
+    tokenizers_of = {"roberta": "bpe", "xlm-roberta": "unigram", "camembert": "unigram"}
+    for family, config in CONFIGS.items():
+        if kind := tokenizers_of.get(family):
+            num_tokens = trained(kind, folder / family).vocab_size
+            changes = {"vocab_size": num_tokens, "max_position_embeddings": MAX_LENGTH + 2}
+        else:
+            tiny.write_vocabulary(folder / family, TOKENS)
+            changes = {"vocab_size": Tokenizer.load(folder / family).vocab_size, "max_position_embeddings": MAX_LENGTH}
+        torch.manual_seed(5)
+        settings = type(config).from_dict({**config.to_dict(), **changes, "initializer_range": 0.2})
+        transformers.AutoModelForMaskedLM.from_config(settings).save_pretrained(folder / family)
+    return {family: folder / family for family in CONFIGS}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(
+    encoders: dict[str, Path], family: str, name: str, tmp_path: Path
+) -> None:
+    if name == "marked" or (name, family) == ("cased", "distilbert"):
+        with pytest.raises(ConfigError, match="Set shared_tokens: plain"):
+            made = finish(name, tmp_path, encoders[family])
+            made.kind.encode(made.rows, Tokenizer.load(made.folder))
+        return
+    made = finish(name, tmp_path, encoders[family])
+    tokenizer = Tokenizer.load(made.folder)
+    encoded = made.kind.encode(made.rows, tokenizer)
+    batch = next(iter(made.kind.training_batches(encoded, batch_size=4, seed=0)))
+    made.kind.loss(made.model.train(), batch, LossOptions()).backward()
+    made.model.eval()
+    loaded = bertline.load(str(made.folder), device="cpu")
+    assert FAMILIES[family].title in repr(loaded)
+    assert loaded.task is not None
+    found = loaded.task.kind.predict(loaded.model, encoded, loaded.task.machine)
+    expected = made.kind.predict(made.model, encoded, tiny.machine())
+    statistics = [made.kind.statistics(made.rows, each, made.calibration) for each in (found, expected)]
+    np.testing.assert_allclose(*statistics, atol=1e-5)
+    verify_model(made.folder, labels=None, tolerance=2e-5)
+
+
+def test_a_folder_with_a_slow_tokenizer_only_is_refused_with_the_command_that_converts_it(
+    encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(encoders["roberta"], tmp_path / "slow")
+    expected = Tokenizer.load(folder).encode(TEXTS[0])
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(DataError, match=r"no tokenizer\.json") as refused:
+        Tokenizer.load(folder)
+    command = str(refused.value).partition("them: ")[2]
+    subprocess.run(shlex.split(command.replace("python", sys.executable, 1)), check=True, capture_output=True)
+    assert Tokenizer.load(folder).encode(TEXTS[0]) == expected
+
+
+def test_special_tokens_that_cannot_be_told_are_named(encoders: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(encoders["roberta"], tmp_path / "other")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        path = folder / name
+        path.write_text(path.read_text().replace("<mask>", "<blank>").replace('"mask_token"', '"other"'))
+    with pytest.raises(DataError, match="no mask_token can be told"):
+        Tokenizer.load(folder)
+
+
+def test_truncation_that_a_tokenizer_declares_is_off(encoders: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(encoders["xlm-roberta"], tmp_path / "short")
+    backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    backend.enable_truncation(8)
+    backend.enable_padding(length=64)
+    backend.save(str(folder / "tokenizer.json"))
+    whole = Tokenizer.load(encoders["xlm-roberta"]).encode(" ".join(TEXTS))
+    assert len(whole) > 64 and Tokenizer.load(folder).encode(" ".join(TEXTS)) == whole
+
+
+def test_pretraining_refuses_what_it_does_not_continue(encoders: dict[str, Path]) -> None:
+    with pytest.raises(ConfigError, match="a RoBERTa; pretraining continues BERT"):
+        shape_differences(tiny.model_config(), encoders["roberta"])
