@@ -104,7 +104,8 @@ class Family:
     def config_to_bert(self, mapping: Mapping[str, Any]) -> dict[str, Any]:
         """Return a config.json of this family with BERT's keys and class names, and the positions that are used."""
         theirs = {theirs: ours for ours, theirs in self.config_keys.items()}
-        found = {**self.defaults, **{theirs.get(key, key): value for key, value in mapping.items()}}
+        given = {theirs.get(key, key): value for key, value in mapping.items()}
+        found = {**given, **{key: value for key, value in self.defaults.items() if given.get(key) is None}}
         if names := mapping.get("architectures"):
             found["architectures"] = ["Bert" + name.removeprefix(self.class_prefix) for name in names]
         if (positions := found.get("max_position_embeddings")) is not None:
@@ -204,7 +205,10 @@ def family_in(mapping: Mapping[str, Any], where: str) -> Family:
     return FAMILIES[model_type]
 
 
-def family_of(folder: Path) -> Family:
-    """Return the family of a model folder; without a config.json it is BERT's."""
+def family_of(folder: Path) -> tuple[Family, int]:
+    """Return the family of a model folder, and how many rows of its position embeddings precede that of position 0;
+    without a config.json it is BERT's."""
     path = folder / CONFIG_NAME
-    return family_in(read_json(path), str(path)) if path.is_file() else FAMILIES["bert"]
+    mapping = read_json(path) if path.is_file() else {}
+    family = family_in(mapping, str(path))
+    return family, family.num_unused_positions(family.config_to_bert(mapping).get("pad_token_id") or 0)

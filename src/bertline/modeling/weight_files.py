@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, read_json
-from bertline.modeling.families import CONFIG_NAME, family_of
+from bertline.modeling.families import family_of
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -82,7 +82,7 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
             (`with_output`) the decoder weights differ from the word embeddings.
     """
     weights: dict[str, Tensor] = {}
-    names, unused = _names_in(folder), num_unused_positions(folder)
+    names, unused = _names_in(folder), family_of(folder)[1]
     for path, shard in _shards(folder):
         read = {key: shard.get_tensor(key) for key in shard.keys() if key in names}  # noqa: SIM118
         require_finite(read, path)
@@ -114,7 +114,7 @@ def read_weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     Raises:
         ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
     """
-    names, unused = _names_in(folder), num_unused_positions(folder)
+    names, unused = _names_in(folder), family_of(folder)[1]
     shapes = {
         names[key]: tuple(shard.get_slice(key).get_shape())
         for _, shard in _shards(folder)
@@ -128,7 +128,7 @@ def read_weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def _names_in(folder: Path) -> dict[str, str]:
     """Return the current BERT name of each weight of a folder of any family, by its name there."""
-    family = family_of(folder)
+    family = family_of(folder)[0]
     keys = [key for _, shard in _shards(folder) for key in shard.keys()]  # noqa: SIM118
     heads = {theirs for _, theirs in family.sequence_head}
     is_classifier = any(key.startswith(tuple(heads)) for key in keys) if heads else False
@@ -138,13 +138,6 @@ def _names_in(folder: Path) -> dict[str, str]:
         if in_bert is not None and (name := normalised_name(in_bert)) is not None:
             names[key] = name
     return names
-
-
-def num_unused_positions(folder: Path) -> int:
-    """Return how many rows of a folder's position embeddings precede that of position 0."""
-    path = folder / CONFIG_NAME
-    pad_token_id = read_json(path).get("pad_token_id") if path.is_file() else None
-    return family_of(folder).num_unused_positions(1 if pad_token_id is None else pad_token_id)
 
 
 def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
