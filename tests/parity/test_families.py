@@ -48,7 +48,7 @@ _BERT_LIKE = {
 CONFIGS: dict[str, Any] = {
     "roberta": transformers.RobertaConfig(**_BERT_LIKE),
     "xlm-roberta": transformers.XLMRobertaConfig(**_BERT_LIKE),
-    "camembert": transformers.CamembertConfig(**_BERT_LIKE),
+    "camembert": transformers.CamembertConfig(**_BERT_LIKE, hidden_act="relu"),
     "distilbert": transformers.DistilBertConfig(
         vocab_size=97, dim=24, n_layers=3, n_heads=4, hidden_dim=37, max_position_embeddings=62, pad_token_id=0
     ),

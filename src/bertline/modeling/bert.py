@@ -226,7 +226,7 @@ class MaskedLanguageModelHead(nn.Module):
     def __init__(self, config: ModelConfig, *, vocab_size: int) -> None:
         super().__init__()
         self.transform = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = activation(config)
+        self.activation = nn.GELU() if FAMILIES[config.family].mlm_head_is_gelu else activation(config)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 

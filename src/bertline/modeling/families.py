@@ -54,6 +54,8 @@ class Family:
     drops_before_pooler: bool = False
     """Whether the head of a classifier of texts drops its input, too."""
     pooler_activation: Callable[[Tensor], Tensor] = torch.tanh
+    mlm_head_is_gelu: bool = False
+    """Whether the masked language model head has gelu, whatever the layers have."""
     drops_before_answers: bool = False
     """Whether the head of question answering drops its input."""
 
@@ -136,6 +138,7 @@ def _roberta(model_type: str, title: str, class_prefix: str) -> Family:
         defaults={"max_position_embeddings": 512, "pad_token_id": 1},
         positions_follow_padding=True,
         drops_before_pooler=True,
+        mlm_head_is_gelu=True,
     )
 
 
