@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bertline.encoders import load_encoder
 from bertline.evaluation.charts import Row, Series, dot_chart, line_chart, scatter_chart, small_multiples
 from bertline.evaluation.facts import PipelineFolders, TaskFacts
 from bertline.evaluation.html import metric_name
 from bertline.foundation.formats import percent
-from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import TextRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 

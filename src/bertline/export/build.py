@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bertline.encoders import load_model, save_model
 from bertline.export.agreement import Marks, checked_sequences
 from bertline.export.card import encoder_card, task_card
 from bertline.export.config import ExportConfig
@@ -19,7 +20,6 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, size_of_path, write_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
-from bertline.modeling.huggingface import load_with_own_heads, save_model
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "export"
@@ -74,7 +74,7 @@ def build_export(
 
 
 def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, Path], target: Path) -> dict[str, Any]:
-    save_model(load_with_own_heads(source), target)
+    save_model(load_model(source, "mlm"), target)
     max_length = facts.encoder_max_length or facts.model.max_position_embeddings
     copy_tokenizer(source, target, max_length=max_length)
     # Without these files, other servers take the first position (TEI) or guess; `embed` takes the mean.

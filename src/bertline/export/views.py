@@ -5,7 +5,6 @@ Shapes: B sequences, S positions, L labels, H hidden size, V vocabulary size.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -13,17 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.encoders import Head, load_encoder, load_model
 from bertline.foundation.errors import ArtifactError
-from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification
-from bertline.modeling.huggingface import (
-    CONFIG_NAME,
-    config_mapping,
-    load_classifier,
-    load_encoder,
-    load_with_head,
-    load_with_own_heads,
-    read_labels,
-)
+from bertline.modeling.huggingface import CONFIG_NAME, config_mapping
 
 Architecture = Literal[
     "BertModel",
@@ -108,16 +99,10 @@ def architecture_in(folder: Path) -> Architecture:
 
 def load_view(folder: Path, architecture: Architecture) -> ModelView:
     """Load a folder's model with this architecture, in evaluation mode."""
-    model: nn.Module
-    match architecture:
-        case "BertModel":
-            model = load_encoder(folder)
-        case "BertForPreTraining" | "BertForMaskedLM":
-            model = load_with_own_heads(folder)
-        case "BertForSequenceClassification":
-            model = load_classifier(folder)
-        case "BertForTokenClassification":
-            model = load_with_head(folder, partial(BertForTokenClassification, num_labels=len(read_labels(folder))))
-        case "BertForQuestionAnswering":
-            model = load_with_head(folder, BertForQuestionAnswering)
+    heads: dict[str, Head] = {
+        "BertForSequenceClassification": "sequence",
+        "BertForTokenClassification": "tokens",
+        "BertForQuestionAnswering": "answers",
+    }
+    model = load_encoder(folder) if architecture == "BertModel" else load_model(folder, heads.get(architecture, "mlm"))
     return ModelView(model, architecture).eval()

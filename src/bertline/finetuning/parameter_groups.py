@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
+from bertline.encoders import Encoder
 from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.bert import BertModel
 from bertline.modeling.initialization import initialize
 from bertline.training.groupwise import AdamWithoutBiasCorrection
 from bertline.training.optimizers.weights import FUSED_DEVICES
@@ -19,7 +19,7 @@ from bertline.training.optimizers.weights import FUSED_DEVICES
 _BETAS, _EPS = (0.9, 0.999), 1e-6
 
 
-def reinitialize_top(encoder: BertModel, num_layers: int, *, seed: int) -> None:
+def reinitialize_top(encoder: Encoder, num_layers: int, *, seed: int) -> None:
     """Re-initialize the top `num_layers` layers and the pooler; 0 changes nothing.
 
     Raises:
@@ -38,7 +38,7 @@ def reinitialize_top(encoder: BertModel, num_layers: int, *, seed: int) -> None:
         initialize(encoder.pooler, encoder.config, seed=seed_for(seed, "pooler"))
 
 
-def freeze(encoder: BertModel, trained_layers: int | None) -> None:
+def freeze(encoder: Encoder, trained_layers: int | None) -> None:
     """Freeze the embeddings and all but the last `trained_layers` layers; None freezes nothing.
 
     Frozen modules run in evaluation mode, without dropout: they give the same features in every epoch (the
@@ -50,7 +50,7 @@ def freeze(encoder: BertModel, trained_layers: int | None) -> None:
     if trained_layers is None:
         return
     _check_layers("trained_layers", trained_layers, encoder)
-    frozen = [encoder.embeddings, *encoder.layers[: len(encoder.layers) - trained_layers]]
+    frozen = [*encoder.below_layers, *encoder.layers[: len(encoder.layers) - trained_layers]]
     for module in frozen:
         module.requires_grad_(False)
         module.eval()
@@ -66,12 +66,12 @@ def parameter_groups(model: nn.Module, *, weight_decay: float, layer_decay: floa
     References:
         Clark et al., ELECTRA (arXiv 2003.10555), appendix B; Howard and Ruder, ULMFiT (arXiv 1801.06146), section 3.2.
     """
-    num_layers = len(model.bert.layers)
+    depths = _depths_below_top(cast(Any, model).bert)
     groups: dict[tuple[int, bool], dict[str, Any]] = {}
-    for name, weight in model.named_parameters():
+    for weight in model.parameters():
         if not weight.requires_grad:
             continue
-        depth, decays = _depth_below_top(name, num_layers), weight.ndim >= 2
+        depth, decays = depths.get(id(weight), 0), weight.ndim >= 2
         group = {
             "params": [],
             "weight_decay": weight_decay if decays else 0.0,
@@ -105,22 +105,15 @@ def nothing_to_train() -> ConfigError:
     )
 
 
-def _depth_below_top(name: str, num_layers: int) -> int:
-    """Return how many layers a weight is below the top: 0 for the head, the pooler and the top layer.
-
-    `num_layers` for the embeddings.
-
-    >>> [_depth_below_top(name, 4) for name in ("classifier.bias", "bert.layers.3.output.bias", "bert.layers.0.x")]
-    [0, 0, 3]
-    """
-    if name.startswith("bert.embeddings."):
-        return num_layers
-    if name.startswith("bert.layers."):
-        return num_layers - 1 - int(name.split(".")[2])
-    return 0
+def _depths_below_top(encoder: Encoder) -> dict[int, int]:
+    """Return how many layers a weight is below the top, by its id: 0 in the top layer, the number of layers in the
+    embeddings. Weights that are not in it (head, pooler) are at the top."""
+    num_layers = len(encoder.layers)
+    levels = (nn.ModuleList(encoder.below_layers), *encoder.layers)
+    return {id(weight): num_layers - number for number, part in enumerate(levels) for weight in part.parameters()}
 
 
-def _check_layers(key: str, number: int, encoder: BertModel) -> None:
+def _check_layers(key: str, number: int, encoder: Encoder) -> None:
     if number > len(encoder.layers):
         raise ConfigError(
             f"fine_tuning.{key} is {number}, but the encoder has {len(encoder.layers)} layers. Ask for at most so many."

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from bertline.finetuning.encoding import Sequences, outputs_of
 from bertline.finetuning.task_kind import Rows, TaskKind
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.modeling.heads import BertForTokenClassification
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 
@@ -116,7 +115,7 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
     A document longer than `max_length` is read in groups of whole sentences.
     """
 
-    model_class = BertForTokenClassification
+    head = "tokens"
 
     def num_cut(self, encoded: EncodedSentences) -> int:
         """Return the number of documents with a truncated sentence."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +14,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.encoders import Head, load_model, save_model
 from bertline.finetuning.encoding import LengthSortedBatches
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.huggingface import load_with_head, save_model
 from bertline.tasks.stored_rows import PairedRows, SplitName, StoredRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
@@ -27,7 +26,6 @@ from bertline.training.devices import Machine
 Rows = TypeVar("Rows", bound=StoredRows)
 Encoded = TypeVar("Encoded")
 Predictions = TypeVar("Predictions")
-Model = TypeVar("Model", bound=nn.Module)
 
 Batch = dict[str, Tensor]
 Statistics = NDArray[np.float64]
@@ -90,10 +88,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     """Class of the stored rows of a split."""
     right_from: float = 0.5
     """Prediction is an error if its `correct` is less (see `table`)."""
-    model_class: Callable[..., Any]
-    """Class of the model, whose encoder is the submodule `bert`."""
-    head_weights: tuple[str, ...] = ("classifier.",)
-    """Prefixes of the head's weights, which a new model draws even if the folder has them."""
+    head: Head
+    """Head of the model, whose encoder is the attribute `bert`."""
     outputs: tuple[str, ...] = ()
     """Names of the head's outputs; empty for those of the labels."""
     problem_type: str | None = None
@@ -112,26 +108,41 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     # ---- the model
 
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        """Load the encoder of any BERT folder and add a new head."""
-        return with_new_head(folder, self._architecture(), head, *self.head_weights)
+        """Load the encoder of any folder and add a new head."""
+        return load_model(
+            folder,
+            self.head,
+            is_new=True,
+            **self._of_head,
+            dropout_prob=head.dropout_prob,
+            seed=head.seed,
+            attention=head.attention,
+        )
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
         """Load a fine-tuned model from a folder that `save_model` wrote."""
-        return load_with_head(folder, partial(self._architecture(), attention=attention))
+        return load_model(folder, self.head, attention=attention, **self._of_head)
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
         """Write config.json and the weights, named as in the Hugging Face class for this kind of task."""
-        names = dict(enumerate(self.outputs or self.labels))
-        save_model(model, folder, id2label=names, problem_type=self.problem_type)
+        if self.head == "vectors":
+            save_model(cast(Any, model).bert, folder)
+        else:
+            names = dict(enumerate(self.outputs or self.labels))
+            save_model(model, folder, id2label=names, problem_type=self.problem_type)
 
-    def _architecture(self) -> Callable[..., nn.Module]:
-        """Return `model_class` with the number of its outputs; a head without named outputs has a size of its own."""
-        num_labels = len(self.outputs or self.labels)
-        return partial(self.model_class, num_labels=num_labels) if num_labels else self.model_class
+    @property
+    def _of_head(self) -> dict[str, Any]:
+        """Settings of the head; heads without named outputs have a size of their own."""
+        if self.head == "vectors":
+            return {"pooling": self.config.pooling}
+        return {"num_outputs": len(self.outputs or self.labels) or None}
 
     def has_new_head(self, model: nn.Module) -> bool:
         """Return whether `new_model` drew random weights, which are meaningless before training."""
-        return any(not name.startswith("bert.") for name, _ in model.named_parameters())
+        encoder: Any = model.bert
+        of_encoder = {id(parameter) for parameter in encoder.parameters()}
+        return any(id(parameter) not in of_encoder for parameter in model.parameters())
 
     # ---- training
 
@@ -216,24 +227,6 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def is_degenerate(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> bool:
         """Return whether the model predicts the same for every row, which marks a failed run (arXiv 2006.04884)."""
         return False
-
-
-def with_new_head(folder: Path, make: Callable[..., Model], head: HeadSettings, *weights: str) -> Model:
-    """Load the encoder of any BERT folder into a model whose head is new.
-
-    Args:
-        folder: Any BERT folder.
-        make: As in `load_with_head`; it also takes `attention`.
-        head: Settings of the head.
-        weights: Prefixes of the head's weights, which are initialized randomly even if the folder has them.
-    """
-    return load_with_head(
-        folder,
-        partial(make, attention=head.attention),
-        new_head=weights,
-        dropout_prob=head.dropout_prob,
-        seed=head.seed,
-    )
 
 
 def paired_columns(rows: PairedRows) -> dict[str, Any]:

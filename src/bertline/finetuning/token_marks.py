@@ -26,9 +26,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from bertline.encoders import Encoder
 from bertline.finetuning.encoding import Sequences
 from bertline.foundation.errors import ConfigError
-from bertline.modeling.bert import BertModel
 from bertline.tokenization.tokenizer import Tokenizer
 
 NUM_SEGMENT_TYPES = 2
@@ -40,7 +40,7 @@ def with_marks(sequences: Sequences, marks: NDArray[np.int64]) -> Sequences:
     return replace(sequences, token_type_ids=sequences.token_type_ids + NUM_SEGMENT_TYPES * marks)
 
 
-def add_marked_types(encoder: BertModel, num_marks: int) -> None:
+def add_marked_types(encoder: Encoder, num_marks: int) -> None:
     """Add the token types of marked tokens to an encoder, in place, each with the embedding of its segment.
 
     Existing types, such as those of an encoder fine-tuned with marks, keep their embeddings.
@@ -48,7 +48,7 @@ def add_marked_types(encoder: BertModel, num_marks: int) -> None:
     Raises:
         ConfigError: The encoder has no token types.
     """
-    old = encoder.embeddings.token_type_embeddings
+    old = getattr(encoder.embeddings, "token_type_embeddings", None)
     if old is None:
         raise ConfigError(
             f"marked tokens are token types, and an encoder of the family {encoder.config.family} has none. Set "

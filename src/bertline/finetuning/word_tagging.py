@@ -16,7 +16,6 @@ from bertline.finetuning.encoding import scoring_batches
 from bertline.finetuning.task_kind import Batch, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
-from bertline.modeling.heads import BertForTokenClassification
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tags import OUTSIDE
 from bertline.tokenization.tokenizer import Tokenizer
@@ -47,7 +46,7 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     rows_class = TaggedRows
     # Most words of any sentence are tagged correctly, so a single wrong word makes the sentence an error.
     right_from = 1.0
-    model_class = BertForTokenClassification
+    head = "tokens"
 
     # ---- the model
 

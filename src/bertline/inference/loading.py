@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 
+from bertline.encoders import load_encoder, load_model
 from bertline.finetuning.task_file import FinishedTask, read_task_file
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError, MachineError
@@ -22,12 +23,9 @@ from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.kinds.tagging.config import TaggingTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
-from bertline.modeling.bert import BertModel
 from bertline.modeling.huggingface import (
     architecture_of,
     config_mapping,
-    load_encoder,
-    load_with_own_heads,
     read_config,
     read_labels,
 )
@@ -74,10 +72,10 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     if finished is not None:
         model = finished.kind.load_model(folder, attention=_ATTENTION)
     elif architecture in ("BertForPreTraining", "BertForMaskedLM"):
-        model = load_with_own_heads(folder, attention=_ATTENTION)
+        model = load_model(folder, "mlm", attention=_ATTENTION)
     else:
         model = load_encoder(folder, attention=_ATTENTION)
-    encoder: Any = model if isinstance(model, BertModel) else model.bert
+    encoder: Any = getattr(model, "bert", model)
     if tokenizer.vocab_size > encoder.vocab_size:
         raise ArtifactError(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, the model {encoder.vocab_size}. "

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from bertline.encoders import Encoder
 from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError
@@ -20,7 +21,7 @@ from bertline.inference.filling import Guess, fill_blanks, sequence_of
 from bertline.inference.predictor import TaskPredictor, require_texts, row_ids
 from bertline.kinds.classification.serving import ClassificationPredictor, Prediction
 from bertline.kinds.retrieval.serving import Hit, RetrievalPredictor, best_hits
-from bertline.modeling.bert import BertModel, EncodedInDetail, MaskedLanguageModel
+from bertline.modeling.bert import EncodedInDetail
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled
 from bertline.tokenization.tokenizer import Tokenizer
@@ -55,7 +56,7 @@ class LoadedModel:
     """A model with its tokenizer, for inference in fp32, without dropout.
 
     Args:
-        model: Model on its device: a `BertModel`, or a model whose submodule `bert` is the encoder.
+        model: Model on its device: an encoder, or a model whose attribute `bert` is the encoder.
         tokenizer: Tokenizer of the model.
         max_length: Maximum number of tokens of a sequence; longer texts are truncated.
         task: Task that the model was fine-tuned for; None for an encoder.
@@ -66,7 +67,7 @@ class LoadedModel:
         self, model: nn.Module, tokenizer: Tokenizer, *, max_length: int, task: TaskPredictor | None, name: str
     ) -> None:
         self.model: Any = model.eval()
-        self.encoder: BertModel = model if isinstance(model, BertModel) else self.model.bert
+        self.encoder: Encoder = getattr(model, "bert", model)
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.task = task
@@ -143,7 +144,7 @@ class LoadedModel:
             DataError: The text has no `[MASK]`, or is longer than the model's maximum length.
             ArtifactError: The model has no masked language model head.
         """
-        if not isinstance(self.model, MaskedLanguageModel):
+        if not hasattr(self.model, "forward_everywhere"):
             raise self._cannot("fill blanks", "masked language model head", "artifacts/pretrain or an encoder's export")
         return fill_blanks(self.model, self.tokenizer, text, top_k, self.max_length)
 

@@ -103,6 +103,16 @@ class BertModel(nn.Module):
         self._pooler_activation = FAMILIES[config.family].pooler_activation
         number_sites(self)
 
+    @property
+    def below_layers(self) -> list[nn.Module]:
+        """Modules that the first layer reads."""
+        return [self.embeddings]
+
+    @property
+    def word_embeddings(self) -> Tensor:
+        """[V, H]."""
+        return self.embeddings.word_embeddings.weight
+
     def forward(
         self,
         input_ids: Tensor,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError
@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
-from bertline.modeling.heads import BertForTokenClassification
 from bertline.modeling.weight_files import require_finite, write_weights
 
 CRF_NAME = "crf.safetensors"
@@ -128,7 +127,7 @@ class LinearChainCrf(nn.Module):
 
 
 class BertForTokenClassificationWithCrf(nn.Module):
-    """A `BertForTokenClassification` whose logits are the emissions of a CRF over the words.
+    """A token classifier whose logits are the emissions of a CRF over the words.
 
     On disk it is the plain tagger in Hugging Face format, plus a separate file with the CRF.
 
@@ -139,23 +138,24 @@ class BertForTokenClassificationWithCrf(nn.Module):
 
     uses_pooler: ClassVar[bool] = False
 
-    def __init__(self, tagger: BertForTokenClassification, labels: Sequence[str]) -> None:
+    def __init__(self, tagger: nn.Module, labels: Sequence[str]) -> None:
         super().__init__()
-        self.bert = tagger.bert
-        self.dropout = tagger.dropout
-        self.classifier = tagger.classifier
+        for name, module in tagger.named_children():
+            self.add_module(name, module)
         self.crf = LinearChainCrf(labels)
         # Not registered as a submodule: this model already has its modules, and each weight must have one name.
         object.__setattr__(self, "_tagger", tagger)
+        if "bert" not in self._modules:  # a wrapped encoder is a part of the tagger's only module
+            object.__setattr__(self, "bert", tagger.bert)
 
     @property
-    def tagger(self) -> BertForTokenClassification:
+    def tagger(self) -> Any:
         """The model without its CRF; it shares the weights."""
         return self.__dict__["_tagger"]
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return logits [B, S, num_labels] for every position; those of words are the CRF's emissions."""
-        return self.classifier(self.dropout(self.bert(input_ids, token_type_ids, attention_mask).hidden_states))
+        return self.tagger(input_ids, token_type_ids, attention_mask)
 
 
 def write_crf(crf: LinearChainCrf, folder: Path) -> None:

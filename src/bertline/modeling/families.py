@@ -1,11 +1,15 @@
-"""Families of checkpoints that are BERT's own layers under other names, and how their folders are translated.
+"""The families of encoders, and how the names in their folders are translated to BERT's.
 
-RoBERTa and its multilingual and French kin, and DistilBERT, load into `BertModel`: the code that reads folders sees
-BERT's names, as in `transformers.BertForPreTraining`, and what is written has the family's own again.
+RoBERTa and its multilingual and French kin, and DistilBERT, are BERT's own layers under other names. They are adopted:
+they load into `BertModel`; the code that reads folders sees BERT's names, as in `transformers.BertForPreTraining`, and
+what is written has the family's own again. Every other family is wrapped: its model is the class of transformers
+(`bertline.encoders`), which reads and writes the folder; here only its config.json and the names of its heads are read.
 
 References:
     Liu et al., RoBERTa (arXiv 1907.11692); Conneau et al., XLM-R (arXiv 1911.02116); Martin et al., CamemBERT (arXiv
-    1911.03894); Sanh et al., DistilBERT (arXiv 1910.01108).
+    1911.03894); Sanh et al., DistilBERT (arXiv 1910.01108); Lan et al., ALBERT (arXiv 1909.11942); Clark et al.,
+    ELECTRA (arXiv 2003.10555); Song et al., MPNet (arXiv 2004.09297); He et al., DeBERTaV3 (arXiv 2111.09543); Warner
+    et al., ModernBERT (arXiv 2412.13663).
 """
 
 from __future__ import annotations
@@ -25,6 +29,16 @@ from bertline.foundation.files import read_json
 CONFIG_NAME = "config.json"
 Names = tuple[tuple[str, str], ...]
 """Pairs of a part of a name in BERT's folders, and of the same in the family's; the first that fits is replaced."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wrapping:
+    """Where the parts of a wrapped encoder are, in the class of transformers without a head."""
+
+    layers: str = "encoder.layer"
+    """Name of the list of layers that have weights of their own."""
+    above_layers: tuple[str, ...] = ("pooler",)
+    """Names of the modules that read the last layer; all others are below the first one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +72,8 @@ class Family:
     """Whether the masked language model head has gelu, whatever the layers have."""
     drops_before_answers: bool = False
     """Whether the head of question answering drops its input."""
+    wrapping: Wrapping | None = None
+    """None for an adopted family."""
 
     @property
     def pooler_is_head(self) -> bool:
@@ -180,6 +196,62 @@ _DISTILBERT = Family(
     pooler_activation=torch.relu,
     drops_before_answers=True,
 )
+_DENSE_HEAD = (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))
+_WRAPPED = (
+    Family(
+        model_type="electra",
+        title="ELECTRA",
+        class_prefix="Electra",
+        names=(
+            ("bert.", "electra."),
+            ("cls.predictions.transform.", "generator_predictions."),
+            ("cls.predictions.", "generator_lm_head."),
+        ),
+        sequence_head=_DENSE_HEAD,
+        defaults={"hidden_size": 256, "num_hidden_layers": 12, "num_attention_heads": 4, "intermediate_size": 1024},
+        wrapping=Wrapping(),
+    ),
+    Family(
+        model_type="albert",
+        title="ALBERT",
+        class_prefix="Albert",
+        names=(("bert.", "albert."), ("cls.predictions.", "predictions.")),
+        defaults={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+        wrapping=Wrapping(layers="encoder.albert_layer_groups"),
+    ),
+    Family(
+        model_type="mpnet",
+        title="MPNet",
+        class_prefix="MPNet",
+        names=(("bert.", "mpnet."), ("cls.predictions.transform.", "lm_head."), ("cls.predictions.", "lm_head.")),
+        sequence_head=_DENSE_HEAD,
+        defaults={"type_vocab_size": 0, "pad_token_id": 1, "vocab_size": 30527, "max_position_embeddings": 512},
+        positions_follow_padding=True,
+        wrapping=Wrapping(),
+    ),
+    Family(
+        model_type="deberta-v2",
+        title="DeBERTa-v3",
+        class_prefix="DebertaV2",
+        names=(("bert.", "deberta."),),
+        defaults={"type_vocab_size": 0, "layer_norm_eps": 1e-7},
+        wrapping=Wrapping(),
+    ),
+    Family(
+        model_type="modernbert",
+        title="ModernBERT",
+        class_prefix="ModernBert",
+        names=(("bert.", "model."), ("cls.predictions.", "decoder.")),
+        config_keys={
+            "hidden_act": "hidden_activation",
+            "hidden_dropout_prob": "mlp_dropout",
+            "attention_probs_dropout_prob": "attention_dropout",
+            "layer_norm_eps": "norm_eps",
+        },
+        defaults={"type_vocab_size": 0, "max_position_embeddings": 8192, "pad_token_id": 50283},
+        wrapping=Wrapping(layers="layers", above_layers=("final_norm",)),
+    ),
+)
 
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family
@@ -189,6 +261,7 @@ FAMILIES: Mapping[str, Family] = {
         _roberta("xlm-roberta", "XLM-R", "XLMRoberta"),
         _roberta("camembert", "CamemBERT", "Camembert"),
         _DISTILBERT,
+        *_WRAPPED,
     )
 }
 """The families by `model_type`."""
@@ -202,16 +275,20 @@ def family_in(mapping: Mapping[str, Any], where: str) -> Family:
     """
     model_type = mapping.get("model_type", "bert")
     if model_type not in FAMILIES:
+        own_code = " and its code comes with it (auto_map), which is never run" if "auto_map" in mapping else ""
         raise ArtifactError(
-            f"{where}: model_type is {model_type!r}; bertline reads {', '.join(FAMILIES)}. Choose an encoder of these."
+            f"{where}: model_type is {model_type!r}{own_code}; bertline reads {', '.join(FAMILIES)}. "
+            "Choose an encoder of these."
         )
     return FAMILIES[model_type]
 
 
 def family_of(folder: Path) -> tuple[Family, int]:
-    """Return the family of a model folder, and how many rows of its position embeddings precede that of position 0;
-    without a config.json it is BERT's."""
+    """Return the family of a model folder, and how many rows of its position embeddings an adopted family has before
+    that of position 0; without a config.json it is BERT's."""
     path = folder / CONFIG_NAME
     mapping = read_json(path) if path.is_file() else {}
     family = family_in(mapping, str(path))
+    if family.wrapping is not None:
+        return family, 0
     return family, family.num_unused_positions(family.config_to_bert(mapping).get("pad_token_id") or 0)

@@ -67,7 +67,7 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
     """
     family = family_in(mapping, where)
     mapping = family.config_to_bert(mapping)
-    only = {"is_decoder": False, "position_embedding_type": "absolute"}
+    only = {"is_decoder": False, **({} if family.wrapping else {"position_embedding_type": "absolute"})}
     for key, expected in only.items():
         found = mapping.get(key, expected)
         if found != expected:
@@ -324,7 +324,7 @@ def architecture_of(
     declared = config_mapping(folder).get("architectures") or ()
     if "classifier.weight" in names and "BertForSequenceClassification" in declared:
         return "BertForSequenceClassification"
-    if "cls.predictions.transform.dense.weight" not in names:
+    if not any(name.startswith(MLM_HEAD) for name in names):
         return "BertModel"
     return "BertForPreTraining" if "cls.seq_relationship.weight" in names else "BertForMaskedLM"
 

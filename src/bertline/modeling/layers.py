@@ -17,12 +17,13 @@ from bertline.modeling.dropout import Dropout, TokenMasks
 
 
 class LayerDetail(NamedTuple):
-    """Intermediate results of one layer's attention: query, key [B, N, S, D]; scores, probabilities [B, N, S, S]."""
+    """Intermediate results of one layer's attention: query, key [B, N, S, D]; scores, probabilities [B, N, S, S]; a
+    wrapped encoder gives the probabilities alone."""
 
-    query: Tensor
-    key: Tensor
-    scores: Tensor
     probabilities: Tensor
+    query: Tensor | None = None
+    key: Tensor | None = None
+    scores: Tensor | None = None
 
 
 class Embeddings(nn.Module):
@@ -132,7 +133,7 @@ class EncoderLayer(nn.Module):
         query, key, value = self._split_heads(hidden_states)
         context, scores, probabilities = attend(query, key, value, scope, kind="eager")
         assert scores is not None and probabilities is not None  # eager returns both
-        return self._after_attention(hidden_states, context), LayerDetail(query, key, scores, probabilities)
+        return self._after_attention(hidden_states, context), LayerDetail(probabilities, query, key, scores)
 
     def _split_heads(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Project [B, S, H] to query, key and value, each [B, N, S, D]."""

@@ -37,7 +37,6 @@ from bertline.finetuning.task_kind import (
 )
 from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
 from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.modeling.bert import BertForSequenceClassification
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -72,7 +71,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     """
 
     config: ClassificationTaskConfig
-    model_class = BertForSequenceClassification
+    head = "sequence"
     probabilities: Callable[[Tensor], Tensor]
     """Computes the probability of each label from logits [B, labels]."""
     best_temperature: Callable[[Probabilities, NDArray[np.int64]], float]

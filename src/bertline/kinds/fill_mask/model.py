@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,17 +20,12 @@ from bertline.finetuning.task_kind import (
     Batch,
     Batches,
     Calibration,
-    HeadSettings,
     LossOptions,
     Statistics,
     TaskKind,
-    with_new_head,
 )
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, MaskedLanguageModel
-from bertline.modeling.huggingface import architecture_of, load_with_own_heads
 from bertline.tasks.metrics.fill_mask import STATISTICS, pseudo_perplexity, scores_of
 from bertline.tasks.stored_rows import PlainRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -93,14 +87,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
     """
 
     rows_class = PlainRows
-
-    def new_model(self, folder: Path, head: HeadSettings) -> MaskedLanguageModel:
-        masked_only = architecture_of(folder) == "BertForMaskedLM"
-        kind: Callable[..., MaskedLanguageModel] = BertForMaskedLM if masked_only else BertForPreTraining
-        return with_new_head(folder, kind, head)
-
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> MaskedLanguageModel:
-        return load_with_own_heads(folder, attention=attention)
+    head = "mlm"
 
     def has_new_head(self, model: nn.Module) -> bool:
         """Return False: the head is that of pretraining; loading warns if a checkpoint lacks it."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from bertline.finetuning.encoding import scoring_indices
 from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics, TaskKind
 from bertline.kinds.question_answering.answer_windows import NOT_TRAINED, EncodedQuestions, encode_questions
-from bertline.modeling.heads import AnswerLogits, BertForQuestionAnswering
+from bertline.modeling.heads import AnswerLogits
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -54,8 +54,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     """
 
     rows_class = QuestionRows
-    model_class = BertForQuestionAnswering
-    head_weights = ("qa_outputs.",)
+    head = "answers"
 
     def encode(self, rows: QuestionRows, tokenizer: Tokenizer) -> EncodedQuestions:
         return encode_questions(rows, tokenizer, self.config)

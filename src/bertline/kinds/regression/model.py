@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -14,12 +13,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.encoders import Head
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_of
 from bertline.finetuning.task_kind import (
     Batch,
     Batches,
     Calibration,
-    HeadSettings,
     LossOptions,
     Statistics,
     TaskKind,
@@ -27,9 +26,7 @@ from bertline.finetuning.task_kind import (
 )
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertForSequenceClassification, BertModel
-from bertline.modeling.huggingface import load_text_encoder, save_model
+from bertline.modeling.bert import BertModel
 from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -60,9 +57,13 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     rows_class = NumberRows
     config: RegressionTaskConfig
-    model_class = BertForSequenceClassification
     outputs = ("number",)
     problem_type = "regression"
+
+    @property
+    def head(self) -> Head:  # type: ignore[override]
+        """See `TaskKind.head`."""
+        return "vectors" if self.config.head == "cosine" else "sequence"
 
     @property
     def _scale(self) -> tuple[float, float]:
@@ -73,27 +74,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def unused_options(self) -> dict[str, str]:
         """See `TaskKind.unused_options`."""
         return {**super().unused_options, "label_smoothing": "it has numbers, and no labels to smooth"}
-
-    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        """See `TaskKind.new_model`."""
-        if self.config.head == "cosine":
-            return load_text_encoder(
-                folder, pooling=self.config.pooling, dropout_prob=head.dropout_prob, attention=head.attention
-            )
-        return super().new_model(folder, head)
-
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
-        """See `TaskKind.load_model`."""
-        if self.config.head == "cosine":
-            return load_text_encoder(folder, pooling=self.config.pooling, attention=attention)
-        return super().load_model(folder, attention=attention)
-
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        """See `TaskKind.save_model`: a `BertModel`, or a one-label classifier whose output is scaled to [0, 1]."""
-        if self.config.head == "cosine":
-            save_model(cast(BertModel, model.bert), folder)
-        else:
-            super().save_model(model, folder)
 
     def encode(self, rows: NumberRows, tokenizer: Tokenizer) -> EncodedNumbers:
         """See `TaskKind.encode`.

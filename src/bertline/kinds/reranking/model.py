@@ -18,7 +18,6 @@ from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches, Seque
 from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.foundation.seeds import generator
 from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.modeling.bert import BertForSequenceClassification
 from bertline.tasks.metrics import ranking
 from bertline.tasks.stored_rows import CandidateRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -89,7 +88,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     rows_class = CandidateRows
     config: RerankingTaskConfig
-    model_class = BertForSequenceClassification
+    head = "pair"
     outputs = ("relevance",)
     score_names = ("map", "mrr", "ndcg@10")
 

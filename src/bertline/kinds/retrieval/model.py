@@ -14,15 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import INPUT_NAMES, Sequences, encode_texts, outputs_of
-from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, Statistics, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.kinds.retrieval.search_pairs import EncodedSearch, Numbers, PairBatches, contrastive_loss
-from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertModel
-from bertline.modeling.heads import BertTextEncoder
-from bertline.modeling.huggingface import load_text_encoder, save_model
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.bm25 import Bm25
 from bertline.tasks.metrics import ranking
@@ -54,6 +51,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     """
 
     rows_class = QueryRows
+    head = "vectors"
     config: RetrievalTaskConfig
     score_names = ("ndcg@10", "mrr@10", "recall@100", "map")
 
@@ -95,22 +93,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         if self._bm25 is None:
             self._bm25 = Bm25(self.collection.texts_read())
         return self._bm25
-
-    # ---- the model
-
-    def new_model(self, folder: Path, head: HeadSettings) -> BertTextEncoder:
-        """See `TaskKind.new_model`; there is no head."""
-        return load_text_encoder(
-            folder, pooling=self.config.pooling, dropout_prob=head.dropout_prob, attention=head.attention
-        )
-
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertTextEncoder:
-        """See `TaskKind.load_model`."""
-        return load_text_encoder(folder, pooling=self.config.pooling, attention=attention)
-
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        """See `TaskKind.save_model`: a `BertModel`."""
-        save_model(cast(BertModel, model.bert), folder)
 
     # ---- encoding and training
 

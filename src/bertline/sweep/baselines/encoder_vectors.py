@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
+from bertline.encoders import load_encoder
 from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
 from bertline.finetuning.word_tagging import WordTagger
 from bertline.finetuning.word_windows import encode_words, token_ids_of_words, word_means
-from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.linear import one_thread
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -102,7 +102,7 @@ class FrozenEncoder:
     @cached_property
     def _static(self) -> Vectors:
         """Static vectors of the vocabulary, [V, D]."""
-        size = int(self._model.embeddings.word_embeddings.num_embeddings)
+        size = self._model.vocab_size
         tokens = [self.tokenizer.single.sequence([token]) for token in range(size)]
         vectors = self._run(assemble(tokens, [len(tokens[0])] * size, pad_id=self.tokenizer.pad_id))[:, 0]
         with one_thread():

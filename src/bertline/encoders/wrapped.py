@@ -1,0 +1,301 @@
+"""Models of transformers with the interface of bertline's own, for the families that are not BERT's layers.
+
+Shapes as in `bertline.modeling.bert`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import write_json
+from bertline.foundation.progress import warn
+from bertline.foundation.seeds import seed_for
+from bertline.modeling.bert import Encoded, EncodedInDetail, MaskedLMOutput
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.families import CONFIG_NAME, FAMILIES
+from bertline.modeling.heads import AnswerLogits
+from bertline.modeling.huggingface import architecture_of, read_config
+from bertline.modeling.initialization import initialize
+from bertline.modeling.layers import LayerDetail, gather_positions
+from bertline.modeling.weight_files import WEIGHTS_NAME, read_weight_names, require_finite, write_weights
+
+_CLASSES = {
+    "sequence": transformers.AutoModelForSequenceClassification,
+    "pair": transformers.AutoModelForSequenceClassification,
+    "tokens": transformers.AutoModelForTokenClassification,
+    "answers": transformers.AutoModelForQuestionAnswering,
+    "mlm": transformers.AutoModelForMaskedLM,
+    "encoder": transformers.AutoModel,
+}
+# What is wrong with a folder is checked and said here.
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity_error()
+
+
+class WrappedEncoder(nn.Module):
+    """An encoder of transformers with the interface of `BertModel`.
+
+    Args:
+        hf: Model without a head, as `AutoModel` makes it.
+        config: What bertline's other code reads of its architecture.
+        vocab_size: Number of word embeddings.
+        pad_token_id: Id of the padding token.
+    """
+
+    def __init__(self, hf: Any, config: ModelConfig, *, vocab_size: int, pad_token_id: int) -> None:
+        super().__init__()
+        self.hf = hf
+        self.config = config
+        self.vocab_size = vocab_size
+        self.pad_token_id = pad_token_id
+        self._takes_types = "token_type_ids" in signature(hf.forward).parameters
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """Layers that have weights of their own, the lowest first; ALBERT has one for all."""
+        return list(self.hf.get_submodule(_wrapping(self).layers))
+
+    @property
+    def below_layers(self) -> list[nn.Module]:
+        """Modules that the first layer reads or that all layers share, as relative positions."""
+        outside = (_wrapping(self).layers, *_wrapping(self).above_layers)
+        return [
+            module
+            for name, module in self.hf.named_modules()
+            if name and not any(True for _ in module.children()) and not f"{name}.".startswith(_with_dots(outside))
+        ]
+
+    @property
+    def embeddings(self) -> Any:
+        """Embeddings of transformers."""
+        return self.hf.embeddings
+
+    @property
+    def word_embeddings(self) -> Tensor:
+        """[V, E]; E is less than the hidden size where embeddings are factorised (ALBERT, ELECTRA)."""
+        return self.hf.get_input_embeddings().weight
+
+    @property
+    def pooler(self) -> Any:
+        """Pooler of the first position; None if there is none."""
+        return getattr(self.hf, "pooler", None)
+
+    def inputs(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None) -> dict[str, Tensor]:
+        """Return the arguments of the model of transformers."""
+        given = {"input_ids": input_ids}
+        given["attention_mask"] = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        if self._takes_types:
+            # A model with a single token type has it in both segments of a pair.
+            is_single = self.config.type_vocab_size < 2
+            given["token_type_ids"] = torch.zeros_like(token_type_ids) if is_single else token_type_ids
+        return given
+
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None, masks: None = None
+    ) -> Encoded:
+        """Encode sequences as `BertModel.forward` does."""
+        output = self.hf(**self.inputs(input_ids, token_type_ids, attention_mask))
+        states = output.last_hidden_state
+        return Encoded(states, getattr(output, "pooler_output", None), states)
+
+    def forward_in_detail(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
+    ) -> EncodedInDetail:
+        """Encode like `forward`, keeping hidden states and attention probabilities of every layer."""
+        chosen = self.hf.config._attn_implementation
+        self.hf.set_attn_implementation("eager")  # fused kernels keep no probabilities
+        try:
+            given = self.inputs(input_ids, token_type_ids, attention_mask)
+            output = self.hf(**given, output_hidden_states=True, output_attentions=True)
+        finally:
+            self.hf.set_attn_implementation(chosen)
+        # Behind the last layer some families have a norm, which is part of what an encoder returns.
+        states = (*output.hidden_states[:-1], output.last_hidden_state)
+        return EncodedInDetail(states, tuple(LayerDetail(probabilities) for probabilities in output.attentions))
+
+
+class WrappedModel(nn.Module):
+    """A model of transformers with a head, with the interface of bertline's models."""
+
+    uses_pooler: ClassVar[bool] = False
+    bert: WrappedEncoder
+
+    def __init__(self, hf: Any, encoder: WrappedEncoder) -> None:
+        super().__init__()
+        self.hf = hf
+        # Not registered as a submodule: its weights are a part of `hf`, and each must have one name.
+        object.__setattr__(self, "bert", encoder)
+
+    @property
+    def head(self) -> list[tuple[str, nn.Module]]:
+        """The modules behind the encoder by name, in the order in which they compute."""
+        return [(name, module) for name, module in self.hf.named_children() if name != self.hf.base_model_prefix]
+
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
+    ) -> Tensor | AnswerLogits:
+        """Return logits as the class of bertline with this head does."""
+        output = self.hf(**self.bert.inputs(input_ids, token_type_ids, attention_mask))
+        return AnswerLogits(output.start_logits, output.end_logits) if "start_logits" in output else output.logits
+
+
+class WrappedMaskedLM(WrappedModel):
+    """A masked language model of transformers, with the interface of `modeling.bert.BertForMaskedLM`."""
+
+    def forward(  # type: ignore[override]
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        attention_mask: Tensor | None,
+        masked_positions: Tensor,
+        masks: None = None,
+    ) -> MaskedLMOutput:
+        """Compute vocabulary logits [B, P, V] at the masked positions only; see `MaskedLanguageModel.forward`."""
+        states = self.bert(input_ids, token_type_ids, attention_mask).hidden_states
+        return self._read(gather_positions(states, masked_positions))
+
+    def forward_everywhere(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
+    ) -> MaskedLMOutput:
+        """Compute vocabulary logits at every position, [B, S, V]."""
+        return self._read(self.bert(input_ids, token_type_ids, attention_mask).hidden_states)
+
+    def _read(self, states: Tensor) -> MaskedLMOutput:
+        for _, module in self.head:
+            states = module(states)
+        return MaskedLMOutput(states)
+
+
+def load_wrapped(
+    folder: Path, head: str, *, num_outputs: int | None, is_new: bool, dropout_prob: float | None, seed: int
+) -> WrappedModel:
+    """Load a folder of a wrapped family with a head; see `encoders.load_model`."""
+    if head == "mlm" and architecture_of(folder) not in ("BertForMaskedLM", "BertForPreTraining"):
+        raise ArtifactError(
+            f"{folder} has no masked language model head, so it fills no blanks: it is an encoder saved alone, or a "
+            "detector, as ELECTRA's discriminator. Take a folder with that head, or another kind of task."
+        )
+    settings = {"num_labels": 2 if head == "answers" else num_outputs} if num_outputs or head == "answers" else {}
+    hf = _loaded(folder, head, settings, is_new=is_new, dropout_prob=dropout_prob, seed=seed)
+    kind = WrappedMaskedLM if head == "mlm" else WrappedModel
+    model = kind(hf, _encoder(hf.base_model, folder, dropout_prob))
+    if is_new:
+        for name, module in model.head:
+            initialize(module, model.bert.config, seed=seed_for(seed, name))
+    return model
+
+
+def load_wrapped_encoder(folder: Path, *, dropout_prob: float | None = None) -> WrappedEncoder:
+    """Load the encoder of a folder of a wrapped family."""
+    hf = _loaded(folder, "encoder", {}, is_new=False, dropout_prob=dropout_prob, seed=0)
+    return _encoder(hf, folder, dropout_prob)
+
+
+def save_wrapped(
+    model: WrappedModel | WrappedEncoder,
+    folder: Path,
+    *,
+    id2label: Mapping[int, str] | None = None,
+    problem_type: str | None = None,
+) -> None:
+    """Write a wrapped model; see `modeling.huggingface.save_model`."""
+    hf = model.hf
+    encoder = model if isinstance(model, WrappedEncoder) else model.bert
+    if id2label and isinstance(model, WrappedModel):
+        hf.config.id2label = dict(id2label)
+        hf.config.label2id = {name: number for number, name in id2label.items()}
+    hf.config.problem_type = problem_type
+    hf.config.architectures = [type(hf).__name__]
+    hf.config.dtype = torch.float32
+    if encoder.config.type_vocab_size:
+        hf.config.type_vocab_size = encoder.config.type_vocab_size  # marks of tokens add types
+    write_weights(weights_of(hf), folder / WEIGHTS_NAME)
+    write_json(folder / CONFIG_NAME, json.loads(hf.config.to_json_string()))
+
+
+def weights_of(hf: Any) -> dict[str, Tensor]:
+    """Return the weights of a model of transformers by name, tied ones once."""
+    tied = hf.all_tied_weights_keys
+    return {name: tensor for name, tensor in hf.state_dict().items() if name not in tied}
+
+
+def _loaded(
+    folder: Path, head: str, settings: dict[str, Any], *, is_new: bool, dropout_prob: float | None, seed: int
+) -> Any:
+    read_weight_names(folder)  # says what is wrong where there is no whole safetensors file
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **settings)
+    if dropout_prob is not None:
+        for key, value in config.to_dict().items():
+            if "dropout" in key and isinstance(value, int | float):
+                setattr(config, key, dropout_prob)
+    try:
+        with _seeded(seed):
+            hf, found = _CLASSES[head].from_pretrained(
+                folder,
+                config=config,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
+                ignore_mismatched_sizes=True,  # of a head that is drawn again; others are refused below
+                output_loading_info=True,
+            )
+    except ValueError as error:  # no such head in this family
+        raise ArtifactError(f"{folder}: {config.model_type} has no head for {head}: {error}") from error
+    _require_whole(folder, hf, found, is_new=is_new)
+    require_finite(dict(hf.named_parameters()), folder)
+    return hf.eval()
+
+
+def _require_whole(folder: Path, hf: Any, found: Mapping[str, Any], *, is_new: bool) -> None:
+    """Check what transformers found: only a head and a pooler may be missing, and those with a warning."""
+    prefix = f"{hf.base_model_prefix}." if hf.base_model is not hf else ""
+    pooler = f"{prefix}pooler."
+
+    def of_encoder(names: Any) -> list[str]:
+        return sorted(name for name in names if name.startswith(prefix) and not name.startswith(pooler))
+
+    lost, missing = of_encoder(found["missing_keys"]), sorted(found["missing_keys"])
+    unknown = of_encoder(found["unexpected_keys"]) if prefix else []
+    for names, problem in ((lost, "lacks"), (unknown, "has weights that its config.json does not make:")):
+        if names:
+            raise ArtifactError(f"{folder} {problem} {', '.join(names[:4])}. Is it a whole checkpoint?")
+    for name, theirs, ours in found["mismatched_keys"]:
+        if not is_new or name.startswith(prefix):
+            raise ArtifactError(f"{folder}: {name} has shape {list(theirs)}, config.json makes it {list(ours)}.")
+    if missing and not is_new:
+        warn(f"{folder} lacks {', '.join(missing[:4])}: these start from random weights.")
+
+
+def _encoder(hf: Any, folder: Path, dropout_prob: float | None) -> WrappedEncoder:
+    config, vocab_size, pad_token_id = read_config(folder)
+    if dropout_prob is not None:
+        config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
+    return WrappedEncoder(hf, config, vocab_size=vocab_size, pad_token_id=pad_token_id)
+
+
+def _wrapping(encoder: WrappedEncoder) -> Any:
+    return FAMILIES[encoder.config.family].wrapping
+
+
+def _with_dots(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{name}." for name in names)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed PyTorch's generator of the CPU inside, and restore it at the end."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
