@@ -53,8 +53,8 @@ CONFIGS: dict[str, Any] = {
         share_att_key=True, pos_att_type=["p2c", "c2p"], position_biased_input=False,
     ),
     "modernbert": transformers.ModernBertConfig(
-        **{key: value for key, value in _TWO_TYPES.items() if key != "type_vocab_size"}, local_attention=16, global_attn_every_n_layers=2, bos_token_id=0,
-        cls_token_id=0, eos_token_id=2, sep_token_id=2,
+        **{key: value for key, value in _TWO_TYPES.items() if key != "type_vocab_size"}, local_attention=16,
+        global_attn_every_n_layers=2, bos_token_id=0, cls_token_id=0, eos_token_id=2, sep_token_id=2,
     ),
 }  # fmt: skip
 ROBERTA = ("roberta", "xlm-roberta", "camembert")
@@ -254,8 +254,10 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         tokenizer = Tokenizer.load(folder / family)
         num_positions = MAX_LENGTH + FAMILIES[family].num_unused_positions(tokenizer.pad_id)
         changes = {
-            "vocab_size": tokenizer.vocab_size, "max_position_embeddings": num_positions, "pad_token_id": tokenizer.pad_id
-        }  # fmt: skip
+            "vocab_size": tokenizer.vocab_size,
+            "max_position_embeddings": num_positions,
+            "pad_token_id": tokenizer.pad_id,
+        }
         torch.manual_seed(5)
         settings = type(config).from_dict({**config.to_dict(), **changes, "initializer_range": 0.2})
         transformers.AutoModelForMaskedLM.from_config(settings).save_pretrained(folder / family)
