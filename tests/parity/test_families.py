@@ -27,7 +27,6 @@ from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
-from bertline.pretraining.start import shape_differences
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, finish
@@ -320,8 +319,3 @@ def test_truncation_that_a_tokenizer_declares_is_off(encoders: dict[str, Path], 
     backend.save(str(folder / "tokenizer.json"))
     whole = Tokenizer.load(encoders["xlm-roberta"]).encode(" ".join(TEXTS))
     assert len(whole) > 64 and Tokenizer.load(folder).encode(" ".join(TEXTS)) == whole
-
-
-def test_pretraining_refuses_what_it_does_not_continue(encoders: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match="a RoBERTa; pretraining continues BERT"):
-        shape_differences(tiny.model_config(), encoders["roberta"])

@@ -6,11 +6,13 @@ wrapped: the class of transformers with the interface of these models. transform
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from bertline.modeling import huggingface
 from bertline.modeling.attention import AttentionKind
@@ -22,14 +24,18 @@ from bertline.modeling.bert import (
     BertWithClassifier,
     MaskedLanguageModel,
 )
+from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import family_of
 from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification, BertTextEncoder
 from bertline.modeling.huggingface import architecture_of, config_mapping, load_with_head, read_labels
+from bertline.modeling.weight_files import read_weight_names
+from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from bertline.encoders.wrapped import WrappedEncoder
+    from bertline.encoders.wrapped import WrappedEncoder, WrappedMaskedLM
 
 Encoder: TypeAlias = "BertModel | WrappedEncoder"
+LanguageModel: TypeAlias = "MaskedLanguageModel | WrappedMaskedLM"
 Pooling = Literal["mean", "cls"]
 Head = Literal["sequence", "pair", "tokens", "answers", "vectors", "mlm"]
 """What a model computes: a label of a text (`sequence`) or of two (`pair`), labels of tokens, start and end of an
@@ -74,7 +80,8 @@ def load_model(
 
         if head == "vectors":
             return BertTextEncoder(load_wrapped_encoder(folder, dropout_prob=dropout_prob), pooling=pooling)
-        return load_wrapped(folder, head, num_outputs=num_outputs, is_new=is_new, dropout_prob=dropout_prob, seed=seed)
+        dropouts = None if dropout_prob is None else (dropout_prob, dropout_prob)
+        return load_wrapped(folder, head, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)
     if head == "vectors":
         return huggingface.load_text_encoder(folder, pooling=pooling, dropout_prob=dropout_prob, attention=attention)
     make: Any
@@ -98,6 +105,43 @@ def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertMod
 
         return load_wrapped_encoder(folder)
     return huggingface.load_encoder(folder, attention=attention)
+
+
+def start_language_model(
+    config: ModelConfig, tokenizer: Tokenizer, *, folder: Path | None, seed: int
+) -> WrappedMaskedLM:
+    """Return a masked language model of a wrapped family for pretraining.
+
+    Args:
+        config: The model section.
+        tokenizer: Its number of tokens and its special ones are those of a model from scratch.
+        folder: Checkpoint to continue; a head that it lacks is drawn. None: all weights are, as transformers does.
+        seed: Seed of drawn weights.
+    """
+    from bertline.encoders.wrapped import load_wrapped, new_language_model
+
+    if folder is None:
+        return new_language_model(config, tokenizer, seed=seed)
+    is_new = not any(name.startswith(huggingface.MLM_HEAD) for name in read_weight_names(folder))
+    dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+    model: Any = load_wrapped(folder, "mlm", num_outputs=None, is_new=is_new, dropout_probs=dropouts, seed=seed)
+    return model
+
+
+def with_weights(model: LanguageModel, weights: Mapping[str, Tensor]) -> LanguageModel:
+    """Return a model like this one that shares the memory of these weights."""
+    # Not in a thread: a default device is global, and compiled code whose guards see it would be compiled again.
+    with torch.device("meta"):
+        if isinstance(model, MaskedLanguageModel):
+            encoder = model.bert
+            like: LanguageModel = type(model)(
+                encoder.config, vocab_size=encoder.vocab_size, pad_token_id=encoder.pad_token_id
+            )
+        else:
+            like = model.without_weights()
+    # A plain dict: PyTorch notes `assign` in a state dict's metadata, and whoever loads that next would untie weights.
+    like.load_state_dict(dict(weights), assign=True)
+    return like
 
 
 def save_model(model: nn.Module, folder: Path, **settings: Any) -> None:

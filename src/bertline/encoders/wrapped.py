@@ -5,10 +5,11 @@ Shapes as in `bertline.modeling.bert`.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,14 +22,16 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
+from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import Encoded, EncodedInDetail, MaskedLMOutput
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import CONFIG_NAME, FAMILIES
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in
 from bertline.modeling.heads import AnswerLogits
-from bertline.modeling.huggingface import architecture_of, read_config
+from bertline.modeling.huggingface import architecture_of, config_from_huggingface, read_config
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import LayerDetail, gather_positions
 from bertline.modeling.weight_files import WEIGHTS_NAME, read_weight_names, require_finite, write_weights
+from bertline.tokenization.tokenizer import Tokenizer
 
 _CLASSES = {
     "sequence": transformers.AutoModelForSequenceClassification,
@@ -38,6 +41,8 @@ _CLASSES = {
     "mlm": transformers.AutoModelForMaskedLM,
     "encoder": transformers.AutoModel,
 }
+Dropouts = tuple[float, float]
+"""Dropout rates of hidden states and of attention."""
 # What is wrong with a folder is checked and said here.
 transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
@@ -153,6 +158,9 @@ class WrappedModel(nn.Module):
 class WrappedMaskedLM(WrappedModel):
     """A masked language model of transformers, with the interface of `modeling.bert.BertForMaskedLM`."""
 
+    attention: ClassVar[AttentionKind] = "plain"
+    """For the records alone: transformers chooses the kernel."""
+
     def forward(  # type: ignore[override]
         self,
         input_ids: Tensor,
@@ -171,6 +179,42 @@ class WrappedMaskedLM(WrappedModel):
         """Compute vocabulary logits at every position, [B, S, V]."""
         return self._read(self.bert(input_ids, token_type_ids, attention_mask).hidden_states)
 
+    @torch.no_grad()
+    def start_neutral(self, log_frequencies: Tensor, *, seed: int) -> None:
+        """Make the head predict these logarithms of frequencies [tokens], whatever the encoder says.
+
+        As in `pretraining.start.start_at_unigrams`: the dense layer has weights 0 and a random bias. Where it has no
+        bias (ModernBERT), the norm behind it has the scale 0.
+        """
+        vocab_size = self.bert.vocab_size
+        modules = [module for _, part in self.head for module in part.modules()]
+        dense = next(
+            module for module in modules if isinstance(module, nn.Linear) and module.out_features != vocab_size
+        )
+        norm = next(module for module in modules if isinstance(module, nn.LayerNorm))
+        weights = (weight for _, part in self.head for weight in part.parameters())
+        decoder_bias = next(weight for weight in weights if weight.shape == (vocab_size,))
+        decoder_bias.zero_()
+        if dense.bias is None:
+            norm.weight.zero_()
+        else:
+            dense.weight.zero_()
+            dense.bias.copy_(torch.empty(dense.bias.shape).normal_(generator=torch.Generator().manual_seed(seed)))
+            norm.weight.fill_(1.0)
+        if norm.bias is not None:
+            norm.bias.zero_()
+        constant = self._read(self.bert.word_embeddings.new_zeros(1, 1, self.bert.config.hidden_size)).mlm_logits[0, 0]
+        # Rows of the embeddings behind the tokens pad them to a round size, and are as rare as can be.
+        decoder_bias.copy_(torch.full_like(constant, float(log_frequencies.min())))
+        decoder_bias[: len(log_frequencies)] = log_frequencies
+        decoder_bias -= constant
+
+    def without_weights(self) -> WrappedMaskedLM:
+        """Return such a model whose weights wait to be loaded; to be called where the default device is `meta`."""
+        encoder, hf = self.bert, type(self.hf)(self.hf.config)
+        sizes = {"vocab_size": encoder.vocab_size, "pad_token_id": encoder.pad_token_id}
+        return WrappedMaskedLM(hf, WrappedEncoder(hf.base_model, encoder.config, **sizes))
+
     def _read(self, states: Tensor) -> MaskedLMOutput:
         for _, module in self.head:
             states = module(states)
@@ -178,18 +222,18 @@ class WrappedMaskedLM(WrappedModel):
 
 
 def load_wrapped(
-    folder: Path, head: str, *, num_outputs: int | None, is_new: bool, dropout_prob: float | None, seed: int
+    folder: Path, head: str, *, num_outputs: int | None, is_new: bool, dropout_probs: Dropouts | None, seed: int
 ) -> WrappedModel:
     """Load a folder of a wrapped family with a head; see `encoders.load_model`."""
-    if head == "mlm" and architecture_of(folder) not in ("BertForMaskedLM", "BertForPreTraining"):
+    if head == "mlm" and not is_new and architecture_of(folder) not in ("BertForMaskedLM", "BertForPreTraining"):
         raise ArtifactError(
             f"{folder} has no masked language model head, so it fills no blanks: it is an encoder saved alone, or a "
             "detector, as ELECTRA's discriminator. Take a folder with that head, or another kind of task."
         )
     settings = {"num_labels": 2 if head == "answers" else num_outputs} if num_outputs or head == "answers" else {}
-    hf = _loaded(folder, head, settings, is_new=is_new, dropout_prob=dropout_prob, seed=seed)
+    hf = _loaded(folder, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
     kind = WrappedMaskedLM if head == "mlm" else WrappedModel
-    model = kind(hf, _encoder(hf.base_model, folder, dropout_prob))
+    model = kind(hf, _encoder(hf.base_model, folder, dropout_probs))
     if is_new:
         for name, module in model.head:
             initialize(module, model.bert.config, seed=seed_for(seed, name))
@@ -198,8 +242,60 @@ def load_wrapped(
 
 def load_wrapped_encoder(folder: Path, *, dropout_prob: float | None = None) -> WrappedEncoder:
     """Load the encoder of a folder of a wrapped family."""
-    hf = _loaded(folder, "encoder", {}, is_new=False, dropout_prob=dropout_prob, seed=0)
-    return _encoder(hf, folder, dropout_prob)
+    dropout_probs = None if dropout_prob is None else (dropout_prob, dropout_prob)
+    hf = _loaded(folder, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)
+    return _encoder(hf, folder, dropout_probs)
+
+
+def new_language_model(config: ModelConfig, tokenizer: Tokenizer, *, seed: int) -> WrappedMaskedLM:
+    """Return a masked language model with weights drawn as transformers draws them.
+
+    Args:
+        config: Its `own` settings give the sizes.
+        tokenizer: Gives the number of tokens and the ids of special ones.
+        seed: Seed of the weights.
+    """
+    ids = {
+        "pad_token_id": tokenizer.pad_id,
+        "bos_token_id": tokenizer.cls_id,
+        "cls_token_id": tokenizer.cls_id,
+        "eos_token_id": tokenizer.sep_id,
+        "sep_token_id": tokenizer.sep_id,
+    }
+    known = transformers.AutoConfig.for_model(config.family).to_dict()
+    ids = {name: number for name, number in ids.items() if name in known}
+    sizes = {"vocab_size": tokenizer.vocab_size}
+    settings = transformers.AutoConfig.for_model(config.family, **{**config.own, **sizes, **ids})
+    with _seeded(seed):
+        hf = _CLASSES["mlm"].from_config(settings)
+    return WrappedMaskedLM(hf, WrappedEncoder(hf.base_model, config, pad_token_id=tokenizer.pad_id, **sizes))
+
+
+def model_section(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model section of a configuration with the keys of `ModelConfig`.
+
+    A family's sizes have the names of its config class in transformers, which gives what is missing too. A section with
+    `own` has our names already.
+
+    Raises:
+        ArtifactError: The family is unknown, or its config class has no such setting.
+
+    Example:
+        >>> model_section({"family": "distilbert", "dim": 64, "n_layers": 3})["num_hidden_layers"]
+        3
+    """
+    own = {key: value for key, value in section.items() if key != "family"}
+    if "own" in section:
+        return dict(section)
+    family = family_in({"model_type": section["family"]}, "model.family")
+    settings = transformers.AutoConfig.for_model(family.model_type).to_dict()
+    others = family.wrapping.other_settings if family.wrapping is not None else ()
+    for name in own.keys() - settings.keys() - set(others):
+        near = difflib.get_close_matches(name, settings, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise ArtifactError(f"model.{name} is not a setting of {family.title} in transformers.{hint}")
+    config = config_from_huggingface({**settings, **own, "architectures": None}, "model")[0]
+    return {**asdict(config), "own": own if family.wrapping is not None else {}}
 
 
 def save_wrapped(
@@ -231,14 +327,14 @@ def weights_of(hf: Any) -> dict[str, Tensor]:
 
 
 def _loaded(
-    folder: Path, head: str, settings: dict[str, Any], *, is_new: bool, dropout_prob: float | None, seed: int
+    folder: Path, head: str, settings: dict[str, Any], *, is_new: bool, dropout_probs: Dropouts | None, seed: int
 ) -> Any:
     read_weight_names(folder)  # says what is wrong where there is no whole safetensors file
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **settings)
-    if dropout_prob is not None:
+    if dropout_probs is not None:
         for key, value in config.to_dict().items():
             if "dropout" in key and isinstance(value, int | float):
-                setattr(config, key, dropout_prob)
+                setattr(config, key, dropout_probs["attention" in key])
     try:
         with _seeded(seed):
             hf, found = _CLASSES[head].from_pretrained(
@@ -278,10 +374,11 @@ def _require_whole(folder: Path, hf: Any, found: Mapping[str, Any], *, is_new: b
         warn(f"{folder} lacks {', '.join(missing[:4])}: these start from random weights.")
 
 
-def _encoder(hf: Any, folder: Path, dropout_prob: float | None) -> WrappedEncoder:
+def _encoder(hf: Any, folder: Path, dropout_probs: Dropouts | None) -> WrappedEncoder:
     config, vocab_size, pad_token_id = read_config(folder)
-    if dropout_prob is not None:
-        config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
+    if dropout_probs is not None:
+        hidden, attention = dropout_probs
+        config = replace(config, hidden_dropout_prob=hidden, attention_probs_dropout_prob=attention)
     return WrappedEncoder(hf, config, vocab_size=vocab_size, pad_token_id=pad_token_id)
 
 

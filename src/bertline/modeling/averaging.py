@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import read_json, write_json
-from bertline.modeling.huggingface import CONFIG_NAME
+from bertline.modeling.families import CONFIG_NAME, family_of
 from bertline.modeling.weight_files import WEIGHTS_NAME, read_weights, write_weights
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary
@@ -61,6 +61,8 @@ def average_encoders(before: Path, after: Path, folder: Path, *, share: float = 
 def _encoder_weights(folder: Path) -> dict[str, Tensor]:
     """Return the weights of the encoder of a model folder, in fp32, under the names of a bare encoder; rows of the word
     embeddings behind its tokens, which pad a checkpoint to a round size, are left out."""
+    if (family := family_of(folder)[0]).model_type != "bert":
+        raise ArtifactError(f"{folder} is a {family.title}; the weights of BERT encoders are averaged.")
     read = read_weights(folder, with_output=False)
     weights = {
         name.removeprefix(_ENCODER): tensor.float() for name, tensor in read.items() if name.startswith(_ENCODER)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,13 +34,15 @@ class ModelConfig:
     layer_norm_eps: float
     """Epsilon of LayerNorm."""
     family: str = "bert"
-    """Family of the checkpoint (`modeling.families`), which decides names on disk and details of the heads."""
+    """Family of the encoder (`modeling.families`), which decides names on disk and details of the heads."""
+    own: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Settings of a wrapped family's config class in transformers, from which its model is made; empty for others."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            least = 0 if self.family != "bert" and field.name == "type_vocab_size" else 1
-            if field.type == "int" and getattr(self, field.name) < least:
-                raise ValueError(f"{field.name} must be at least {least}, found {getattr(self, field.name)}")
+        for one in fields(self):
+            least = 0 if self.family != "bert" and one.name == "type_vocab_size" else 1
+            if one.type == "int" and getattr(self, one.name) < least:
+                raise ValueError(f"{one.name} must be at least {least}, found {getattr(self, one.name)}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, found {self.hidden_size} "

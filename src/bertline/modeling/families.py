@@ -39,6 +39,8 @@ class Wrapping:
     """Name of the list of layers that have weights of their own."""
     above_layers: tuple[str, ...] = ("pooler",)
     """Names of the modules that read the last layer; all others are below the first one."""
+    other_settings: tuple[str, ...] = ()
+    """Settings that its class reads besides those that its config class lists."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +65,8 @@ class Family:
     positions_follow_padding: bool = False
     """Whether position 0 has the row of the position embeddings that follows the one with the number of `pad_token_id`;
     the rows before it are not used."""
+    padding_of_positions: int | None = None
+    """The number in place of `pad_token_id` in this, where the code of the family names it."""
     has_pooler: bool = True
     """Whether the bare encoder has a pooler."""
     drops_before_pooler: bool = False
@@ -82,7 +86,8 @@ class Family:
 
     def num_unused_positions(self, pad_token_id: int) -> int:
         """Return how many rows of the position embeddings precede that of position 0."""
-        return pad_token_id + 1 if self.positions_follow_padding else 0
+        padding = pad_token_id if self.padding_of_positions is None else self.padding_of_positions
+        return padding + 1 if self.positions_follow_padding else 0
 
     def to_bert(self, name: str, *, is_classifier: bool) -> str | None:
         """Return BERT's name for a weight of this family; None for one that the head of the checkpoint does not read.
@@ -227,6 +232,7 @@ _WRAPPED = (
         sequence_head=_DENSE_HEAD,
         defaults={"type_vocab_size": 0, "pad_token_id": 1, "vocab_size": 30527, "max_position_embeddings": 512},
         positions_follow_padding=True,
+        padding_of_positions=1,
         wrapping=Wrapping(),
     ),
     Family(
@@ -235,7 +241,9 @@ _WRAPPED = (
         class_prefix="DebertaV2",
         names=(("bert.", "deberta."),),
         defaults={"type_vocab_size": 0, "layer_norm_eps": 1e-7},
-        wrapping=Wrapping(),
+        wrapping=Wrapping(
+            other_settings=("position_buckets", "norm_rel_ebd", "share_att_key", "conv_kernel_size", "conv_act")
+        ),
     ),
     Family(
         model_type="modernbert",
@@ -249,7 +257,9 @@ _WRAPPED = (
             "layer_norm_eps": "norm_eps",
         },
         defaults={"type_vocab_size": 0, "max_position_embeddings": 8192, "pad_token_id": 50283},
-        wrapping=Wrapping(layers="layers", above_layers=("final_norm",)),
+        wrapping=Wrapping(
+            layers="layers", above_layers=("final_norm",), other_settings=("global_attn_every_n_layers",)
+        ),
     ),
 )
 

@@ -24,7 +24,7 @@ from bertline.modeling.bert import (
     MaskedLanguageModel,
 )
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in, family_of
 from bertline.modeling.heads import BertTextEncoder
 from bertline.modeling.initialization import Undrawn, initialize
 from bertline.modeling.weight_files import (
@@ -75,7 +75,7 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
                 f"{where}: {key} is {found!r}; bertline reads {expected!r} only. Choose a BERT encoder."
             )
     activation = mapping.get("hidden_act", "gelu")
-    if activation not in _ACTIVATIONS:
+    if activation not in _ACTIVATIONS and family.wrapping is None:
         raise ArtifactError(f"{where}: hidden_act is {activation!r}; bertline has {', '.join(sorted(_ACTIVATIONS))}.")
     required = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
     missing = [key for key in required if key not in mapping]
@@ -93,7 +93,7 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
         config = ModelConfig(
             **{key: mapping[key] for key in required[1:]},
             **{key: mapping.get(key, default) for key, default in optional.items()},
-            hidden_act=_ACTIVATIONS[activation],
+            hidden_act=_ACTIVATIONS.get(activation, activation),
             family=family.model_type,
         )
     except ValueError as error:
@@ -132,7 +132,7 @@ def save_model(
         "model_type": "bert",
         "vocab_size": encoder.vocab_size,
         "pad_token_id": encoder.pad_token_id,
-        **{key: value for key, value in asdict(encoder.config).items() if key != "family"},
+        **{key: value for key, value in asdict(encoder.config).items() if key not in ("family", "own")},
         "tie_word_embeddings": True,
         "dtype": "float32",
         **labels,
@@ -168,12 +168,16 @@ def keep_pooler(start: Path, folder: Path) -> None:
 
     Published masked language models have a pooler too that their class in transformers does not use.
     """
-    if any(name.startswith(_POOLER) for name in read_weight_names(folder)):
+    family = family_of(folder)[0]
+    is_read = family.has_pooler and not family.pooler_is_head
+    if not is_read or any(name.startswith(_POOLER) for name in read_weight_names(folder)):
         return
     read = read_weights(start, with_output=False)
     weights = {name: tensor for name, tensor in read.items() if name.startswith(_POOLER)}
     if weights:
-        write_weights({**read_weights(folder, with_output=True), **weights}, folder / WEIGHTS_NAME)
+        whole = {**read_weights(folder, with_output=True), **weights}
+        theirs = {family.from_bert(name, is_classifier=False): tensor for name, tensor in whole.items()}
+        write_weights(theirs, folder / WEIGHTS_NAME)
 
 
 def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
@@ -363,13 +367,17 @@ def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str,
 
 
 def require_whole_checkpoint(folder: Path) -> None:
-    """Check, by the headers of its weights, that a folder has the whole encoder that its config.json describes.
+    """Check, by the headers of its weights, that a folder has the whole encoder that its config.json describes; of a
+    wrapped family, that it has weights.
 
     Raises:
         ArtifactError: A file is missing or truncated, the architecture is not BERT's, or a weight is missing, unknown
             or of another shape.
     """
     config, vocab_size, pad_token_id = read_config(folder)
+    if FAMILIES[config.family].wrapping is not None:
+        read_weight_shapes(folder)
+        return
     with torch.device("meta"):  # shapes alone
         encoder = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
     ours = to_disk({f"bert.{name}": tensor for name, tensor in encoder.state_dict().items()})

@@ -18,7 +18,7 @@ from bertline.demo.config import PythonDocsConfig
 from bertline.evaluation.config import EvaluateConfig
 from bertline.examples.config import ExamplesConfig
 from bertline.export.config import ExportConfig
-from bertline.foundation.errors import ConfigError
+from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.modeling.config import ModelConfig
@@ -75,11 +75,24 @@ def pipeline_config(mapping: Mapping[str, Any]) -> PipelineConfig:
         ConfigError: The configuration is not valid; the message names key, value, rule and fix of every problem.
     """
     refuse_secrets(mapping)  # first: messages about other problems repeat values
+    model = mapping.get("model")
+    if isinstance(model, Mapping) and model.get("family", "bert") != "bert":
+        mapping = {**mapping, "model": _with_our_names(model)}
     config = validate(PipelineConfig, mapping)
     problems = list(_broken_rules(config))
     if problems:
         raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
     return config
+
+
+def _with_our_names(model: Mapping[str, Any]) -> dict[str, Any]:
+    # Imported here, because it needs torch and transformers.
+    from bertline.encoders.wrapped import model_section
+
+    try:
+        return model_section(model)
+    except ArtifactError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _broken_rules(config: PipelineConfig) -> Iterator[str]:
@@ -116,12 +129,35 @@ def _broken_finetune_rules(config: PipelineConfig) -> Iterator[str]:
             )
 
 
+def _broken_family_rules(config: PipelineConfig) -> Iterator[str]:
+    """Check what the pretraining of families other than BERT cannot do."""
+    from bertline.modeling.families import FAMILIES
+
+    family, pretrain = FAMILIES[config.model.family], config.pretrain
+    # For each key: what is found, what cannot be, and what can.
+    found: dict[str, tuple[str | None, bool, str]] = {
+        "objective.kind": (config.objective.kind, config.objective.kind != "mlm", "mlm")
+    }
+    if family.wrapping is not None:
+        optimizer, tokenizer, packing = config.optimizer.kind, config.tokenizer.kind, config.runtime.packing
+        embeddings = pretrain.initial_embeddings
+        found |= {
+            "optimizer.kind": (optimizer, optimizer == "muon", "adamw or lamb"),
+            "tokenizer.kind": (tokenizer, tokenizer == "extended", "trained or existing"),
+            "pretrain.initial_embeddings": (embeddings, embeddings is not None, "null"),
+            "runtime.packing": (packing, packing == "on", "off"),
+        }
+    for key, (value, is_impossible, instead) in found.items():
+        if is_impossible:
+            yield f"{key} is {value}, which the pretraining of {family.title} does not have. Use {instead}."
+
+
 def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
     for key, kind in (("corpus", config.corpus.kind), ("tokenizer", config.tokenizer.kind)):
         if kind == "none":
             yield f"{key}.kind is none, but pretrain.phases asks for training. Choose a {key}, or experiment=finetune."
     if config.model.family != "bert":
-        yield f"model.family is {config.model.family!r}; only BERT is pretrained. Leave the key out."
+        yield from _broken_family_rules(config)
     objective, num_segments = config.objective, config.examples.num_segments
     if num_segments != objective.num_segments:
         yield (

@@ -14,7 +14,8 @@ from typing import Any
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.orchestration.config import PipelineConfig
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
-from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import resolve_folder
 
 
 def size_of_checkpoint(start_from: str | None, revision: str | None, key: str) -> Any:
@@ -66,6 +67,6 @@ def check_start(config: PipelineConfig) -> None:
     if isinstance(tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig) and tokenizer.path is not None:
         vocabulary = Path(tokenizer.path).expanduser()
         if vocabulary.exists():
-            differences = vocabulary_differences(read_vocabulary(vocabulary).tokens, folder)
+            differences = vocabulary_differences(Tokenizer.load(vocabulary).vocab, folder)
             problems += [f"tokenizer.path is {tokenizer.path}: {difference}" for difference in differences]
     refuse_misfits(folder, problems)

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from bertline.encoders import LanguageModel
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
-from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.heads import pooled
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.plan import Plan, shuffled
@@ -210,7 +210,7 @@ class LinearProbe(Probe):
         Conneau et al., What you can cram into a single vector (arXiv 1805.01070): the probing tasks.
     """
 
-    model: MaskedLanguageModel
+    model: LanguageModel
     """Model being trained; its encoder runs uncompiled, since the shapes differ from those of training."""
     tokenizer: Tokenizer
     sentences: ProbingSentences
@@ -291,7 +291,7 @@ def linear_probes(job: PretrainJob) -> list[MakeProbe]:
         )
         return []
 
-    def make(model: MaskedLanguageModel, machine: Machine) -> Probe:
+    def make(model: LanguageModel, machine: Machine) -> Probe:
         return LinearProbe(model, tokenizer, sentences, machine=machine, every_steps=config.every_steps)
 
     return [make]

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from bertline.encoders import LanguageModel
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
+from bertline.modeling.bert import LanguageModelOutput
 from bertline.modeling.dropout import Dropout, mask_keys
 from bertline.pretraining.compact import expanded
 from bertline.pretraining.data import StepBatch
@@ -47,7 +48,7 @@ class PretrainingModule(pl.LightningModule):
 
     def __init__(
         self,
-        model: MaskedLanguageModel,
+        model: LanguageModel,
         objective: Objective,
         optimizer: OptimizerSettings,
         schedule: ScheduleConfig,
@@ -72,7 +73,7 @@ class PretrainingModule(pl.LightningModule):
         """What dropout masks depend on besides seed and step; see `pretraining.row_layout.frozen_layout`."""
 
     @property
-    def model(self) -> MaskedLanguageModel:
+    def model(self) -> LanguageModel:
         """Model being trained."""
         return self.losses.model
 
@@ -199,7 +200,7 @@ class PreTrainingLosses(nn.Module):
     same weight.
     """
 
-    def __init__(self, model: MaskedLanguageModel, objective: Objective) -> None:
+    def __init__(self, model: LanguageModel, objective: Objective) -> None:
         super().__init__()
         self.model = model
         self.objective = objective

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bertline.encoders import LanguageModel
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import append_lines, read_json_lines, write_atomically
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.modeling.bert import MaskedLanguageModel
 from bertline.pretraining.config import MaskPredictionsConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.module import PreTrainingLosses
@@ -135,7 +135,7 @@ class MaskPredictionProbe(Probe):
         ConfigError: A sentence is too long for the model.
     """
 
-    model: MaskedLanguageModel
+    model: LanguageModel
     """Model being trained."""
     objective: Objective
     """Finds the guesses in the output of the model."""

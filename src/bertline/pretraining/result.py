@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from bertline.encoders import LanguageModel, load_encoder, load_model, save_model
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say
-from bertline.modeling.bert import BertModel, MaskedLanguageModel
-from bertline.modeling.huggingface import architecture_of, keep_pooler, load_encoder, load_with_own_heads, save_model
+from bertline.modeling.huggingface import architecture_of, keep_pooler
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.divergence import read_health
 from bertline.pretraining.job import PretrainJob
@@ -26,7 +27,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 _HEADLINES = ("train/loss", "val/", "probe/")
 
 
-def write_model_folder(job: PretrainJob, model: MaskedLanguageModel, target: Path) -> None:
+def write_model_folder(job: PretrainJob, model: LanguageModel, target: Path) -> None:
     """Replace a model folder of the run."""
     with folder_written_atomically(target) as folder:
         _write_model(job, model, folder)
@@ -34,7 +35,7 @@ def write_model_folder(job: PretrainJob, model: MaskedLanguageModel, target: Pat
 
 def write_result(
     job: PretrainJob,
-    model: MaskedLanguageModel,
+    model: LanguageModel,
     identity: dict[str, Any],
     *,
     totals: dict[str, float],
@@ -65,7 +66,7 @@ def write_result(
     return metrics
 
 
-def _write_model(job: PretrainJob, model: MaskedLanguageModel, folder: Path) -> None:
+def _write_model(job: PretrainJob, model: LanguageModel, folder: Path) -> None:
     save_model(model, folder)
     if job.start_from_folder is not None:
         keep_pooler(job.start_from_folder, folder)
@@ -74,7 +75,7 @@ def _write_model(job: PretrainJob, model: MaskedLanguageModel, folder: Path) -> 
     copy_tokenizer(job.tokenizer_folder, folder, max_length=longest)
 
 
-def headline_figures(job: PretrainJob, model: MaskedLanguageModel, totals: dict[str, float]) -> dict[str, float]:
+def headline_figures(job: PretrainJob, model: LanguageModel, totals: dict[str, float]) -> dict[str, float]:
     """Return the last value of each headline metric, and totals of the run.
 
     `perf/tokens_per_s` and `perf/mfu` are medians over the rows of metrics.jsonl, so that compilation and a busy minute
@@ -112,7 +113,7 @@ def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float |
             weights differ when read back.
     """
     model, tokenizer = _read(source), Tokenizer.load(source)
-    encoder = model if isinstance(model, BertModel) else model.bert
+    encoder: Any = getattr(model, "bert", model)
     if tokenizer.vocab_size > encoder.vocab_size:
         raise ArtifactError(
             f"{source}: the vocabulary has {tokenizer.vocab_size:,} subwords, but the embeddings only "
@@ -134,7 +135,7 @@ def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float |
         content = {
             "metrics": figures,
             "taken_from": title,
-            "heads": not isinstance(model, BertModel),
+            "heads": model is not encoder,
             "versions": versions_of("torch", "tokenizers"),
         }
         write_manifest(folder, kind="pretrain", format_version=1, content=content)
@@ -142,10 +143,10 @@ def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float |
     return dict(figures)
 
 
-def _read(folder: Path) -> MaskedLanguageModel | BertModel:
+def _read(folder: Path) -> nn.Module:
     # Missing heads are not initialized at random: nothing would ever train them.
     has_heads = architecture_of(folder) in ("BertForPreTraining", "BertForMaskedLM")
-    return load_with_own_heads(folder) if has_heads else load_encoder(folder)
+    return load_model(folder, "mlm") if has_heads else load_encoder(folder)
 
 
 def _require_same(model: torch.nn.Module, written: torch.nn.Module, source: Path) -> None:

@@ -16,6 +16,7 @@ from bertline.modeling.attention_choice import (
     lacking_for_varlen,
 )
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.families import FAMILIES
 from bertline.training.config import RuntimeConfig
 
 # If attention computes whole rows, masking other sequences costs about as much as the padding at this fill.
@@ -87,15 +88,24 @@ def row_layouts(
     attention: Mapping[int, AttentionChoice],
     *,
     are_apart: bool = False,
+    can_pack: bool = True,
 ) -> dict[int, RowLayout]:
-    """Return the row layout for each length; `are_apart`: each segment is a sequence of its own.
+    """Return the row layout for each length.
+
+    Args:
+        runtime: Runtime section.
+        stores: Examples of each length.
+        attention: Attention kernel for each length.
+        are_apart: Whether each segment is a sequence of its own.
+        can_pack: Whether the model reads packed rows; a wrapped one does not.
 
     Raises:
         ConfigError: A micro-batch is too small for one row.
     """
     return {
         length: RowLayout(
-            packed=packs(runtime, fill=fill_of(store, are_apart=are_apart), attention=attention[length].kind),
+            packed=can_pack
+            and packs(runtime, fill=fill_of(store, are_apart=are_apart), attention=attention[length].kind),
             rows=rows_at_once(runtime, length),
         )
         for length, store in stores.items()
@@ -123,13 +133,14 @@ def frozen_layout(
     """Return, as plain data for the checkpoint, what dropout masks depend on besides seed and step; None: on nothing.
 
     On a CPU, eager and plain attention have the masks of `modeling.dropout.TokenMasks`, which no layout changes:
-    `drawn_on` is None. Other devices and fused kernels draw masks in the order in which they compute.
+    `drawn_on` is None. Other devices, fused kernels and wrapped models draw masks in the order in which they compute.
     """
+    is_wrapped = FAMILIES[model.family].wrapping is not None
     attention_drops = model.attention_probs_dropout_prob > 0
-    if not (attention_drops or model.hidden_dropout_prob > 0):
+    if not (attention_drops or model.hidden_dropout_prob > 0 or is_wrapped):
         return None
     is_fused = any(one.kind not in ("eager", "plain") for one in attention.values())
-    is_drawn = device != "cpu" or (attention_drops and is_fused)
+    is_drawn = device != "cpu" or (attention_drops and is_fused) or is_wrapped
     lengths = {str(length): {**asdict(one), "attention": attention[length].kind} for length, one in layouts.items()}
     return {"drawn_on": _drawn_on(device, num_ranks) if is_drawn else None, "lengths": lengths}
 

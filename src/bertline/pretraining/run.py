@@ -19,6 +19,8 @@ from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import AttentionChoice
+from bertline.modeling.bert import MaskedLanguageModel
+from bertline.modeling.families import FAMILIES
 from bertline.pretraining.callbacks import AttentionByLength, BetweenSteps
 from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset
 from bertline.pretraining.divergence import DivergenceGuard, skipped_in
@@ -156,7 +158,8 @@ def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Call
     job, plan, module = state.job, state.plan, state.module
     machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
     dataset, attention = _steps(job, plan, module)
-    if machine.compile:
+    # Wrapped models run as they are: the compiler gains little there and takes minutes.
+    if machine.compile and isinstance(module.model, MaskedLanguageModel):
         compile_in_place(module.losses)
     showing = job.objective.showing
     progress = TrainingProgress(
@@ -209,10 +212,11 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> tuple[Ste
         length: MaskedExamples(job.examples_folder, "train", length, pairs_together=together, neighbours=near)
         for length in plan.lengths
     }
+    is_wrapped = FAMILIES[job.model.family].wrapping is not None
     stores = {length: of_length.store for length, of_length in examples.items()}
     device = attention_device(machine.device, machine.precision)
     attention = {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
-    layouts = row_layouts(job.runtime, stores, attention, are_apart=together is not None)
+    layouts = row_layouts(job.runtime, stores, attention, are_apart=together is not None, can_pack=not is_wrapped)
     here: dict[str, Any] = {"model": job.model, "device": machine.device.type, "num_ranks": ranks.world_size}
     layouts, attention, warning = resumed_layout(module.frozen_layout, layouts, attention, runtime=job.runtime, **here)
     module.frozen_layout = frozen_layout(layouts, attention, **here)

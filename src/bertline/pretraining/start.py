@@ -11,35 +11,24 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bertline.encoders import LanguageModel
 from bertline.examples.store import ExampleStore, token_counts
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import architecture_of, read_config
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import read_vocabulary
 
 # Keys of the model section that affect how weights are trained, not their shapes or meaning.
-_FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+_FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range", "own")
 # Weights with a row for each token; the output layer has the embeddings and a bias of its own.
 _EMBEDDINGS, _BIAS = "bert.embeddings.word_embeddings.weight", "mlm_head.bias"
 
 
 def shape_differences(model: ModelConfig, folder: Path) -> list[str]:
-    """Return a line for each key in which the model section differs from a checkpoint's config.json.
-
-    Raises:
-        ConfigError: Pretraining does not continue checkpoints of that family.
-    """
-    checkpoint = read_config(folder)[0]
-    if checkpoint.family != "bert":
-        raise ConfigError(
-            f"pretrain.start_from names {folder}, a {FAMILIES[checkpoint.family].title}; pretraining continues BERT "
-            "checkpoints. Fine-tune it as it is: python pipelines/finetune.py start_from=FOLDER."
-        )
-    ours, theirs = dataclasses.asdict(model), dataclasses.asdict(checkpoint)
+    """Return a line for each key in which the model section differs from a checkpoint's config.json."""
+    ours, theirs = dataclasses.asdict(model), dataclasses.asdict(read_config(folder)[0])
     return [
         f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
         for key in ours
@@ -77,7 +66,7 @@ def vocabulary_differences(ours: Sequence[str], folder: Path) -> list[str]:
 
     Rows of the embeddings behind the checkpoint's own tokens are padding to a round size, and are not compared.
     """
-    theirs, rows = read_vocabulary(folder).tokens, read_config(folder)[1]
+    theirs, rows = Tokenizer.load(folder).vocab, read_config(folder)[1]
     for index, (our, their) in enumerate(zip(ours, theirs, strict=False)):
         if our != their:
             return [f"token {index} is {our!r} in the tokenizer and {their!r} in the checkpoint"]
@@ -113,9 +102,7 @@ def has_mlm_head(folder: Path) -> bool:
 
 
 @torch.no_grad()
-def start_at_unigrams(
-    model: MaskedLanguageModel, counts: npt.ArrayLike, special_ids: Sequence[int], *, seed: int
-) -> None:
+def start_at_unigrams(model: LanguageModel, counts: npt.ArrayLike, special_ids: Sequence[int], *, seed: int) -> None:
     """Make the masked language model head predict the frequencies of tokens, whatever the encoder says.
 
     A random head on a trained encoder is confident and wrong, worse than a uniform guess, and its gradients reach the
@@ -132,6 +119,9 @@ def start_at_unigrams(
     References:
         Zero-initialised residual branches begin neutral in the same way: arXiv 1706.02677, section 5.1.
     """
+    if not isinstance(model, MaskedLanguageModel):
+        model.start_neutral(_log_frequencies(counts, special_ids), seed=seed_for(seed, "mlm_head.transform.bias"))
+        return
     head, words = model.mlm_head, model.bert.embeddings.word_embeddings.weight
     generator = torch.Generator(device="cpu").manual_seed(seed_for(seed, "mlm_head.transform.bias"))
     head.transform.weight.zero_()

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from bertline.encoders import LanguageModel, start_language_model, with_weights
 from bertline.examples.store import ExampleStore, num_segments, token_counts
 from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.files import drop_leftovers, sync_to_disk
@@ -19,6 +20,7 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
 from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
+from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import MLM_HEAD, load_with_head
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
@@ -47,9 +49,7 @@ from bertline.training.process_group import decide_on_first_rank
 from bertline.training.saving import BackgroundWriter, HostCopy
 
 
-def build_model(
-    job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, resumes: bool = False
-) -> MaskedLanguageModel:
+def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, resumes: bool = False) -> LanguageModel:
     """Build the model with the weights of a new training: those of `start_from_folder`, or random ones.
 
     Args:
@@ -81,6 +81,8 @@ def build_model(
             f"{job.examples_folder} was made with a vocabulary of {encoded_with} tokens, {job.tokenizer_folder} has "
             f"{tokenizer.vocab_size}. Run the examples stage again."
         )
+    if FAMILIES[job.model.family].wrapping is not None:
+        return _wrapped(job, tokenizer)
     device = attention_device(machine.device, machine.precision)
     first_length = job.pretrain.phases[0].max_length
     model = job.objective.model_class()(
@@ -99,6 +101,27 @@ def build_model(
     return model
 
 
+def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
+    """Build the model of a wrapped family: from scratch or from a checkpoint, whose rows of embeddings all stay."""
+    folder, seed = job.start_from_folder, job.pretrain.seed
+    if folder is not None:
+        refuse_other_vocabulary(job.model, folder, tokenizer)
+    model = start_language_model(job.model, tokenizer, folder=folder, seed=seed)
+    if folder is not None and not has_mlm_head(folder):
+        _start_neutral(model, job, tokenizer)
+    if folder is not None:
+        say(f"pretraining starts from {folder}")
+    return model
+
+
+def _start_neutral(model: LanguageModel, job: PretrainJob, tokenizer: Tokenizer) -> None:
+    """Let the masked language model head that a checkpoint lacks begin at the frequencies of the examples."""
+    train = _first_examples(job)
+    counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(train.manifest["special_ids"].values())
+    start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
+    say("the checkpoint has no masked language model head: it starts with the frequencies of the tokens")
+
+
 def _start_at_checkpoint(model: MaskedLanguageModel, job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> None:
     """Load the weights of the checkpoint, with new tokens and a head that it lacks."""
     refuse_other_vocabulary(job.model, folder, tokenizer)
@@ -114,10 +137,7 @@ def _start_at_checkpoint(model: MaskedLanguageModel, job: PretrainJob, folder: P
     if padding := start.bert.vocab_size - theirs.vocab_size:
         say(f"{padding:,} rows of the checkpoint's embeddings that stand for no token are left out")
     if starts_neutral:
-        train = _first_examples(job)
-        counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(train.manifest["special_ids"].values())
-        start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
-        say("the checkpoint has no masked language model head: it starts with the frequencies of the tokens")
+        _start_neutral(model, job, tokenizer)
     say(f"pretraining starts from {folder}")
 
 
@@ -342,23 +362,12 @@ class TrainingState:
             "identity": self.identity,
         }
         copied = self.host_copy.take(state)
-        model = self._model_with(copied["model"])
+        model = with_weights(module.model, copied["model"])
         self.writer.start(functools.partial(self._write, step, copied, model=model, best_step=self.best.step))
         if wait:
             self.writer.wait()
 
-    def _model_with(self, weights: dict[str, torch.Tensor]) -> MaskedLanguageModel:
-        """Return a model that shares the memory of these weights."""
-        trained = self.module.model
-        # Not in the thread: a default device is global, and compiled code whose guards see it would be compiled again.
-        with torch.device("meta"):
-            model = type(trained)(
-                trained.bert.config, vocab_size=trained.bert.vocab_size, pad_token_id=trained.bert.pad_token_id
-            )
-        model.load_state_dict(weights, assign=True)
-        return model
-
-    def _write(self, step: int, state: dict[str, Any], *, model: MaskedLanguageModel, best_step: int | None) -> None:
+    def _write(self, step: int, state: dict[str, Any], *, model: LanguageModel, best_step: int | None) -> None:
         # A resumed run relies on the records up to the checkpoint's step, so they are synced to disk first.
         for path in self.job.records:
             sync_to_disk(path)

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bertline.encoders import LanguageModel
 from bertline.examples.masking import masking_policy, max_targets
-from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.flops import flops_per_token
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.plan import Plan
@@ -62,7 +62,7 @@ class TimeLeft:
 
 
 def work_of_sequences(
-    model: MaskedLanguageModel, examples: Mapping[int, MaskedExamples], layouts: Mapping[int, RowLayout]
+    model: LanguageModel, examples: Mapping[int, MaskedExamples], layouts: Mapping[int, RowLayout]
 ) -> dict[int, float]:
     """Return the FLOPs per sequence of each length, forward and backward, including padding unless rows are packed."""
     work = {}
@@ -76,7 +76,7 @@ def work_of_sequences(
     return work
 
 
-def flops_of(model: MaskedLanguageModel, *, seq_len: float, target_fraction: float) -> float:
+def flops_of(model: LanguageModel, *, seq_len: float, target_fraction: float) -> float:
     """Return `flops_per_token` of a model."""
     return flops_per_token(
         model.bert.config,

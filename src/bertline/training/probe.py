@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from bertline.modeling.bert import MaskedLanguageModel
+from bertline.encoders import LanguageModel
 from bertline.training.devices import Machine, sum_over_ranks
 
 
@@ -33,7 +33,7 @@ class Probe(Protocol):
         return  # most probes keep none
 
 
-MakeProbe = Callable[[MaskedLanguageModel, Machine], Probe]
+MakeProbe = Callable[[LanguageModel, Machine], Probe]
 """Factory of a probe for the model that is about to be trained, on the device where the model will be. The caller of a
 run passes in probes this way."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
     from torch import Tensor
 
+    from bertline.encoders import LanguageModel
     from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
 
 Count = Literal["targets", "sequences"]
@@ -183,7 +184,7 @@ class Objective(ABC):
         """
         yield from ()
 
-    def output(self, model: MaskedLanguageModel, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
+    def output(self, model: LanguageModel, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
         """Return the output of the model on a micro-batch.
 
         Args:
@@ -191,12 +192,13 @@ class Objective(ABC):
             batch: Arrays of `examples.masking`, without `attention_mask` where no row has padding, or packed rows of
                 `examples.packing`, as tensors; in training also what `TokenMasks.of` reads.
         """
-        from bertline.modeling.bert import PackedRows
+        from bertline.modeling.bert import MaskedLanguageModel, PackedRows
         from bertline.modeling.dropout import TokenMasks
 
         masks = TokenMasks.of(batch)
         if "boundaries" in batch:
             rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+            assert isinstance(model, MaskedLanguageModel)  # wrapped models have padded rows
             return model.forward_packed(rows, batch["masked_positions"], batch["first_positions"], masks)
         mask = batch.get("attention_mask")
         return model(batch["input_ids"], batch["token_type_ids"], mask, batch["masked_positions"], masks)
