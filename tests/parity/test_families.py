@@ -157,6 +157,16 @@ def test_outputs_and_gradients_are_those_of_transformers_and_the_folder_comes_ba
     assert read_config(tmp_path / "ours")[0].max_position_embeddings == NUM_POSITIONS
 
 
+@pytest.mark.parametrize(("head", "key"), [("answers", "qa_dropout"), ("sequence", "seq_classif_dropout")])
+def test_the_dropout_of_a_head_of_distilbert_is_read_and_written(head: str, key: str, tmp_path: Path) -> None:
+    config = transformers.DistilBertConfig.from_dict({**CONFIGS["distilbert"].to_dict(), key: 0.37})
+    HEADS[head][0].from_config(config).save_pretrained(tmp_path / "theirs")
+    model = HEADS[head][1](tmp_path / "theirs")
+    assert model.dropout.p == 0.37
+    save_model(model, tmp_path / "ours")
+    assert getattr(transformers.AutoConfig.from_pretrained(tmp_path / "ours"), key) == 0.37
+
+
 def trained(kind: str, folder: Path) -> Tokenizer:
     """A tokenizer of a family, trained on the texts below and written as transformers writes it."""
     folder.mkdir()
