@@ -38,6 +38,7 @@ from bertline.modeling.huggingface import (
 from bertline.pretraining.start import shape_differences
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, finish
 
 # Sizes that are all unequal; 64 position rows, of which RoBERTa's families use 62.
@@ -277,6 +278,19 @@ def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(
     statistics = [made.kind.statistics(made.rows, each, made.calibration) for each in (found, expected)]
     np.testing.assert_allclose(*statistics, atol=1e-5)
     verify_model(made.folder, labels=None, tolerance=2e-5)
+
+
+def test_guesses_for_a_blank_are_readable_whatever_the_tokenizer(encoders: dict[str, Path], family: str) -> None:
+    loaded = bertline.load(str(encoders[family]), device="cpu")
+    raw = loaded.tokenizer.tokens(range(loaded.tokenizer.vocab_size))
+    (guesses,) = loaded.fill_mask("The [MASK] in", top_k=len(raw))
+    found = [guess.token for guess in guesses]
+    if family == "distilbert":
+        assert sorted(found) == sorted(set(raw) - set(SPECIAL_TOKENS))
+        return
+    marked = {token for token in raw if token[0] in "Ġ▁" and token[1:].isascii() and token[1:]}
+    assert len(marked) > 5 and not marked & set(found)
+    assert {token[1:] for token in marked} <= set(found) and all(token.isprintable() and token for token in found)
 
 
 def test_a_folder_with_a_slow_tokenizer_only_is_refused_with_the_command_that_converts_it(
