@@ -237,6 +237,20 @@ def test_each_word_is_tagged_at_the_tokens_of_its_own_characters(both: tuple[Tok
         assert sorted(set(encoded.words_of_tokens[row, 1 : length - 1].tolist())) == list(range(len(words)))
 
 
+def test_a_wordpiece_with_tokens_added_beside_its_vocabulary_is_taken_as_it_is(tmp_path: Path) -> None:
+    tiny.write_vocabulary(tmp_path, ("the", "caf", "##e", "##s", "near", "open"))
+    theirs = transformers.BertTokenizerFast.from_pretrained(tmp_path)
+    theirs.add_tokens(["<entity>", "lake-side"])
+    theirs.add_special_tokens({"additional_special_tokens": ["[doc]"]})
+    theirs.save_pretrained(tmp_path / "added")
+    ours = Tokenizer.load(tmp_path / "added")
+    assert ours.readable_tokens(ours.encode("cafes [doc]")) == ["caf", "##e", "##s", "[doc]"]
+    texts = ["The <entity> cafés, near the lake-side!", "[doc] open <entity><entity> [MASK] near", *TEXTS]
+    assert [ours.single.sequence(ours.encode(text)) for text in texts] == theirs(texts)["input_ids"]
+    assert not ours.is_wordpiece and ours.special_tokens == SPECIAL_TOKENS
+    assert ours.vocab_size == len(theirs) and theirs.convert_tokens_to_ids("[doc]") in ours.special_ids
+
+
 @pytest.fixture(scope="module")
 def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A folder of each family with a tokenizer of its kind, as transformers writes it."""
