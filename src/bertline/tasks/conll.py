@@ -21,8 +21,6 @@ from bertline.tasks.tags import TAG, to_iob2, types_of
 
 REPAIRED = "broken_tag_repaired"
 """Key under which repaired tags are counted. The sentence is kept."""
-INVISIBLE = "invisible_word"
-"""Key under which words that are not `is_visible` are counted. They are left out; the sentence is kept."""
 
 _UNSEEN = {"Cc", "Cf", "Co", "Zs", "Zl", "Zp", "Mn"}
 _DOCUMENT_MARK = "-DOCSTART-"
@@ -256,7 +254,7 @@ def _visible(sentences: Iterable[TaggedSentence], dropped: Counter[str]) -> Iter
                 begun = ""
             elif tag.startswith("B-"):
                 begun = tag
-        dropped[INVISIBLE] += len(sentence.words) - len(kept)
+        dropped["invisible_word"] += len(sentence.words) - len(kept)
         if kept:
             words, tags = zip(*kept, strict=True)
             yield replace(sentence, words=words, tags=tags)
