@@ -93,8 +93,7 @@ def encode_words(
             number = of_words.index([])
             raise DataError(
                 f"{name}: word {number + 1} of {len(words)}, {words[number]!a}, has no token: the tokenizer's cleaning "
-                "removes all of it (control characters, for example). A tag needs a token to stand at; take the word "
-                "and its tag out of the row."
+                "removes all of it. A tag needs a token to stand at; take the word and its tag out of the row."
             )
     numbers = {label: number for number, label in enumerate(labels)}
     row_starts = np.cumsum([0, *(len(words) for words in rows.words)]).astype(np.int64)

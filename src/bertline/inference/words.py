@@ -40,19 +40,13 @@ def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Token
     found: list[tuple[str, Places]] = []
     for index, value in enumerate(texts):
         if isinstance(value, str):
-            found.append((value, [match.span() for match in _WORD.finditer(value)]))
+            places = [match.span() for match in _WORD.finditer(value)]
+            (token_ids,) = token_ids_in_rows([[value[start:end] for start, end in places]], tokenizer)
+            found.append((value, [place for place, ids in zip(places, token_ids, strict=True) if ids]))
         else:
             words = require_texts(value, f"texts[{index}]")
             found.append((" ".join(words), _places_of(words)))
-    token_ids = token_ids_in_rows(_words(found), tokenizer)
-    return [
-        (text, [place for place, ids in zip(places, of_words, strict=True) if ids or not isinstance(value, str)])
-        for value, (text, places), of_words in zip(texts, found, token_ids, strict=True)
-    ]
-
-
-def _words(read: list[tuple[str, Places]]) -> list[list[str]]:
-    return [[text[start:end] for start, end in places] for text, places in read]
+    return found
 
 
 def _places_of(words: list[str]) -> Places:
@@ -98,7 +92,7 @@ class WordsPredictor(TaskPredictor):
             DataError: See `split_words`; or a word of a list has no token.
         """
         read = split_words(texts, self.tokenizer)
-        words = _words(read)
+        words = [[text[start:end] for start, end in places] for text, places in read]
         if not any(words):
             return [[] for _ in read]
         unknown = [[self.kind.labels[0]] * len(of_text) for of_text in words]

@@ -284,10 +284,8 @@ def linear_probes(job: PretrainJob) -> list[MakeProbe]:
         return []
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     if not tokenizer.is_wordpiece:
-        warn(
-            f"pretrain.linear_probe finds words by the ## of WordPiece, and the tokenizer is {tokenizer.description}: "
-            "training continues without it."
-        )
+        what = f"pretrain.linear_probe needs the ## of WordPiece, and the tokenizer is {tokenizer.description}"
+        warn(f"{what}: training continues without it.")
         return []
     store = ExampleStore.open(job.examples_folder, "validation", max(Plan.of(job.pretrain).lengths))
     sentences = probing_sentences(store, tokenizer, max_sentences=config.max_sentences)

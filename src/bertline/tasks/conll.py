@@ -255,11 +255,10 @@ def _visible(sentences: Iterable[TaggedSentence], dropped: Counter[str]) -> Iter
             elif tag.startswith("B-"):
                 begun = tag
         dropped["invisible_word"] += len(sentence.words) - len(kept)
+        dropped["sentence_without_words"] += not kept
         if kept:
             words, tags = zip(*kept, strict=True)
             yield replace(sentence, words=words, tags=tags)
-        else:
-            dropped["sentence_without_words"] += 1
 
 
 def is_visible(word: str) -> bool:
