@@ -29,6 +29,7 @@ from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, finish
 
 # Sizes that are all unequal; 64 position rows, of which RoBERTa's families use 62.
@@ -165,6 +166,16 @@ def test_outputs_and_gradients_are_those_of_transformers_and_the_folder_comes_ba
     assert read_config(tmp_path / "ours")[0].max_position_embeddings == NUM_POSITIONS
 
 
+@pytest.mark.parametrize(("head", "key"), [("answers", "qa_dropout"), ("sequence", "seq_classif_dropout")])
+def test_the_dropout_of_a_head_of_distilbert_is_read_and_written(head: str, key: str, tmp_path: Path) -> None:
+    config = transformers.DistilBertConfig.from_dict({**CONFIGS["distilbert"].to_dict(), key: 0.37})
+    HEADS[head][0].from_config(config).save_pretrained(tmp_path / "theirs")
+    model = HEADS[head][1](tmp_path / "theirs")
+    assert model.dropout.p == 0.37
+    save_model(model, tmp_path / "ours")
+    assert getattr(transformers.AutoConfig.from_pretrained(tmp_path / "ours"), key) == 0.37
+
+
 def trained(kind: str, folder: Path) -> Tokenizer:
     """A tokenizer of a family, trained on the texts below and written as transformers writes it."""
     folder.mkdir()
@@ -238,6 +249,20 @@ def test_each_word_is_tagged_at_the_tokens_of_its_own_characters(both: tuple[Tok
         assert sorted(set(encoded.words_of_tokens[row, 1 : length - 1].tolist())) == list(range(len(words)))
 
 
+def test_a_wordpiece_with_tokens_added_beside_its_vocabulary_is_taken_as_it_is(tmp_path: Path) -> None:
+    tiny.write_vocabulary(tmp_path, ("the", "caf", "##e", "##s", "near", "open"))
+    theirs = transformers.BertTokenizerFast.from_pretrained(tmp_path)
+    theirs.add_tokens(["<entity>", "lake-side"])
+    theirs.add_special_tokens({"additional_special_tokens": ["[doc]"]})
+    theirs.save_pretrained(tmp_path / "added")
+    ours = Tokenizer.load(tmp_path / "added")
+    assert ours.readable_tokens(ours.encode("cafes [doc]")) == ["caf", "##e", "##s", "[doc]"]
+    texts = ["The <entity> cafés, near the lake-side!", "[doc] open <entity><entity> [MASK] near", *TEXTS]
+    assert [ours.single.sequence(ours.encode(text)) for text in texts] == theirs(texts)["input_ids"]
+    assert not ours.is_wordpiece and ours.special_tokens == SPECIAL_TOKENS
+    assert ours.vocab_size == len(theirs) and theirs.convert_tokens_to_ids("[doc]") in ours.special_ids
+
+
 @pytest.fixture(scope="module")
 def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A folder of each family with a tokenizer of its kind, as transformers writes it."""
@@ -287,6 +312,19 @@ def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(
     statistics = [made.kind.statistics(made.rows, each, made.calibration) for each in (found, expected)]
     np.testing.assert_allclose(*statistics, atol=1e-5)
     verify_model(made.folder, labels=None, tolerance=2e-5)
+
+
+def test_guesses_for_a_blank_are_readable_whatever_the_tokenizer(encoders: dict[str, Path], family: str) -> None:
+    loaded = bertline.load(str(encoders[family]), device="cpu")
+    raw = loaded.tokenizer.tokens(range(loaded.tokenizer.vocab_size))
+    (guesses,) = loaded.fill_mask("The [MASK] in", top_k=len(raw))
+    found = [guess.token for guess in guesses]
+    if family == "distilbert":
+        assert sorted(found) == sorted(set(raw) - set(SPECIAL_TOKENS))
+        return
+    marked = {token for token in raw if token[0] in "Ġ▁" and token[1:].isascii() and token[1:]}
+    assert len(marked) > 5 and not marked & set(found)
+    assert {token[1:] for token in marked} <= set(found) and all(token.isprintable() and token for token in found)
 
 
 def test_a_folder_with_a_slow_tokenizer_only_is_refused_with_the_command_that_converts_it(

@@ -10,7 +10,7 @@ from bertline.corpus.sentences import split_sentences
 from bertline.demo.config import DocsParametersSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.rows import first_rows, items_by_side, ordered_splits
-from bertline.tasks.conll import TaggedSentence
+from bertline.tasks.conll import TaggedSentence, is_visible
 from bertline.tasks.source_files import same_text
 from bertline.tasks.tags import OUTSIDE
 
@@ -71,7 +71,7 @@ def words_of(text: str) -> list[str]:
         >>> words_of("If 'axis' is None, x.size of the x-axis isn't *used*.")
         ['If', 'axis', 'is', 'None', ',', 'x.size', 'of', 'the', 'x-axis', "isn't", 'used', '.']
     """
-    return _WORD.findall(_MARKED.sub("", text))
+    return [word for word in _WORD.findall(_MARKED.sub("", text)) if is_visible(word)]
 
 
 def _sentences(

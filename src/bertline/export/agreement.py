@@ -19,6 +19,7 @@ from bertline.finetuning.token_marks import case_of, with_shared_marked
 from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.files import read_json
 from bertline.modeling.huggingface import CONFIG_NAME
+from bertline.tasks.conll import is_visible
 from bertline.tasks.metrics.correlation import spearman
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tags import OUTSIDE
@@ -88,7 +89,7 @@ def checked_sequences(
         texts, text_pairs = [*texts, *(text_pairs or ())], None
     tokenizer = Tokenizer.load(folder)
     if marks == "word_case":
-        words = [text.split() for text in texts]
+        words = [list(filter(is_visible, text.split())) for text in texts]
         rows = TaggedRows(texts, texts, words, [[OUTSIDE] * len(of_text) for of_text in words])
         return encode_words(rows, [OUTSIDE], tokenizer, max_length=max_length, overlap=0, mark=case_of).sequences
     sequences = encode_texts(texts, text_pairs, tokenizer, max_length=max_length)

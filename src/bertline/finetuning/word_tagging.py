@@ -17,7 +17,6 @@ from bertline.finetuning.task_kind import Batch, Calibration, HeadSettings, Loss
 from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
 from bertline.tasks.stored_rows import TaggedRows
-from bertline.tasks.tags import OUTSIDE
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 from bertline.training.probe import evaluating
@@ -84,14 +83,13 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     # ---- predicting and scoring
 
     def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
-        """Predict labels; a word that BERT's text cleaning removes entirely (control characters) gets O or, where no
-        label has that name, the first."""
-        outside = self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0
-        return _softmax_labels(self.logits_of_words(model, encoded, machine), encoded, outside)
+        """Decide the label of each word independently."""
+        log_probabilities = torch.log_softmax(self.logits_of_words(model, encoded, machine), dim=-1).double().numpy()
+        return _decided(np.split(log_probabilities, encoded.row_starts[1:-1]), 0.0)
 
     def logits_of_words(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> Tensor:
         """Return the logits of all words [T, L]; each word's come from the window with the most context around it."""
-        logits = torch.zeros(len(encoded.readable), len(self.labels))
+        logits = torch.zeros(int(encoded.row_starts[-1]), len(self.labels))
         with evaluating(model, machine) as forward:
             for indices, _ in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
                 batch = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
@@ -148,14 +146,6 @@ def decided(predictions: TagPredictions, calibration: Calibration) -> TagPredict
     if margin == 0 or not predictions.word_log_probabilities:
         return predictions
     return _decided(predictions.word_log_probabilities, margin)
-
-
-def _softmax_labels(logits: Tensor, encoded: EncodedWords, outside: int) -> TagPredictions:
-    """Decide the label of each word independently, from logits [T, L]."""
-    log_probabilities = torch.log_softmax(logits, dim=-1).double().numpy()
-    log_probabilities[~encoded.readable] = -np.inf
-    log_probabilities[~encoded.readable, outside] = 0.0
-    return _decided(np.split(log_probabilities, encoded.row_starts[1:-1]), 0.0)
 
 
 def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -> TagPredictions:

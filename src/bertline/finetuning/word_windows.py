@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bertline.finetuning.encoding import Sequences, assemble
 from bertline.finetuning.token_marks import with_marks
+from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -32,11 +33,9 @@ class EncodedWords:
     labels: NDArray[np.int64]
     """Label ids of the words [V, W], padded with `IGNORED_LABEL`."""
     taken: NDArray[np.bool_]
-    """Whether the word is predicted from this window [V, W]; true in exactly one window for each word with subwords."""
+    """Whether the word is predicted from this window [V, W]; true in exactly one window for each word."""
     row_starts: NDArray[np.int64]
     """Index of the first word of each row [N + 1]; the last entry is T."""
-    readable: NDArray[np.bool_]
-    """Whether a word has subwords [T]; false if BERT's text cleaning removes all of it."""
     words_of_tokens: NDArray[np.int64]
     """Column of `words` that each token belongs to [V, S]; -1 for [CLS], [SEP], padding, and tokens at the start of a
     window whose word starts before it."""
@@ -82,10 +81,20 @@ def encode_words(
         max_length: Maximum number of tokens of a window, including [CLS] and [SEP].
         overlap: Number of tokens that neighbouring windows share; less than a window holds.
         mark: Mark of a word (`token_marks`), given to its tokens in each window that it starts in; None: no marks.
+
+    Raises:
+        DataError: A word has no token: the tokenizer's cleaning removes all of it, as it does with control characters.
     """
     layout = tokenizer.single
     room = max_length - layout.num_special
-    token_ids_of = _token_ids_in_rows(rows, tokenizer)
+    token_ids_of = token_ids_in_rows(rows.words, tokenizer)
+    for name, words, of_words in zip(rows.ids, rows.words, token_ids_of, strict=True):
+        if [] in of_words:
+            number = of_words.index([])
+            raise DataError(
+                f"{name}: word {number + 1} of {len(words)}, {words[number]!a}, has no token: the tokenizer's cleaning "
+                "removes all of it. A tag needs a token to stand at; take the word and its tag out of the row."
+            )
     numbers = {label: number for number, label in enumerate(labels)}
     row_starts = np.cumsum([0, *(len(words) for words in rows.words)]).astype(np.int64)
     windows: list[_Window] = []
@@ -109,7 +118,6 @@ def encode_words(
         labels=word_labels,
         taken=padded["taken"].astype(bool),
         row_starts=row_starts,
-        readable=np.array([bool(ids) for words in token_ids_of for ids in words], dtype=bool),
         words_of_tokens=words_of_tokens,
     )
 
@@ -151,25 +159,24 @@ class _Window:
     taken: NDArray[np.bool_]
 
 
-def token_ids_of_words(rows: TaggedRows, tokenizer: Tokenizer) -> dict[str, list[int]]:
+def token_ids_of_words(rows: Sequence[Sequence[str]], tokenizer: Tokenizer) -> dict[str, list[int]]:
     """Return the token ids of each distinct word of the rows, as they are behind a space."""
-    different = sorted({word for words in rows.words for word in words})
+    different = sorted({word for words in rows for word in words})
     texts = different if tokenizer.is_wordpiece else [f" {word}" for word in different]
     return dict(zip(different, tokenizer.encode_literally(texts), strict=True))
 
 
-def _token_ids_in_rows(rows: TaggedRows, tokenizer: Tokenizer) -> list[list[list[int]]]:
-    """Return the token ids of each word of each row."""
+def token_ids_in_rows(rows: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[list[list[int]]]:
+    """Return the token ids of each word of each row; none for a word of which the tokenizer's cleaning removes all."""
     if tokenizer.is_wordpiece:
         # Tokenization does not depend on context across spaces, so each distinct word is tokenized once.
         ids_of = token_ids_of_words(rows, tokenizer)
-        return [[ids_of[word] for word in words] for words in rows.words]
+        return [[ids_of[word] for word in words] for words in rows]
     # Others see the space before a word, and the first word of a text has none: a row is tokenized as a text, and the
     # last character of a token tells its word.
     found = []
-    for words, (ids, places) in zip(
-        rows.words, tokenizer.encode_with_places([" ".join(words) for words in rows.words]), strict=True
-    ):
+    texts = [" ".join(words) for words in rows]
+    for words, (ids, places) in zip(rows, tokenizer.encode_with_places(texts), strict=True):
         ends = np.cumsum([len(word) + 1 for word in words])
         of_words: list[list[int]] = [[] for _ in words]
         for token, (begin, end) in zip(ids, places, strict=True):
@@ -179,12 +186,11 @@ def _token_ids_in_rows(rows: TaggedRows, tokenizer: Tokenizer) -> list[list[list
 
 
 def _windows(word_tokens: list[list[int]], first_word: int, room: int, overlap: int) -> list[_Window]:
-    """Split one row into windows, its words numbered from `first_word`; a row without subwords is one empty window."""
+    """Split one row into windows, its words numbered from `first_word`; a row without words is one empty window."""
     tokens = [token for word in word_tokens for token in word]
-    begins = np.cumsum([0, *(len(word) for word in word_tokens)])[:-1].astype(np.int64)
-    readable = np.array([bool(word) for word in word_tokens], dtype=bool)
-    ends = begins[readable] + np.array([len(word) for word in word_tokens if word], dtype=np.int64)
-    begins, words = begins[readable], np.flatnonzero(readable) + first_word
+    borders = np.cumsum([0, *(len(word) for word in word_tokens)]).astype(np.int64)
+    begins, ends = borders[:-1], borders[1:]
+    words = np.arange(len(word_tokens)) + first_word
     starts = [0]
     while starts[-1] + room < len(tokens):
         starts.append(starts[-1] + room - overlap)

@@ -47,7 +47,7 @@ def fill_blanks(
     special = torch.tensor(sorted(tokenizer.special_ids), device=device)
     best = probabilities.index_fill(1, special, -1.0).topk(min(top_k, tokenizer.vocab_size - len(special)))
     return [
-        [Guess(*guess) for guess in zip(tokenizer.tokens(tokens), values, strict=True)]
+        [Guess(*guess) for guess in zip(tokenizer.readable_tokens(tokens), values, strict=True)]
         for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
 

@@ -323,7 +323,11 @@ def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: Bloc
         if taken := next((record for record in block.records if name in record.values), None):
             raise DataError(f"{taken.where}: the input already has a column {name!r}. Rename it.")
     before = predictor.num_cut
-    added = predictor.file_outputs(*([cell(record, column) for record in block.records] for column in inputs))
+    columns = [[cell(record, column) for record in block.records] for column in inputs]
+    try:
+        added = predictor.file_outputs(*columns)
+    except DataError as error:
+        raise DataError(f"in the rows from {block.records[0].where} on: {error}") from error
     rows = [
         {**{str(key): value for key, value in record.values.items()}, **more}
         for record, more in zip(block.records, added, strict=True)

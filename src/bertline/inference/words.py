@@ -9,6 +9,7 @@ from typing import Any
 
 from bertline.corpus.sentences import split_sentences
 from bertline.finetuning.word_tagging import decided
+from bertline.finetuning.word_windows import token_ids_in_rows
 from bertline.foundation.errors import DataError
 from bertline.inference.predictor import (
     FileColumns,
@@ -16,9 +17,9 @@ from bertline.inference.predictor import (
     TaskPredictor,
     require_several,
     require_texts,
-    row_ids,
 )
 from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
 
 # Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
 # punctuation mark is a word.
@@ -27,8 +28,10 @@ Places = list[tuple[int, int]]
 """Start and end of each word in its text, in characters."""
 
 
-def split_words(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[str, Places]]:
+def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[tuple[str, Places]]:
     """Return each text with the places of its words; for a list of words, the words joined by spaces.
+
+    What the tokenizer's cleaning removes from a text (control characters, for example) is none of its words.
 
     Raises:
         DataError: `texts` is a single string, or a list holds something other than strings.
@@ -37,7 +40,9 @@ def split_words(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[st
     found: list[tuple[str, Places]] = []
     for index, value in enumerate(texts):
         if isinstance(value, str):
-            found.append((value, [match.span() for match in _WORD.finditer(value)]))
+            places = [match.span() for match in _WORD.finditer(value)]
+            (token_ids,) = token_ids_in_rows([[value[start:end] for start, end in places]], tokenizer)
+            found.append((value, [place for place, ids in zip(places, token_ids, strict=True) if ids]))
         else:
             words = require_texts(value, f"texts[{index}]")
             found.append((" ".join(words), _places_of(words)))
@@ -82,13 +87,17 @@ class WordsPredictor(TaskPredictor):
         Args:
             texts: Texts, which are split into words at white space and punctuation; or lists of words, which are used
                 unchanged, as in evaluation.
+
+        Raises:
+            DataError: See `split_words`; or a word of a list has no token.
         """
-        read = split_words(texts)
+        read = split_words(texts, self.tokenizer)
         words = [[text[start:end] for start, end in places] for text, places in read]
         if not any(words):
             return [[] for _ in read]
         unknown = [[self.kind.labels[0]] * len(of_text) for of_text in words]
-        rows = TaggedRows(row_ids(len(read)), [""] * len(read), words, unknown)
+        names = [f"texts[{index}]" for index in range(len(read))]
+        rows = TaggedRows(names, names, words, unknown)
         found = decided(self.predictions(rows), self.calibration)
         return [
             self.of_tags(text, places, [self.kind.labels[number] for number in numbers], scores.tolist())

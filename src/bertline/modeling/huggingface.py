@@ -25,7 +25,7 @@ from bertline.modeling.bert import (
 )
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in, family_of
-from bertline.modeling.heads import BertTextEncoder
+from bertline.modeling.heads import BertForQuestionAnswering, BertTextEncoder
 from bertline.modeling.initialization import Undrawn, initialize
 from bertline.modeling.weight_files import (
     UNUSED_POSITIONS,
@@ -125,6 +125,8 @@ def save_model(
             "label2id": {name: int(i) for i, name in names.items()},
             "classifier_dropout": model.dropout.p,
         }
+    elif isinstance(model, BertForQuestionAnswering) and family.drops_before_answers:
+        labels["qa_dropout"] = model.dropout.p
     if problem_type is not None:
         labels["problem_type"] = problem_type
     config = {
@@ -265,6 +267,9 @@ def load_with_head(
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
     with Undrawn():
         model = make(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
+    own_dropout = config_mapping(folder).get("qa_dropout")
+    if dropout_prob is None and own_dropout is not None and isinstance(model, BertForQuestionAnswering):
+        model.dropout.p = own_dropout
     # No warning about a missing pooler if the head does not use it, or if it is a part of a new head.
     is_new = bool(new_head) and FAMILIES[config.family].pooler_is_head
     unread = () if getattr(model, "uses_pooler", True) and not is_new else (_POOLER,)

@@ -276,12 +276,17 @@ class LinearProbe(Probe):
 def linear_probes(job: PretrainJob) -> list[MakeProbe]:
     """Return the linear probe configured in `pretrain.linear_probe`, on held-out examples of the run's longest length.
 
-    The list is empty if none is configured or, with a warning, if the held-out text has too few sentences.
+    The list is empty if none is configured or, with a warning, if the tokenizer is not WordPiece or the held-out text
+    has too few sentences.
     """
     config = job.pretrain.linear_probe
     if config is None:
         return []
     tokenizer = Tokenizer.load(job.tokenizer_folder)
+    if not tokenizer.is_wordpiece:
+        what = f"pretrain.linear_probe needs the ## of WordPiece, and the tokenizer is {tokenizer.description}"
+        warn(f"{what}: training continues without it.")
+        return []
     store = ExampleStore.open(job.examples_folder, "validation", max(Plan.of(job.pretrain).lengths))
     sentences = probing_sentences(store, tokenizer, max_sentences=config.max_sentences)
     if len(sentences) < _FEWEST_SENTENCES:

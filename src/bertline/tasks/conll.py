@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
@@ -21,6 +22,7 @@ from bertline.tasks.tags import TAG, to_iob2, types_of
 REPAIRED = "broken_tag_repaired"
 """Key under which repaired tags are counted. The sentence is kept."""
 
+_UNSEEN = {"Cc", "Cf", "Co", "Zs", "Zl", "Zp", "Mn"}
 _DOCUMENT_MARK = "-DOCSTART-"
 _NEW_DOCUMENT_COMMENT = "# newdoc"
 
@@ -227,17 +229,49 @@ def tagged_splits(
 
     A hash of its name assigns a document to a split, stratified by the labels of its sentences. If documents are not
     marked, a hash of its words assigns each sentence, so that equal sentences stay together. A train sentence whose
-    words also occur in dev or test, or a dev sentence whose words also occur in test, is dropped and counted.
+    words also occur in dev or test, or a dev sentence whose words also occur in test, is dropped and counted. So are
+    words that are not `is_visible`: WNUT 2017 has variation selectors of emoji as words.
     """
     return read_splits(
         source,
         config,
-        read,
+        lambda file, bad_rows: list(_visible(read(file, bad_rows), bad_rows.dropped)),
         same=_words,
         name="sentence",
         labels=labels,
         kept_together=lambda sentence: sentence.document if sentence.document != sentence.id else _words(sentence),
     )
+
+
+def _visible(sentences: Iterable[TaggedSentence], dropped: Counter[str]) -> Iterator[TaggedSentence]:
+    """Yield the sentences without the words that are not visible; an entity that began there begins behind them."""
+    for sentence in sentences:
+        kept: list[tuple[str, str]] = []
+        begun = ""
+        for word, tag in zip(sentence.words, sentence.tags, strict=True):
+            if is_visible(word):
+                kept.append((word, begun if begun and tag == f"I{begun[1:]}" else tag))
+                begun = ""
+            elif tag.startswith("B-"):
+                begun = tag
+        dropped["invisible_word"] += len(sentence.words) - len(kept)
+        dropped["sentence_without_words"] += not kept
+        if kept:
+            words, tags = zip(*kept, strict=True)
+            yield replace(sentence, words=words, tags=tags)
+
+
+def is_visible(word: str) -> bool:
+    r"""Return whether a word has more than control, format and replacement characters, white space and combining marks.
+
+    An uncased BERT removes those and has no token left; the rule is the same for all tokenizers, so that they are
+    scored on the same words.
+
+    Example:
+        >>> is_visible("\ufe0f"), is_visible("\u200b\x07"), is_visible("e\u0301"), is_visible("😀\ufe0f")
+        (False, False, True, True)
+    """
+    return any(unicodedata.category(character) not in _UNSEEN and character != "\ufffd" for character in word)
 
 
 def tagged_rows(sentences: Sequence[TaggedSentence]) -> TaggedRows:

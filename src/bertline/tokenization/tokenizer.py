@@ -181,6 +181,17 @@ class Tokenizer:
         """Return the tokens with these ids; tokens that continue a word start with `##`."""
         return [self.vocab[index] for index in ids]
 
+    def readable_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return `tokens`, but those of other tokenizers than WordPiece as the text that they stand for: `house`, not
+        `Ġhouse`; a token that is no text of its own, such as a part of a character, as it is."""
+        if self.is_wordpiece:
+            return self.tokens(ids)
+        texts = [self.decode([index]).strip() for index in ids]
+        return [
+            text if text and text.isprintable() and "\ufffd" not in text else token
+            for token, text in zip(self.tokens(ids), texts, strict=True)
+        ]
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return readable text: subwords joined into words, without special tokens.
 

@@ -84,7 +84,8 @@ _CONVERSION = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherTokenizer:
-    """A `tokenizer.json` that is not BERT's WordPiece: byte-level BPE, Unigram, or other special tokens."""
+    """A `tokenizer.json` that is not BERT's WordPiece: byte-level BPE, Unigram, other special tokens, or tokens added
+    beside a WordPiece vocabulary."""
 
     content: str
     """The file, as the tokenizers library reads it."""
@@ -109,10 +110,11 @@ def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
         return None
     content = _read_object(path)
     model = content.get("model") or {}
-    known = {token["content"] for token in content.get("added_tokens", [])}
-    known |= set(model["vocab"]) if isinstance(model.get("vocab"), dict) else {each[0] for each in model["vocab"]}
-    if model.get("type") == "WordPiece" and known.issuperset(SPECIAL_TOKENS):
+    added = {token["content"] for token in content.get("added_tokens", [])}
+    vocab = set(model["vocab"]) if isinstance(model.get("vocab"), dict) else {each[0] for each in model["vocab"]}
+    if model.get("type") == "WordPiece" and vocab.issuperset(added.union(SPECIAL_TOKENS)):
         return None
+    known = vocab | added
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         settings |= _read_object(folder / name) if (folder / name).is_file() else {}
@@ -167,8 +169,8 @@ def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any], t
     added = [token["content"] for token in content.get("added_tokens", []) if token["content"] not in model["vocab"]]
     if added:
         raise DataError(
-            f"{path}: {len(added)} tokens ({', '.join(added[:5])}) were added to the WordPiece vocabulary, which "
-            "bertline does not read. Give a tokenizer whose tokens all stand in its vocabulary."
+            f"{path}: {len(added)} tokens ({', '.join(added[:5])}) were added beside the WordPiece vocabulary. Such a "
+            "tokenizer is fine-tuned and served as it is, but this needs one whose tokens all stand in its vocabulary."
         )
     if sorted(by_id) != list(range(len(by_id))):
         raise DataError(f"{path}: the ids of its {len(by_id)} tokens are not 0 to {len(by_id) - 1} without a gap.")

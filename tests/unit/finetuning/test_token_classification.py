@@ -14,7 +14,7 @@ import tiny
 from bertline.finetuning import word_tagging
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
-from bertline.finetuning.word_tagging import TagPredictions, decided
+from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.token_classification.baselines import baselines
 from bertline.kinds.token_classification.model import TokenClassification
@@ -144,18 +144,6 @@ def test_a_crf_reads_a_long_row_as_one_chain(encoder, tokenizer):
             before = label
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_words_of_which_nothing_is_left_are_outside(encoder, tokenizer, head):
-    tagging = kind(head=head)
-    model = new_model(tagging, encoder)
-    with torch.no_grad():
-        model.classifier.bias[1] = 100.0  # all words begin a place
-    some = TaggedRows(["a", "b"], ["a", "b"], [["word1", "\x00", "word2"], ["\x00"]], [["O"] * 3, ["O"]])
-    found = tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine())
-    assert [labels.tolist() for labels in found.labels] == [[1, 0, 1], [0]]
-    assert found.confidences[1] == 1.0
-
-
 def test_the_softmax_loss_is_that_of_transformers(encoder, tokenizer, tmp_path):
     tagging = kind()
     model = with_opinions(new_model(tagging, encoder))
@@ -210,7 +198,7 @@ def test_class_weights_and_smoothing_of_the_softmax_loss(encoder, tokenizer):
 
 def test_windows_without_the_beginning_of_a_word_are_not_trained_on(encoder, tokenizer):
     tagging = kind()
-    some = TaggedRows(["a", "b"], ["a", "b"], [["\x00"], ["word1"]], [["O"], ["B-PER"]])
+    some = TaggedRows(["a", "b"], ["a", "b"], [[], ["word1"]], [[], ["B-PER"]])
     batches = list(tagging.training_batches(tagging.encode(some, tokenizer), batch_size=1, seed=0))
     assert [batch["word_labels"].tolist() for batch in batches] == [[[3]]]
 
@@ -269,15 +257,15 @@ class TestWordLogits:
     def test_the_mean_is_that_of_all_tokens_of_a_word(self, tmp_path):
         encoder = tiny.write_encoder(tmp_path, words=("go", "##es", "##ing", "x"))
         tagging, tokenizer = kind(word_logits="mean"), Tokenizer.load(tmp_path)
-        some = TaggedRows(["a"], ["a"], [["goes", "x", "going", "\x00", "goesing"]], [["O"] * 5])
+        some = TaggedRows(["a"], ["a"], [["goes", "x", "going", "goesing"]], [["O"] * 4])
         encoded, model = tagging.encode(some, tokenizer), with_opinions(new_model(tagging, encoder))
         batch = encoded.sequences.batch(np.array([0]))
         raw = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])[0]
         expected = [raw[1:3].mean(0), raw[3], raw[4:6].mean(0), raw[6:9].mean(0)]
         found = tagging.predict(model, encoded, tiny.machine()).word_log_probabilities[0]
         expected = torch.stack(expected).log_softmax(-1).detach().numpy()
-        np.testing.assert_allclose(found[[0, 1, 2, 4]], expected, rtol=1e-4, atol=1e-5)
-        assert raw.shape[0] == 10 and found[3].tolist() == [0.0] + [-np.inf] * 4
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        assert raw.shape[0] == 10
         first = kind().predict(model, kind().encode(some, tokenizer), tiny.machine()).word_log_probabilities[0]
         assert not np.allclose(found[0], first[0])
 
@@ -357,13 +345,6 @@ class TestOutsideMargin:
         assert kind().calibrate(some, self.of_log_odds([[0.5]], [[3]])) == {}
         with pytest.raises(ValueError, match="outside_margin: dev is for head: softmax"):
             kind(head="crf", outside_margin="dev")
-
-    def test_words_that_cannot_be_read_stay_outside(self, encoder, tokenizer):
-        tagging = kind(outside_margin="dev")
-        some = TaggedRows(["a"], ["a"], [["\x00", "word1"]], [["O", "O"]])
-        found = tagging.predict(new_model(tagging, encoder), tagging.encode(some, tokenizer), tiny.machine())
-        assert decided(found, {word_tagging.OUTSIDE_MARGIN: 25.0}).labels[0].tolist()[0] == 0
-        assert decided(found, {word_tagging.OUTSIDE_MARGIN: 25.0}).labels[0].tolist()[1] != 0
 
     def test_nothing_is_found_is_judged_with_the_margin(self):
         tagging, predictions = kind(outside_margin="dev"), self.of_log_odds([[0.5, 1.5]], [[3, 3]])
@@ -487,7 +468,7 @@ class TestLinearTaggers:
         plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
         given = Given(kind=windows, train=plain, dev=plain, tests={}, encoder=frozen)
         assert tagging_baseline(name, given) == []
-        some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["\x00", "word1"], []], [[], ["O", "B-PER"], []])
+        some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["word0", "word1"], []], [[], ["O", "B-PER"], []])
         none = TaggedRows(["a"], ["a"], [[]], [[]])
         made = tagging_baseline(name, replace(given, train=some, dev=some, tests={"test": none}))
         assert [len(labels) for labels in made[0].predictions["dev"].labels] == [0, 2, 0]

@@ -10,14 +10,15 @@ from transformers import BertTokenizerFast
 
 import tiny
 from bertline.finetuning.word_windows import encode_words
+from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 LABELS = ("O", "B-A", "I-A")
 TOKENS = ("a", "b", "##a", "##b", "##ab", "word", "##word", "[", "]", "sep", "mask", "'", "中", "e")
-# Some become several tokens, some [UNK], some two words for BERT, some nothing at all.
-WORDS = ("a", "ab", "abab", "wordword", "Word", "zz", "a'b", "[SEP]", "[MASK]", "中a", "é", "\x00", "\u200b", "\xa0")
+# Some become several tokens, some [UNK], some two words for BERT; of one, cleaning removes a part.
+WORDS = ("a", "ab", "abab", "wordword", "Word", "zz", "a'b", "[SEP]", "[MASK]", "中a", "é", "a\u200b")
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +52,7 @@ def test_tokens_and_beginnings_are_those_of_transformers(folder, tokenizer, word
     of_words = expected.word_ids()
     begins = {word: of_words.index(word) for word in of_words if word is not None}
     found = zip(encoded.words[0], encoded.places[0][: encoded.num_words[0]], strict=False)
-    assert dict(found) == begins
-    assert encoded.readable.tolist() == [word in begins for word in range(len(words))]
+    assert dict(found) == begins and len(begins) == len(words)
 
 
 @given(
@@ -60,15 +60,13 @@ def test_tokens_and_beginnings_are_those_of_transformers(folder, tokenizer, word
     max_length=st.integers(5, 12),
     overlap=st.integers(0, 2),
 )
-def test_each_readable_word_is_predicted_from_one_window_and_is_what_stands_there(
-    tokenizer, sentences, max_length, overlap
-):
+def test_each_word_is_predicted_from_one_window_and_is_what_stands_there(tokenizer, sentences, max_length, overlap):
     encoded = encode_words(rows(*sentences), LABELS, tokenizer, max_length=max_length, overlap=overlap)
     assert encoded.sequences.lengths.max() <= max_length
     inside = np.arange(encoded.words.shape[1]) < encoded.num_words[:, None]
-    assert sorted(encoded.words[encoded.taken]) == np.flatnonzero(encoded.readable).tolist()
+    assert sorted(encoded.words[encoded.taken]) == list(range(encoded.row_starts[-1]))
     assert not encoded.taken[~inside].any()
-    first_tokens = [(tokenizer.encode_literally([word])[0] or [None])[0] for words in sentences for word in words]
+    first_tokens = [tokenizer.encode_literally([word])[0][0] for words in sentences for word in words]
     for window, place in zip(*np.nonzero(inside), strict=True):
         token = encoded.sequences.input_ids[window, encoded.places[window, place]]
         assert token == first_tokens[encoded.words[window, place]]
@@ -116,7 +114,7 @@ def test_a_row_that_fits_is_one_window(tokenizer):
 
 
 def test_labels_stand_with_their_words_and_padding_has_none(tokenizer):
-    tagged = rows(["a", "\x00", "abab"], ["b"], tags=[["B-A", "O", "I-A"], ["I-A"]])
+    tagged = rows(["a", "abab"], ["b"], tags=[["B-A", "I-A"], ["I-A"]])
     batch = encode_words(tagged, LABELS, tokenizer, max_length=16, overlap=0).batch(np.array([0, 1]))
     assert batch["word_labels"].tolist() == [[1, 2], [2, IGNORED_LABEL]]
     assert batch["word_places"].tolist() == [[1, 2], [1, 0]]
@@ -130,11 +128,17 @@ def test_a_word_longer_than_a_window_is_read_from_its_beginning(tokenizer):
     assert 0 in encoded.num_words
 
 
-def test_rows_of_which_nothing_is_left_are_empty_windows(tokenizer):
-    encoded = encode_words(rows(["\x00"], ["a"], ["\x00", "\x01"]), LABELS, tokenizer, max_length=8, overlap=2)
+def test_rows_without_words_are_empty_windows(tokenizer):
+    encoded = encode_words(rows([], ["a"], []), LABELS, tokenizer, max_length=8, overlap=2)
     assert encoded.sequences.lengths.tolist() == [2, 3, 2]
-    assert encoded.row_starts.tolist() == [0, 1, 2, 4]
-    assert encoded.readable.tolist() == [False, True, False, False]
+    assert encoded.row_starts.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(("word", "shown"), [("\x00", r"'\x00'"), ("\u200b", r"'\u200b'"), ("\xa0", r"'\xa0'")])
+def test_a_word_without_tokens_is_an_error_that_names_row_and_word(tokenizer, word, shown):
+    with pytest.raises(DataError) as refused:
+        encode_words(rows(["a"], ["a", "ab", word]), LABELS, tokenizer, max_length=8, overlap=2)
+    assert str(refused.value).startswith(f"1: word 3 of 3, {shown}, has no token")
 
 
 def test_windows_that_would_never_get_on_are_refused():

@@ -104,6 +104,8 @@ def test_entities_of_texts_and_of_words(open_model: Open, tmp_path: Path) -> Non
         assert any(entities)
         for row, expected in zip(found, entities, strict=True):
             assert [(e["type"], e["text"], e["start"], e["end"]) for e in row["entities"]] == [e[:4] for e in expected]
+    with pytest.raises(DataError, match=r"from .*in\.jsonl:1 on: texts\[1\]: word 1 of 1, '\\x07', has no token"):
+        predicted(model, tmp_path, [{"text": "a"}, {"text": ["\x07"]}])
 
 
 def test_answers_with_their_place(open_model: Open, tmp_path: Path) -> None:

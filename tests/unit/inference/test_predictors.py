@@ -319,14 +319,20 @@ def test_tags_that_are_not_iob2_are_served_as_tags_of_words_and_said(
     loaded = from_elsewhere(tmp_path, tiny_model(BertForTokenClassification, num_labels=2), id2label=names)
     assert (loaded.kind, loaded.labels) == ("tagging", expected)
     assert f"its tags ({', '.join(expected)}) are not IOB2" in capfd.readouterr().err
-    words = loaded.predict([["the", "\x07", "cat"]])[0]
-    assert [word.text for word in words] == ["the", "\x07", "cat"] and {word.tag for word in words} <= {*expected}
+    words = loaded.predict([["the", "cat"]])[0]
+    assert [word.text for word in words] == ["the", "cat"] and {word.tag for word in words} <= {*expected}
 
 
-def test_a_word_that_cleaning_removes_is_outside_wherever_the_checkpoint_has_that_tag(tmp_path: Path) -> None:
-    model = tiny_model(BertForTokenClassification, num_labels=3)
-    loaded = from_elsewhere(tmp_path, model, id2label={"0": "B-LOC", "1": "O", "2": "I-LOC"})
-    assert loaded.kind == "token_classification" and loaded.predict([["\x07", "\x08"]]) == [[]]
+def test_a_word_that_cleaning_removes_is_no_word_of_a_text_and_an_error_in_a_list(tmp_path: Path) -> None:
+    loaded = from_elsewhere(tmp_path, tiny_model(BertForTokenClassification, num_labels=2))
+    found = loaded.predict(["the \u200b cat\x07 e\u0301", "\x07", ["the"]])
+    assert [[(word.text, word.start, word.end) for word in words] for words in found] == [
+        [("the", 0, 3), ("cat", 6, 9), ("e", 11, 12)],
+        [],
+        [("the", 0, 3)],
+    ]
+    with pytest.raises(DataError, match=r"texts\[1\]: word 2 of 2, '\\x07', has no token"):
+        loaded.predict(["the \x07", ["cat", "\x07"]])
 
 
 def test_a_regression_from_elsewhere_predicts_the_output_of_its_head(tmp_path: Path) -> None:

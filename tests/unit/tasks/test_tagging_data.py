@@ -101,6 +101,15 @@ def test_bad_sentences_are_left_out_and_counted_with_what_was_repaired(built, ta
     assert +found.dropped == {"too_many_columns": 1, "unknown_tag": 1, "broken_tag_repaired": 1}
 
 
+def test_words_that_nobody_sees_are_left_out_and_counted_and_tags_stay_with_their_words(built, task):
+    unseen = "\ufe0f\tB-PER\n\u200b\tI-PER\n"
+    test = f"Ada\tB-PER\n{unseen}King\tI-PER\n\x07\tI-PER\nLee\tI-PER\n\u0301\tO\nruns\tO\n\n\ufffd\tO\n"
+    found = built(task(FILES), train="c\tB-PER\n", dev="d\tO\n", test=test)
+    assert found.splits["test"].words == [["Ada", "King", "Lee", "runs"]]
+    assert found.splits["test"].tags == [["B-PER", "B-PER", "I-PER", "O"]]
+    assert +found.dropped == {"invisible_word": 5, "sentence_without_words": 1}
+
+
 def test_listed_types_are_the_labels(built, task):
     files = {**FILES, "types": ("PER", "LOC")}
     found = built(task(files), train="a\tB-PER\n", dev="b\tO\n", test="c\tO\n")
@@ -171,4 +180,4 @@ def test_wnut17_has_its_published_sentences_and_types(task):
     # Table 2 of Derczynski et al. 2017: 835 entities in dev, 1,079 in test.
     entities = {split: sum(counts.values()) for split, counts in found.more["entities_by_split"].items()}
     assert entities == {"train": 1975, "dev": 836, "test": 1079}
-    assert found.dropped["broken_tag_repaired"] == 0
+    assert +found.dropped == {"invisible_word": 7}

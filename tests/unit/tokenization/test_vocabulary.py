@@ -80,7 +80,7 @@ def test_ids_with_a_gap_are_refused(tmp_path: Path) -> None:
         read_vocabulary(tmp_path)
 
 
-def test_tokens_added_beside_the_vocabulary_are_refused_by_name(tmp_path: Path) -> None:
+def test_tokens_added_beside_the_vocabulary_are_named_where_a_vocabulary_is_needed(tmp_path: Path) -> None:
     ids = {token: index for index, token in enumerate(TOKENS)}
     added = [{"id": 0, "content": "[PAD]"}, {"id": len(TOKENS), "content": "<entity>"}]
     content = {"model": {"type": "WordPiece", "vocab": ids}, "added_tokens": added}

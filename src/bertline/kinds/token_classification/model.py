@@ -75,10 +75,7 @@ class TokenClassification(WordTagger):
     # ---- predicting and scoring
 
     def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
-        """Predict labels; each word's logits come from the window with the most context around it.
-
-        A word that BERT's text cleaning removes entirely (control characters) is O, and is left out of the CRF chain.
-        """
+        """Predict labels; each word's logits come from the window with the most context around it."""
         if not isinstance(model, BertForTokenClassificationWithCrf):
             return super().predict(model, encoded, machine)
         return _crf_labels(model.crf, self.logits_of_words(model, encoded, machine), encoded)
@@ -115,8 +112,7 @@ def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> T
     of_words = np.ones(len(logits))
     device = crf.start.device
     words_of_rows = [
-        begin + np.flatnonzero(encoded.readable[begin:end])
-        for begin, end in zip(encoded.row_starts, encoded.row_starts[1:], strict=False)
+        np.arange(begin, end) for begin, end in zip(encoded.row_starts, encoded.row_starts[1:], strict=False)
     ]
     # Rows of similar length are decoded together; rows without words are left out.
     order = sorted((row for row, words in enumerate(words_of_rows) if len(words)), key=lambda r: len(words_of_rows[r]))

@@ -65,11 +65,11 @@ class FrozenEncoder:
 
     def of_words(self, rows: TaggedRows, kind: WordTagger) -> Vectors:
         """Return vectors [T, H] of the T words of some rows: the mean over a word's tokens, in the window from which
-        the encoder would predict its tag; 0 for a word without tokens."""
+        the encoder would predict its tag."""
         encoded = encode_words(
             rows, kind.labels, self.tokenizer, max_length=self._max_length, overlap=kind.config.window_overlap
         )
-        found: Vectors = np.zeros((len(encoded.readable), self._model.config.hidden_size), dtype=np.float32)
+        found: Vectors = np.zeros((int(encoded.row_starts[-1]), self._model.config.hidden_size), dtype=np.float32)
         with evaluating(self._model, self._machine) as forward:
             for indices, _ in scoring_batches(encoded.sequences):
                 batch = encoded.batch(indices)
@@ -82,10 +82,8 @@ class FrozenEncoder:
     def static_of_words(self, rows: TaggedRows) -> Vectors:
         """Return vectors [T, D] of the T words of some rows: the mean of the static vectors of a word's tokens."""
         size = self._static.shape[1]
-        of_words = {
-            word: self._static[ids].mean(axis=0) if ids else np.zeros(size, dtype=np.float32)
-            for word, ids in token_ids_of_words(rows, self.tokenizer).items()
-        }
+        token_ids = token_ids_of_words(rows.words, self.tokenizer)
+        of_words = {word: self._static[ids].mean(axis=0) for word, ids in token_ids.items()}
         return np.array([of_words[word] for words in rows.words for word in words], dtype=np.float32).reshape(-1, size)
 
     def _static_mean(self, texts: Sequence[str], weights: NDArray[np.float64]) -> Vectors:
