@@ -26,6 +26,7 @@ from bertline.foundation.files import write_json
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.families import FAMILIES
 from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.orchestration.stages import ARTIFACTS, METRICS
 from bertline.planning.budget import as_override, best_use, overrides_for
@@ -50,6 +51,11 @@ def main(composed: dict[str, Any]) -> None:
         say(pipeline_line())
         return
     config = pipeline_config(without_decay_steps(composed, asked))
+    if (family := FAMILIES[config.model.family]).wrapping is not None:
+        raise ConfigError(
+            f"model.family is {family.title}, but plan knows the memory and the operations of BERT's layers alone. "
+            "Try some steps instead: pretrain.max_steps=50 shows tokens per second and memory."
+        )
     resources, training = resources_and_training(config, asked)
     if asked.hours is None:
         found = forecast(training, resources)
@@ -142,6 +148,8 @@ def plan_of_hours(
     if config.pretrain.extends is not None:
         raise ConfigError("plan.hours plans a new run, but pretrain.extends names one to resume from. Leave it null.")
     group = HydraConfig.get().runtime.choices["model"]
+    if config.model.family != "bert":
+        raise ConfigError(f"plan.hours compares sizes of BERT; model.family is {config.model.family}. Leave it null.")
     continues = config.pretrain.start_from is not None  # then the checkpoint determines the size
     sizes = {group: config.model} if continues else sizes_of(composed["model"], group)
     use = best_use(training, sizes, resources, asked)
@@ -179,8 +187,8 @@ def sizes_of(model: Mapping[str, Any], group: str) -> dict[str, ModelConfig]:
     sizes = {}
     for path in sorted((CONF / "model").glob("*.yaml")):
         own: Any = OmegaConf.to_container(OmegaConf.load(path))
-        if path.stem != group and isinstance(own["hidden_size"], str):
-            continue  # those of a checkpoint
+        if path.stem != group and "family" in own:
+            continue  # those of a checkpoint and of other families
         shape = {} if path.stem == group else {key: own[key] for key in SIZE_KEYS}
         sizes[path.stem] = validate(ModelConfig, {**model, **shape}, where="model")
     return sizes

@@ -216,7 +216,7 @@ def test_twenty_steps_of_fine_tuning_have_the_losses_of_transformers(family: str
         loss.backward()
         clip_grad_norm_(reference.parameters(), config.max_grad_norm)
         optimizer.step()
-        expected.append(float(loss))
+        expected.append(loss.item())
     assert len(expected) == 20 and expected[-1] < expected[0]
     assert losses == pytest.approx(expected, abs=1e-4)
     assert result.dev_scores["accuracy"] > 0.6

@@ -274,20 +274,22 @@ def new_language_model(config: ModelConfig, tokenizer: Tokenizer, *, seed: int) 
 def model_section(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return the model section of a configuration with the keys of `ModelConfig`.
 
-    A family's sizes have the names of its config class in transformers, which gives what is missing too. A section with
-    `own` has our names already.
+    A family's sizes have the names of its config class in transformers, which gives what is missing too; BERT's names
+    go before them. A section with `own` has our names already.
 
     Raises:
         ArtifactError: The family is unknown, or its config class has no such setting.
 
     Example:
-        >>> model_section({"family": "distilbert", "dim": 64, "n_layers": 3})["num_hidden_layers"]
+        >>> model_section({"family": "distilbert", "dim": 96, "n_layers": 3})["num_hidden_layers"]
         3
     """
-    own = {key: value for key, value in section.items() if key != "family"}
     if "own" in section:
         return dict(section)
     family = family_in({"model_type": section["family"]}, "model.family")
+    own = {key: value for key, value in section.items() if key not in ("family", *family.config_keys)}
+    # An experiment names dropout rates, for example, as BERT does, whatever the family.
+    own |= {theirs: section[ours] for ours, theirs in family.config_keys.items() if ours in section}
     settings = transformers.AutoConfig.for_model(family.model_type).to_dict()
     others = family.wrapping.other_settings if family.wrapping is not None else ()
     for name in own.keys() - settings.keys() - set(others):

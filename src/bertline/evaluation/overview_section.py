@@ -22,6 +22,7 @@ from bertline.evaluation.html import (
 from bertline.evaluation.overlap import Overlap, Overlaps
 from bertline.evaluation.task_scores import conclusion, scores_sentence, test_score
 from bertline.foundation.formats import count, duration, percent
+from bertline.modeling.families import FAMILIES
 
 _FEW_TASKS = 3
 """Maximum number of tasks that get a sentence and a tile each; more tasks get a table."""
@@ -57,7 +58,7 @@ def _taken(facts: Facts) -> str:
     # The start of a sentence is capitalized; a single word, such as a hub name, is not changed.
     start = words[:1].upper() + words[1:] if " " in words else words
     return (
-        f"{start}, a BERT encoder with {count(checkpoint['num_parameters'])} parameters ({_size(checkpoint)}), was "
+        f"{start}, an encoder with {count(checkpoint['num_parameters'])} parameters ({_size(checkpoint)}), was "
         "fine-tuned as it is; nothing was pretrained."
     )
 
@@ -72,8 +73,11 @@ def _what(facts: Facts) -> str:
     origin = f"trained on from {start}" if start else "trained from random weights"
     if not start and facts.params["pretrain"].get("initial_embeddings") is not None:
         origin += " and word embeddings of co-occurrences in its text"
+    model = facts.params["model"]
+    family = FAMILIES[model.get("family", "bert")]
+    kind = "A BERT encoder" if family.model_type == "bert" else f"An encoder of the family {family.title}"
     return (
-        f"A BERT encoder with {count(training['num_parameters'])} parameters ({_size(facts.params['model'])}) was "
+        f"{kind} with {count(training['num_parameters'])} parameters ({_size(family.config_to_bert(model))}) was "
         f"{origin} for {count(training['steps'])} steps in {duration(training['train_time_s'])}, on "
         f"{count(train['documents'])} documents with {count(train['words'])} words of {_source(facts.corpus)}."
     )

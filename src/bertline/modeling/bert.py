@@ -100,7 +100,7 @@ class BertModel(nn.Module):
         self.embeddings = Embeddings(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
         self.layers = nn.ModuleList(EncoderLayer(config, attention=attention) for _ in range(config.num_hidden_layers))
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if with_pooler else None
-        self._pooler_activation = FAMILIES[config.family].pooler_activation
+        self._pooler_activation = getattr(torch, FAMILIES[config.family].pooler_activation)
         number_sites(self)
 
     @property

@@ -14,14 +14,11 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import Any, Literal
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
@@ -71,7 +68,7 @@ class Family:
     """Whether the bare encoder has a pooler."""
     drops_before_pooler: bool = False
     """Whether the head of a classifier of texts drops its input, too."""
-    pooler_activation: Callable[[Tensor], Tensor] = torch.tanh
+    pooler_activation: Literal["tanh", "relu"] = "tanh"
     mlm_head_is_gelu: bool = False
     """Whether the masked language model head has gelu, whatever the layers have."""
     drops_before_answers: bool = False
@@ -198,7 +195,7 @@ _DISTILBERT = Family(
     },
     defaults={"type_vocab_size": 0, "layer_norm_eps": 1e-12},
     has_pooler=False,
-    pooler_activation=torch.relu,
+    pooler_activation="relu",
     drops_before_answers=True,
 )
 _DENSE_HEAD = (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))

@@ -47,7 +47,8 @@ def test_the_number_of_parameters_is_exactly_the_reference_s(size: str) -> None:
 
 
 def test_every_size_of_the_reference_is_there() -> None:
-    assert {path.stem for path in MODEL_CONFIGS.glob("*.yaml")} == {*SIZES, "from_checkpoint"}
+    of_bert = {path.stem for path in MODEL_CONFIGS.glob("*.yaml") if "\nfamily:" not in path.read_text()}
+    assert of_bert == set(SIZES)
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -31,6 +31,33 @@ def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
     pipeline_config(composed(f"model={size}"))
 
 
+FAMILY_PRESETS = ["roberta_base", "distilbert_base", "albert_base", "electra_small", "modernbert_base"]
+
+
+@pytest.mark.parametrize("preset", FAMILY_PRESETS)
+def test_every_family_is_pretrained_by_masked_language_modelling_alone(composed: Composed, preset: str) -> None:
+    model = pipeline_config(composed("experiment=mlm", f"model={preset}")).model
+    assert model.family == preset.partition("_")[0]
+    assert model.hidden_size in (256, 768) and model.max_position_embeddings in (512, 8192)
+    with pytest.raises(ConfigError, match=r"objective\.kind is mlm_nsp, which the pretraining of .* Use mlm"):
+        pipeline_config(composed("experiment=bert_base", f"model={preset}"))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimizer=muon", r"optimizer\.kind is muon, .* ALBERT does not have. Use adamw or lamb"),
+        ("runtime.packing=on", r"runtime\.packing is on, .* Use off"),
+        ("pretrain.initial_embeddings=cooccurrence", r"pretrain\.initial_embeddings is cooccurrence, .* Use null"),
+        ("+model.hidden_sise=64", r"model\.hidden_sise is not a setting of ALBERT .* Did you mean hidden_size\?"),
+        ("model.family=gpt2", r"model_type is 'gpt2'; bertline reads bert, roberta"),
+    ],
+)
+def test_what_a_wrapped_family_cannot_do_is_refused_by_name(composed: Composed, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        pipeline_config(composed("model=albert_base", "experiment=mlm", override))
+
+
 @pytest.mark.parametrize(
     "choice",
     [
