@@ -14,9 +14,10 @@ second of processor time, summed over all threads, are reported as well: they de
 The Trainer runs with its defaults: fp32, and `DataCollatorWithPadding`, which pads to the longest text of a batch of
 random rows (`ratio_to_trainer`). `ratio_to_trainer_padded` compares with rows padded to the maximum length, the default
 of transformers' own example script (run_glue.py, `pad_to_max_length`). To show what the ratio consists of, the Trainer
-also runs in bf16, and bertline in fp32. bertline itself runs with its defaults: in bf16 if the processor computes it
-natively, else in fp32. The last line is JSON; `precision` is the dtype used, `native_bf16` whether the processor has
-native bf16.
+also runs in bf16, and bertline in fp32. The strongest opponent has texts of similar length in a batch
+(`group_by_length`), the fused AdamW and bertline's precision (`ratio_to_trainer_grouped`). bertline itself runs with
+its defaults: in bf16 if the processor computes it natively, else in fp32. The last line is JSON; `precision` is the
+dtype used, `native_bf16` whether the processor has native bf16.
 """
 
 from __future__ import annotations
@@ -55,6 +56,25 @@ from bertline.training.devices import resolve_machine, resolve_precision
 LEARNING_RATE, DROPOUT_PROB, SEED = 1e-4, 0.1, 0
 # SST-2's sentences have a median of about 13 tokens and a maximum of 60, MRPC's pairs 53 and 110.
 LOG_NORMAL_MEAN, LOG_NORMAL_SIGMA = 3.0, 0.7
+_ONE_TYPE = {"type_vocab_size": 1}
+_OTHER_SIZES: dict[str, dict[str, Any]] = {
+    "roberta": _ONE_TYPE,
+    "xlm-roberta": _ONE_TYPE,
+    "camembert": _ONE_TYPE,
+    "electra": {"embedding_size": 128},
+    "albert": {"embedding_size": 128},
+    # As in DeBERTa-v3: its relative positions make it the slowest.
+    "deberta-v2": {
+        "relative_attention": True,
+        "position_buckets": 256,
+        "norm_rel_ebd": "layer_norm",
+        "share_att_key": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+    },
+    "modernbert": {"cls_token_id": 0, "sep_token_id": 2},
+}
+"""What a family has besides MiniLM's sizes."""
 
 
 @dataclass
@@ -117,12 +137,14 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
         f"{lengths.mean():.1f} tokens (median {np.median(lengths):.0f}, longest {lengths.max()}), "
         f"batches of {arguments.batch_size} rows"
     )
+    is_bf16 = resolve_precision("auto", torch.device("cpu")) == "bf16"
     arms: dict[str, Callable[[], Clock]] = {
         "bertline": lambda: run_bertline(kind, rows, folder, arguments, "auto"),
         "trainer": lambda: run_trainer(rows, folder, arguments, padded=False, bf16=False),
         "trainer_padded": lambda: run_trainer(rows, folder, arguments, padded=True, bf16=False),
         "bertline_fp32": lambda: run_bertline(kind, rows, folder, arguments, "fp32"),
         "trainer_bf16": lambda: run_trainer(rows, folder, arguments, padded=False, bf16=True),
+        "trainer_grouped": lambda: run_trainer(rows, folder, arguments, padded=False, bf16=is_bf16, grouped=True),
     }
     chosen = {name: arm for name, arm in arms.items() if arguments.arms is None or name in arguments.arms}
     clocks: dict[str, list[Clock]] = {name: [] for name in chosen}
@@ -155,6 +177,7 @@ def report(clocks: dict[str, list[Clock]], warmup_steps: int) -> None:
         "native_bf16": precision == "bf16",
         "ratio_to_trainer": ratio("bertline", "trainer"),
         "ratio_to_trainer_padded": ratio("bertline", "trainer_padded"),
+        "ratio_to_trainer_grouped": ratio("bertline", "trainer_grouped"),
         "ratio_both_fp32": ratio("bertline_fp32", "trainer"),
         "ratio_both_bf16": ratio("bertline", "trainer_bf16") if precision == "bf16" else None,
         "ratio_to_trainer_cpu_time": ratio("bertline", "trainer", of_cpu),
@@ -204,8 +227,10 @@ def run_bertline(
     return kind.clock
 
 
-def run_trainer(rows: TextRows, folder: Path, arguments: argparse.Namespace, *, padded: bool, bf16: bool) -> Clock:
-    """Train one epoch with the Trainer."""
+def run_trainer(
+    rows: TextRows, folder: Path, arguments: argparse.Namespace, *, padded: bool, bf16: bool, grouped: bool = False
+) -> Clock:
+    """Train one epoch with the Trainer; `grouped` puts texts of similar length into a batch."""
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
@@ -245,6 +270,8 @@ def run_trainer(rows: TextRows, folder: Path, arguments: argparse.Namespace, *, 
             logging_strategy="no",
             report_to=[],
             disable_tqdm=True,
+            train_sampling_strategy="group_by_length" if grouped else "random",
+            **({"optim": "adamw_torch_fused"} if grouped else {}),
         )
         trainer = Timed(
             model=transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2),
@@ -299,25 +326,28 @@ def write_family(family: str, folder: Path) -> None:
     import tokenizers
     import transformers
 
-    words = [token for token in Tokenizer.load(minilm_folder()).vocab if token.isalpha() and token.isascii()]
+    vocab = Tokenizer.load(minilm_folder()).vocab
     sizes = (384, 6, 12, 1536)
-    if family in ("bert", "distilbert"):
-        (folder / "vocab.txt").write_text("\n".join(Tokenizer.load(minilm_folder()).vocab) + "\n", encoding="utf-8")
-        names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-        if family == "distilbert":
-            names = ("dim", "n_layers", "n_heads", "hidden_dim")
-        settings = dict(zip(names, sizes, strict=True))
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    if family == "distilbert":
+        names = ("dim", "n_layers", "n_heads", "hidden_dim")
+    settings: dict[str, Any] = {**dict(zip(names, sizes, strict=True)), **_OTHER_SIZES.get(family, {})}
+    if family in ("bert", "distilbert", "electra"):
+        (folder / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
+        tokenizer = transformers.BertTokenizer.from_pretrained(folder)
     else:
+        words = [token for token in vocab if token.isalpha() and token.isascii()]
         special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
         bpe = tokenizers.ByteLevelBPETokenizer()
         bpe.train_from_iterator([" " + " ".join(words)], vocab_size=30_000, min_frequency=1, special_tokens=special)
         bpe.save_model(str(folder))
-        names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-        settings = {**dict(zip(names, sizes, strict=True)), "max_position_embeddings": 514, "type_vocab_size": 1}
-    kind = {"bert": "Bert", "distilbert": "DistilBert"}.get(family, "Roberta")
-    tokenizer = getattr(transformers, f"{kind}Tokenizer").from_pretrained(folder)
+        tokenizer = transformers.RobertaTokenizer.from_pretrained(folder)
+        settings |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": 514}
     tokenizer.save_pretrained(folder)
     config = transformers.AutoConfig.for_model(family, vocab_size=len(tokenizer), **settings)
+    for key, value in config.to_dict().items():  # some families have none by default
+        if "dropout" in key and isinstance(value, int | float):
+            setattr(config, key, DROPOUT_PROB)
     torch.manual_seed(SEED)
     transformers.AutoModel.from_config(config).save_pretrained(folder)
 

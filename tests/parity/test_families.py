@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import shutil
@@ -20,8 +21,11 @@ from safetensors.torch import load_file
 import bertline
 import tiny
 from bertline.encoders import load_encoder, load_model, save_model
+from bertline.export.onnx_export import export_onnx
+from bertline.export.onnx_files import FP32, open_session, write_onnx
 from bertline.export.verification import verify_model
-from bertline.finetuning.encoding import encode_texts
+from bertline.export.views import Architecture, load_view, without_padding
+from bertline.finetuning.encoding import assemble, encode_texts
 from bertline.finetuning.task_kind import LossOptions
 from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ConfigError, DataError
@@ -30,6 +34,7 @@ from bertline.modeling.huggingface import read_config
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS
+from export_inputs import EXPORT
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, finish
 
 # Sizes that are all unequal; 64 position rows, of which RoBERTa's families use 62.
@@ -357,3 +362,51 @@ def test_truncation_that_a_tokenizer_declares_is_off(encoders: dict[str, Path], 
     backend.save(str(folder / "tokenizer.json"))
     whole = Tokenizer.load(encoders["xlm-roberta"]).encode(" ".join(TEXTS))
     assert len(whole) > 64 and Tokenizer.load(folder).encode(" ".join(TEXTS)) == whole
+
+
+GRAPHS: dict[str, Architecture] = {
+    "mlm": "BertForMaskedLM",
+    "sequence": "BertForSequenceClassification",
+    "tokens": "BertForTokenClassification",
+    "answers": "BertForQuestionAnswering",
+    "encoder": "BertModel",
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("family", WRAPPED)
+def test_onnx_gives_the_outputs_of_the_model_at_any_length(family: str, head: str, tmp_path: Path) -> None:
+    reference_of(family, head).save_pretrained(tmp_path)
+    view = load_view(tmp_path, GRAPHS[head])
+    write_onnx(view, tmp_path / FP32)
+    session = open_session(tmp_path / FP32)
+    whole = {"token_type_ids": torch.zeros(3, NUM_POSITIONS, dtype=torch.long), **batch(family)}
+    for rows, length in ((3, NUM_POSITIONS), (2, 9), (1, 30)):
+        inputs = {name: whole[name][:rows, :length] for name in view.input_names}
+        found = session.run(None, {name: values.numpy() for name, values in inputs.items()})
+        real = inputs["attention_mask"].bool()
+        with torch.no_grad():
+            expected = view(*inputs.values())
+        for ours, theirs in zip(found, expected, strict=True):
+            both = (torch.from_numpy(ours), theirs)
+            torch.testing.assert_close(*(without_padding(each, real) for each in both), atol=2e-5, rtol=0)
+
+
+def test_a_wrapped_encoder_that_cannot_be_traced_is_exported_without_onnx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def untraceable(view: Any, path: Path) -> None:
+        path.parent.mkdir(parents=True)
+        raise torch.onnx.errors.UnsupportedOperatorError("aten::rope", 18, None)
+
+    monkeypatch.setattr("bertline.export.onnx_export.write_onnx", untraceable)
+    sequences = assemble([[2, 7, 3]], [3], pad_id=0)
+    for family in ("modernbert", "roberta"):
+        reference_of(family, "encoder").save_pretrained(tmp_path / family)
+    config = dataclasses.replace(EXPORT, onnx=True)
+    assert export_onnx(config, tmp_path / "modernbert", "BertModel", sequences, max_length=8) is None
+    said = capfd.readouterr()
+    assert "modernbert: no ONNX file was made" in said.err + said.out and "aten::rope" in said.err + said.out
+    assert not (tmp_path / "modernbert" / "onnx").exists() and (tmp_path / "modernbert" / "config.json").exists()
+    with pytest.raises(torch.onnx.errors.UnsupportedOperatorError):  # bertline's own model must be exported
+        export_onnx(config, tmp_path / "roberta", "BertModel", sequences, max_length=8)

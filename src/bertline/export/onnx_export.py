@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.processor import processor_name
 from bertline.foundation.progress import warn
 from bertline.modeling.bert import set_attention
+from bertline.modeling.families import family_of
 
 BATCH_SIZES = (1, 32)
 _RUNS = 7
@@ -31,7 +33,7 @@ _ENOUGH_S = 3.0
 
 def export_onnx(
     config: ExportConfig, folder: Path, architecture: Architecture, sequences: Sequences, *, max_length: int
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Write `onnx/model.onnx` and, if configured, `onnx/model_int8.onnx`.
 
     An int8 file below `int8_min_agreement` is deleted, with a warning and a note in the card; the other files are not
@@ -47,11 +49,26 @@ def export_onnx(
 
     Returns:
         Facts for the manifest and the card: size, largest difference and agreement of each file compared with the
-        PyTorch model, the kind of decision compared, and latencies.
+        PyTorch model, the kind of decision compared, and latencies. None, with a warning and without a file, where the
+        exporter cannot trace a wrapped encoder.
 
     Raises:
         ArtifactError: The outputs of the fp32 file differ from the PyTorch model by more than `onnx_tolerance`.
     """
+    try:
+        return _exported(config, folder, architecture, sequences, max_length=max_length)
+    except (RuntimeError, ArtifactError) as error:
+        if family_of(folder)[0].wrapping is None:
+            raise
+        shutil.rmtree(folder / FP32.parent, ignore_errors=True)
+        reason = str(error).strip().partition("\n")[0]
+        warn(f"{folder.name}: no ONNX file was made, for PyTorch's exporter does not trace this encoder ({reason}).")
+        return None
+
+
+def _exported(
+    config: ExportConfig, folder: Path, architecture: Architecture, sequences: Sequences, *, max_length: int
+) -> dict[str, Any]:
     view = load_view(folder, architecture)
     decision = decision_of(folder, architecture)
     expected = torch_outputs(view, sequences)

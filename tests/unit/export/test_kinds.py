@@ -188,7 +188,7 @@ def test_an_int8_file_that_decides_otherwise_is_left_out(
     config = dataclasses.replace(ONNX, int8_min_agreement=1.0, measure_latency=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bertline.export.onnx_export.write_int8", _broken_int8)
-        told = export_onnx(config, tmp_path, "BertForSequenceClassification", sequences, max_length=8)
+        told: Any = export_onnx(config, tmp_path, "BertForSequenceClassification", sequences, max_length=8)
     assert set(told["files"]) == {"onnx"}
     assert told["refused_int8"]["agreement"] < 1
     assert not (tmp_path / INT8).exists()
