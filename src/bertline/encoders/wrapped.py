@@ -372,8 +372,10 @@ def _require_whole(folder: Path, hf: Any, found: Mapping[str, Any], *, is_new: b
     for name, theirs, ours in found["mismatched_keys"]:
         if not is_new or name.startswith(prefix):
             raise ArtifactError(f"{folder}: {name} has shape {list(theirs)}, config.json makes it {list(ours)}.")
-    if missing and not is_new:
-        warn(f"{folder} lacks {', '.join(missing[:4])}: these start from random weights.")
+    # A bare encoder is read for its hidden states, not for its pooler.
+    drawn = [name for name in missing if prefix or not name.startswith(pooler)]
+    if drawn and not is_new:
+        warn(f"{folder} lacks {', '.join(drawn[:4])}: these start from random weights.")
 
 
 def _encoder(hf: Any, folder: Path, dropout_probs: Dropouts | None) -> WrappedEncoder:
