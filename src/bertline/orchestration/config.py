@@ -28,6 +28,7 @@ from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import (
+    ByteBpeTokenizerConfig,
     ExistingTokenizerConfig,
     ExtendedTokenizerConfig,
     NoTokenizerConfig,
@@ -44,7 +45,13 @@ class PipelineConfig:
 
     python_docs: PythonDocsConfig
     corpus: CorpusConfig | NoCorpusConfig
-    tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | ExtendedTokenizerConfig | NoTokenizerConfig
+    tokenizer: (
+        TrainedTokenizerConfig
+        | ByteBpeTokenizerConfig
+        | ExistingTokenizerConfig
+        | ExtendedTokenizerConfig
+        | NoTokenizerConfig
+    )
     examples: ExamplesConfig
     model: ModelConfig
     objective: ObjectiveConfig
@@ -160,7 +167,7 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
                 f"{num_steps} steps of pretrain.phases. Decay over {num_steps - warmup} steps at most, or over null, "
                 "which is a fifth of them; warm up for less; or train for longer."
             )
-    if config.pretrain.start_from is not None and config.tokenizer.kind == "trained":
+    if config.pretrain.start_from is not None and config.tokenizer.kind in ("trained", "byte_bpe"):
         yield (
             f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "
             f"{config.tokenizer.kind!r}: a checkpoint only fits its own vocabulary. Add tokenizer=existing "

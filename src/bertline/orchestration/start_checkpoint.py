@@ -14,6 +14,7 @@ from typing import Any
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.orchestration.config import PipelineConfig
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
+from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
 
 
@@ -66,6 +67,8 @@ def check_start(config: PipelineConfig) -> None:
     if isinstance(tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig) and tokenizer.path is not None:
         vocabulary = Path(tokenizer.path).expanduser()
         if vocabulary.exists():
-            differences = vocabulary_differences(read_vocabulary(vocabulary).tokens, folder)
+            is_folder = vocabulary.is_dir()
+            tokens = Tokenizer.load(vocabulary).vocab if is_folder else read_vocabulary(vocabulary).tokens
+            differences = vocabulary_differences(tokens, folder)
             problems += [f"tokenizer.path is {tokenizer.path}: {difference}" for difference in differences]
     refuse_misfits(folder, problems)

@@ -10,7 +10,7 @@ from bertline.evaluation.vocabulary_survey import survey_vocabulary
 from bertline.foundation.progress import say
 from bertline.orchestration.provenance import running_under_dvc
 from bertline.orchestration.stage_run import StageRun
-from bertline.tokenization.config import NoTokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.config import ByteBpeTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
 
 
 def show_vocabulary(stage: StageRun) -> Path:
@@ -28,7 +28,7 @@ def show_vocabulary(stage: StageRun) -> Path:
         stage.output,
         stage.inputs["corpus"],
         compare=config.compare,
-        was_trained=isinstance(config, TrainedTokenizerConfig),
+        was_trained=isinstance(config, TrainedTokenizerConfig | ByteBpeTokenizerConfig),
         num_workers=stage.config.runtime.num_workers,
     )
     kept = stage.stage.page

@@ -19,7 +19,6 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import architecture_of, read_config
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import read_vocabulary
 
 # Keys of the model section that affect how weights are trained, not their shapes or meaning.
 _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
@@ -77,7 +76,7 @@ def vocabulary_differences(ours: Sequence[str], folder: Path) -> list[str]:
 
     Rows of the embeddings behind the checkpoint's own tokens are padding to a round size, and are not compared.
     """
-    theirs, rows = read_vocabulary(folder).tokens, read_config(folder)[1]
+    theirs, rows = Tokenizer.load(folder).vocab, read_config(folder)[1]
     for index, (our, their) in enumerate(zip(ours, theirs, strict=False)):
         if our != their:
             return [f"token {index} is {our!r} in the tokenizer and {their!r} in the checkpoint"]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 MIN_VOCAB_SIZE = 100
+_MIN_BYTE_VOCAB_SIZE = 261
+"""256 bytes and five special tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,16 +47,50 @@ class TrainedTokenizerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ByteBpeTokenizerConfig:
+    """A byte-level BPE, as RoBERTa has, trained on the train split of the corpus: no text is unknown to it."""
+
+    kind: Literal["byte_bpe"]
+    vocab_size: int
+    """Number of tokens, including the five special tokens and the 256 bytes."""
+    min_frequency: int
+    """Minimum count of a pair of tokens to be merged."""
+    sample_characters: int
+    """Approximate amount of text to train on, in characters; documents are sampled by a hash."""
+    user_words: tuple[str, ...] | str
+    """Always empty: a token of bytes cannot be kept whole, and no word is unknown."""
+    compare: tuple[str, ...]
+    """WordPiece vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names.
+    They do not change the vocabulary."""
+
+    def __post_init__(self) -> None:
+        if self.user_words:
+            raise ValueError(
+                f"user_words is {self.user_words!r}, but only a WordPiece vocabulary takes words that are never split. "
+                "Train one with tokenizer=wordpiece; otherwise set tokenizer.user_words=[]"
+            )
+        if self.vocab_size < _MIN_BYTE_VOCAB_SIZE:
+            raise ValueError(
+                f"vocab_size must be at least {_MIN_BYTE_VOCAB_SIZE} (256 bytes and five special tokens), found "
+                f"{self.vocab_size}"
+            )
+        for name in ("min_frequency", "sample_characters"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExistingTokenizerConfig:
-    """An existing BERT vocabulary: a `vocab.txt`, or a tokenizer folder or Hugging Face hub name."""
+    """An existing tokenizer: a BERT `vocab.txt`, or any tokenizer folder or Hugging Face hub name."""
 
     kind: Literal["existing"]
     path: str
-    """A `vocab.txt`, a folder that contains one, or a hub name."""
+    """A `vocab.txt`, a folder that contains one or a `tokenizer.json`, or a hub name."""
     revision: str | None
     """Revision of a hub name; None for files."""
     lowercase: bool | None
-    """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`)."""
+    """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`). Only for BERT's
+    WordPiece: any other tokenizer is taken as it is."""
     compare: tuple[str, ...]
     """Vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names. They do not
     change the vocabulary."""
@@ -115,4 +151,4 @@ class NoTokenizerConfig:
     kind: Literal["none"]
 
 
-TokenizerConfig = TrainedTokenizerConfig | ExistingTokenizerConfig | ExtendedTokenizerConfig
+TokenizerConfig = TrainedTokenizerConfig | ByteBpeTokenizerConfig | ExistingTokenizerConfig | ExtendedTokenizerConfig
