@@ -84,7 +84,7 @@ def encode_words(
         mark: Mark of a word (`token_marks`), given to its tokens in each window that it starts in; None: no marks.
     """
     layout = tokenizer.single
-    room = max_length - layout.num_special
+    room = layout.room(max_length, overlap=overlap)
     token_ids_of = _token_ids_in_rows(rows, tokenizer)
     numbers = {label: number for number, label in enumerate(labels)}
     row_starts = np.cumsum([0, *(len(words) for words in rows.words)]).astype(np.int64)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bertline.foundation.stretches import distinct_stretches, has_single_spaces
+from bertline.foundation.stretches import distinct_stretches
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
 from bertline.tokenization.user_words import UnsplitWords
 from bertline.tokenization.vocabulary import MAX_WORD_CHARACTERS, Vocabulary

@@ -51,25 +51,25 @@ class Layout:
         """Return the token ids of a whole sequence."""
         return [*self.before, *first, *self.between, *second, *self.after]
 
-    def room(self, max_length: int, *, taken: int = 0, more_than: int = 0) -> int:
-        """Return how many tokens of text a sequence of at most `max_length` tokens holds.
+    def room(self, max_length: int, *, question: int = 0, overlap: int = 0) -> int:
+        """Return how many tokens of text a sequence of at most `max_length` tokens holds, beside those of a question.
 
         Args:
             max_length: Maximum number of tokens of a sequence.
-            taken: Tokens of it that are taken, by a question for example.
-            more_than: Number of tokens that it must exceed, such as the overlap of windows.
+            question: Tokens of it that a question takes.
+            overlap: Tokens of text that windows share, of which a window has to hold more.
 
         Raises:
-            ConfigError: There is no room.
+            ConfigError: There is no such room.
         """
-        room = max_length - taken - self.num_special
-        if room <= more_than:
-            beside = f" and the {taken} of a question" if taken else ""
+        room = max_length - question - self.num_special
+        if room <= overlap:
+            beside = f" and the {question} of a question" if question else ""
+            shared = f"; windows that overlap (window_overlap) need more than {overlap}" if overlap else ""
             raise ConfigError(
                 f"max_length is {max_length}, which beside the {self.num_special} special tokens of this tokenizer"
-                f"{beside} leaves room for {max(0, room)} tokens of text; it has to be more than {more_than}"
-                f"{' (window_overlap)' if more_than else ''}. Give a max_length of at least "
-                f"{max_length + more_than - room + 1}{', or a smaller window_overlap' if more_than else ''}."
+                f"{beside} leaves room for {max(0, room)} tokens of text{shared}. Give a max_length of at least "
+                f"{max_length + overlap - room + 1}{', or a smaller window_overlap' if overlap else ''}."
             )
         return room
 
