@@ -163,3 +163,13 @@ def test_remembered_stretches_give_the_ids_of_the_library(texts: list[str]) -> N
         expected = BYTES.encode_literally(batch)
         assert lengths.tolist() == list(map(len, expected))
         assert ids.tolist() == [token for tokens in expected for token in tokens]
+
+
+@pytest.mark.parametrize(("taken", "overlap", "least"), [({}, 0, 5), ({"question": 6}, 0, 11), ({}, 3, 8)])
+def test_a_sequence_without_room_beside_the_tokenizer_s_special_tokens_is_an_error_that_says_how_long_it_has_to_be(
+    taken: dict[str, int], overlap: int, least: int
+) -> None:
+    assert BYTES.pair.num_special == 4
+    assert BYTES.pair.room(least, **taken, overlap=overlap) == overlap + 1
+    with pytest.raises(ConfigError, match=rf"max_length is {least - 1}, .*max_length of at least {least}\b"):
+        BYTES.pair.room(least - 1, **taken, overlap=overlap)
