@@ -27,13 +27,7 @@ from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
-from bertline.tokenization.config import (
-    ByteBpeTokenizerConfig,
-    ExistingTokenizerConfig,
-    ExtendedTokenizerConfig,
-    NoTokenizerConfig,
-    TrainedTokenizerConfig,
-)
+from bertline.tokenization.config import NoTokenizerConfig, TokenizerConfig
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from bertline.training.config import RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
 from bertline.training.optimizers.registry import OptimizerConfig
@@ -45,13 +39,7 @@ class PipelineConfig:
 
     python_docs: PythonDocsConfig
     corpus: CorpusConfig | NoCorpusConfig
-    tokenizer: (
-        TrainedTokenizerConfig
-        | ByteBpeTokenizerConfig
-        | ExistingTokenizerConfig
-        | ExtendedTokenizerConfig
-        | NoTokenizerConfig
-    )
+    tokenizer: TokenizerConfig | NoTokenizerConfig
     examples: ExamplesConfig
     model: ModelConfig
     objective: ObjectiveConfig

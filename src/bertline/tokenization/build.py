@@ -86,7 +86,7 @@ def build_tokenizer(
         case ByteBpeTokenizerConfig():
             tokenizer, facts = _train_bytes(config, corpus_folder)
         case ExistingTokenizerConfig():
-            tokenizer = _given_tokenizer(config)
+            tokenizer = _given(config)
             if tokenizer.is_wordpiece:
                 _kept_marks(tokenizer.vocabulary, corpus_folder, may_keep=False, remedy=_CASED)
             facts = {"path": config.path, "revision": config.revision}
@@ -163,14 +163,9 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
 
 def _train_bytes(config: ByteBpeTokenizerConfig, corpus_folder: Path) -> tuple[Tokenizer, dict[str, Any]]:
     fraction = _sampled_fraction(corpus_folder, "train", config.sample_characters)
-    say(f"training {config.vocab_size:,} byte-level tokens")
-    documents = _documents(corpus_folder, "train", fraction, "reading")
-    # The sentences of a document as they are in its text: all but the first have a space before them.
-    tokenizer = train_byte_bpe(
-        (" ".join(document.sentences) for document in documents),
-        vocab_size=config.vocab_size,
-        min_frequency=config.min_frequency,
-    )
+    documents = _documents(corpus_folder, "train", fraction, f"training {config.vocab_size:,} byte-level tokens")
+    texts = (" ".join(document.sentences) for document in documents)
+    tokenizer = train_byte_bpe(texts, vocab_size=config.vocab_size, min_frequency=config.min_frequency)
     return tokenizer, {"trained_on": {"fraction": fraction}}
 
 
@@ -198,30 +193,24 @@ def _folder_of(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Pat
     return path if path.is_file() else resolve_folder(config.path, config.revision)
 
 
-def _given_tokenizer(config: ExistingTokenizerConfig) -> Tokenizer:
+def _given(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Tokenizer:
     path = _folder_of(config)
     if read_other_tokenizer(path) is None:
         return Tokenizer(read_vocabulary(path, lowercase=config.lowercase))
-    tokenizer = Tokenizer.load(path)
-    if config.lowercase is not None:
+    key = "kind" if config.kind == "extended" else "lowercase"
+    if key == "kind" or config.lowercase is not None:
         raise ConfigError(
-            f"tokenizer.lowercase is {config.lowercase}, but {config.path} holds a {tokenizer.description} tokenizer, "
-            "which is taken as it is; only BERT's WordPiece can be told. Set tokenizer.lowercase=null."
+            f"tokenizer.{key} is {getattr(config, key)}, which is for WordPiece vocabularies only; tokenizer.path="
+            f"{config.path} holds a {Tokenizer.load(path).description}. Take that as it is: tokenizer=existing "
+            f"tokenizer.path={config.path} tokenizer.lowercase=null"
         )
-    return tokenizer
+    return Tokenizer.load(path)
 
 
 def _extend(
     config: ExtendedTokenizerConfig, corpus_folder: Path, num_workers: int
 ) -> tuple[Vocabulary, dict[str, Any]]:
-    path = _folder_of(config)
-    if read_other_tokenizer(path) is not None:
-        raise ConfigError(
-            f"tokenizer.kind is extended, but tokenizer.path={config.path} holds a {Tokenizer.load(path).description} "
-            "tokenizer; words are added to WordPiece vocabularies only. Take it as it is: tokenizer=existing "
-            f"tokenizer.path={config.path}"
-        )
-    old = read_vocabulary(path, lowercase=config.lowercase)
+    old = _given(config).vocabulary
     _kept_marks(old, corpus_folder, may_keep=False, remedy=_CASED)
     user_words = read_user_words(config.user_words, WordSplitter(old))
     unsplit = tuple(word for word, is_split in user_words.items() if is_split and word not in old.unsplit)

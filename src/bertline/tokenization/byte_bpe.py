@@ -15,7 +15,7 @@ from bertline.foundation.errors import DataError
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import ROBERTA_TOKENS, OtherTokenizer
 
-_START, _PAD, _END, _UNKNOWN, _MASK = _IN_ORDER = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+_IN_ORDER = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 """Special tokens in the order of their ids, from 0; the first four are RoBERTa's, whose mask is its last token."""
 
 
@@ -50,15 +50,11 @@ def train_byte_bpe(texts: Iterable[str], *, vocab_size: int, min_frequency: int)
     backend.train_from_iterator(texts, trainer)
     if (supported := backend.get_vocab_size()) < vocab_size:
         raise DataError(
-            f"tokenizer.vocab_size is {vocab_size}, but the text supports only {supported} tokens: no pair of tokens "
-            f"is left that stands there at least tokenizer.min_frequency={min_frequency} times. Lower "
-            "tokenizer.vocab_size or tokenizer.min_frequency, or give more text."
+            f"tokenizer.vocab_size is {vocab_size}, but the text supports only {supported} tokens with tokenizer."
+            f"min_frequency={min_frequency}. Lower one of them, or give more text."
         )
     backend.decoder = ByteLevelDecoder()
-    ids = {token: number for number, token in enumerate(_IN_ORDER)}
-    backend.post_processor = RobertaProcessing(
-        (_END, ids[_END]), (_START, ids[_START]), trim_offsets=True, add_prefix_space=False
-    )
+    backend.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=False)
     # RoBERTa's mask takes the space before it, so that it stands for a word with its space.
-    backend.add_special_tokens([tokenizers.AddedToken(_MASK, lstrip=True, special=True, normalized=False)])
+    backend.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True, special=True, normalized=False)])
     return Tokenizer.of(OtherTokenizer(content=backend.to_str(), special_tokens=ROBERTA_TOKENS))

@@ -206,7 +206,7 @@ class _LibraryIds(dict[str, bytes]):
             cuts = np.flatnonzero(groups[:-1] + groups[1:] == _LETTER + _OTHER) + 1
             cut = np.insert(symbols, cuts, ord(_CUT)).tobytes().decode()
             return cut.replace(" ", f" {self._SPACE}").replace(_CUT, " ").split("\n")
-        if len(texts) > 1:
+        if self._is_cut and len(texts) > 1:  # what is harder to tell is looked for in halves
             half = len(texts) // 2
             return [*self.spread(texts[:half]), *self.spread(texts[half:])]
         return [text.replace(self._MARK, self._ESCAPE).replace(" ", self._SPACE) for text in texts]

@@ -52,24 +52,18 @@ class Layout:
         return [*self.before, *first, *self.between, *second, *self.after]
 
     def room(self, max_length: int, *, question: int = 0, overlap: int = 0) -> int:
-        """Return how many tokens of text a sequence of at most `max_length` tokens holds, beside those of a question.
-
-        Args:
-            max_length: Maximum number of tokens of a sequence.
-            question: Tokens of it that a question takes.
-            overlap: Tokens of text that windows share, of which a window has to hold more.
+        """Return how many tokens of text a sequence of at most `max_length` tokens holds beside those of a question.
 
         Raises:
-            ConfigError: There is no such room.
+            ConfigError: There is no room, or no more than windows share (`overlap`).
         """
         room = max_length - question - self.num_special
         if room <= overlap:
-            beside = f" and the {question} of a question" if question else ""
-            shared = f"; windows that overlap (window_overlap) need more than {overlap}" if overlap else ""
             raise ConfigError(
-                f"max_length is {max_length}, which beside the {self.num_special} special tokens of this tokenizer"
-                f"{beside} leaves room for {max(0, room)} tokens of text{shared}. Give a max_length of at least "
-                f"{max_length + overlap - room + 1}{', or a smaller window_overlap' if overlap else ''}."
+                f"max_length is {max_length}, which leaves room for {max(0, room)} tokens of text beside "
+                f"{self.num_special} special tokens{f' and {question} of a question' * (question > 0)}; needed are "
+                f"more than {overlap}{' for windows that overlap (window_overlap)' * (overlap > 0)}. Give a "
+                f"max_length of at least {max_length + overlap - room + 1}."
             )
         return room
 

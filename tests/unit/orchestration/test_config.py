@@ -37,6 +37,7 @@ def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
         "examples=sentence_pairs_static",
         "objective=mlm examples=full_sentences",
         "tokenizer=wordpiece_cased",
+        "tokenizer=byte_bpe",
         "tokenizer=extended pretrain.start_from=some/model",
         "sweep=default",
         "sweep=tpe_halving",
