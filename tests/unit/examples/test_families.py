@@ -45,7 +45,9 @@ def save_tokenizer_of(family: str, corpus: Path, folder: Path) -> None:
     unigram.train_from_iterator(texts, vocab_size=90, special_tokens=special, unk_token=unk)
     vocab = [tuple(each) for each in json.loads(unigram.to_str())["model"]["vocab"]]
     made = transformers.XLMRobertaTokenizer if family == "xlm-r" else transformers.DebertaV2Tokenizer
-    made(vocab=vocab).save_pretrained(folder)
+    tokenizer = made(vocab=vocab)
+    tokenizer.add_tokens(["<extra>"], special_tokens=True)
+    tokenizer.save_pretrained(folder)
 
 
 @pytest.fixture(params=["byte_bpe", "xlm-r", "deberta-v3"])

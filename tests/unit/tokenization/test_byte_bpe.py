@@ -39,6 +39,7 @@ HOSTILE = (
     " ",
     "The matrix returns the array.",
     " a leading and a trailing space ",
+    "several   spaces    alone",
     "several   spaces,\ttabs\nand\u00a0others",
     "emoji 😀 and 👩‍👩‍👧, joined by zero-width joiners",
     "ภาษาไทยไม่มีช่องว่าง",
@@ -147,7 +148,8 @@ def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(built:
         build_tokenizer(extended, tmp_path / "corpus", tmp_path / "extended", num_workers=1)
 
 
-BYTES = train_byte_bpe([" ".join(document) for document in TRAIN], vocab_size=370, min_frequency=2)
+_INDENTED = ["a    b   c  d     e"] * 50  # gives tokens of several spaces
+BYTES = train_byte_bpe([*_INDENTED, *(" ".join(document) for document in TRAIN)], vocab_size=370, min_frequency=2)
 PIECES = st.sampled_from([*" ,.('s)_-\n\t\x01\x02e\u00a0ßé²½一ก\u200d😀", "  ", "the", "don't", "<mask>", "</s>", "42"])
 
 
