@@ -1,4 +1,4 @@
-"""tokenizer: a WordPiece vocabulary trained on the corpus, or a given one (artifacts/tokenizer).
+"""tokenizer: a vocabulary trained on the corpus, or a given one (artifacts/tokenizer).
 
 python pipelines/tokenizer.py tokenizer.vocab_size=4096
 """
@@ -28,7 +28,8 @@ def main(composed: dict[str, Any]) -> None:
             stage.output,
             num_workers=stage.config.runtime.num_workers,
         )
-        stage.record.log_artifact(stage.output / "vocab.txt", contains_text=True)
+        for vocabulary in stage.output.glob("vocab.txt"):  # of a WordPiece
+            stage.record.log_artifact(vocabulary, contains_text=True)
         stage.finish(metrics)
         show_vocabulary(stage)
 

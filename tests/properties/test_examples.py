@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
 from bertline.examples.generation import assemble, document_pairs
+from bertline.tokenization.tokenizer import Layout
 
 CLS, SEP = 10**6, 10**6 + 1
 
@@ -42,8 +43,8 @@ def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_
     )
     bounds = corpus.sentence_starts[corpus.document_starts]
     for document in range(corpus.num_documents):
-        pairs = list(document_pairs(corpus, document, random.Random(seed), length=length, config=config))
-        again = list(document_pairs(corpus, document, random.Random(seed), length=length, config=config))
+        pairs = list(document_pairs(corpus, document, random.Random(seed), room=length - 3, config=config))
+        again = list(document_pairs(corpus, document, random.Random(seed), room=length - 3, config=config))
         assert pairs == again
         start, stop = int(bounds[document]), int(bounds[document + 1])
         assert pairs or stop - start < 2
@@ -58,7 +59,7 @@ def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_
             if pair.next_sentence_label == 0:
                 assert pair.a.stop <= pair.b.start
         # Every token is its own position, so a segment is in order exactly if it counts up by one.
-        block = assemble(corpus.tokens, pairs, cls_id=CLS, sep_id=SEP)
+        block = assemble(corpus.tokens, pairs, Layout((CLS,), (SEP,), (SEP,), 1))
         first = 0
         for pair, size in zip(pairs, block.lengths.tolist(), strict=True):
             expected = [CLS, *range(*pair.a), SEP, *range(*pair.b), SEP]

@@ -35,7 +35,7 @@ epochs = st.integers(0, 10**6)
 
 
 def example_of(sequence: list[int]) -> Example:
-    return Example(np.array(sequence), np.zeros(len(sequence), dtype=np.int64), 0)
+    return Example(np.array(sequence), np.zeros(len(sequence), dtype=np.int64), 0, len(sequence))
 
 
 @settings(max_examples=200)

@@ -93,7 +93,7 @@ class VocabularySurvey:
     """Split that the figures are of: validation, or train where nothing is held out."""
     own: Fit
     was_trained: bool
-    """Whether the surveyed vocabulary was trained on this corpus."""
+    """Whether the surveyed vocabulary is a WordPiece trained on this corpus, as those of `trained` are."""
     by_source: dict[str, list[Fit]]
     """Source and language (`corpus.sources.label_of`) to the surveyed vocabulary and the named ones on its text; of a
     corpus of one source, its kind to the surveyed one."""
@@ -121,14 +121,14 @@ class VocabularySurvey:
 def survey_vocabulary(
     folder: Path, corpus: Path, *, compare: Sequence[str] = (), was_trained: bool = True, num_workers: int = 1
 ) -> VocabularySurvey:
-    """Measure the vocabulary of a tokenizer folder on a corpus, beside others.
+    """Measure the vocabulary of a tokenizer folder on a corpus, beside others, which are WordPiece.
 
     Args:
         folder: The tokenizer artifact.
         corpus: The corpus artifact.
         compare: Folders, `vocab.txt` files or hub names of other vocabularies.
-        was_trained: Whether the vocabulary was trained on this corpus, so that its first half is the vocabulary of half
-            the size.
+        was_trained: Whether the vocabulary was trained on this corpus, so that a WordPiece's first half is the
+            vocabulary of half the size.
         num_workers: Number of processes that count words; the result does not depend on it.
 
     Raises:
@@ -139,14 +139,14 @@ def survey_vocabulary(
     split: Split = "validation" if manifest["counts"]["validation"].get("characters") else "train"
     others = {short_name(name): Tokenizer(vocabulary_named(name)) for name in compare}
     text = _Text(corpus, list(manifest.get("sources", {"parts": {}})["parts"]), split, num_workers)
-    train, held_out = text.words(tokenizer.vocabulary, "train"), text.words(tokenizer.vocabulary, split)
+    train, held_out = text.words(tokenizer.normalization, "train"), text.words(tokenizer.normalization, split)
     trained = _trained(tokenizer, train, others, was_trained=was_trained)
     own = fit("this vocabulary", tokenizer, held_out)
     by_source, by_language = text.fits({own.name: tokenizer, **others})
     return VocabularySurvey(
         split=split,
         own=own,
-        was_trained=was_trained,
+        was_trained=was_trained and tokenizer.is_wordpiece,
         by_source=by_source or {manifest["source"]: [own]},
         by_language=by_language,
         by_script=_by_script(tokenizer, held_out),
@@ -190,7 +190,7 @@ class _Text:
         found: list[dict[str, list[Fit]]] = [{}, {}]
         languages = {language for label in self._labels if (language := language_of(label)) is not None}
         for name, one in tokenizers.items() if self._labels else ():
-            parts = self._parts(one.vocabulary)
+            parts = self._parts(one.normalization)
             by_language = {
                 language: _together(words for label, words in parts.items() if language_of(label) == language)
                 for language in sorted(languages)
@@ -267,7 +267,7 @@ def fit(name: str, tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> Fit:
 def _encoded(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> list[tuple[str, list[int]]]:
     words, ids = sorted(word_counts), []
     for start in range(0, len(words), _BATCH_WORDS):
-        ids += tokenizer.encode_literally(words[start : start + _BATCH_WORDS])
+        ids += tokenizer.encode_words(words[start : start + _BATCH_WORDS])
     return list(zip(words, ids, strict=True))
 
 
@@ -289,11 +289,8 @@ def _trained(
     """
     size = tokenizer.vocab_size
     sizes = {"half": size // 2, "own": size, "twice": 2 * size, **{name: o.vocab_size for name, o in others.items()}}
-    titles = {
-        "half": "trained here, half as large",
-        "own": "trained here, as large",
-        "twice": "trained here, twice as large",
-    }
+    here = "trained here" if tokenizer.is_wordpiece else "WordPiece trained here"
+    titles = {"half": f"{here}, half as large", "own": f"{here}, as large", "twice": f"{here}, twice as large"}
     if was_trained:
         del sizes["own"]
     tokens = train_wordpiece(
@@ -306,23 +303,27 @@ def _trained(
     alphabet = sum(len(token.removeprefix(CONTINUATION)) == 1 for token in tokens) + len(SPECIAL_TOKENS)
     found = {}
     for name, wanted in sizes.items():
-        title = titles.get(name, f"trained here, as large as {name}")
+        title = titles.get(name, f"{here}, as large as {name}")
         if len(tokens) < wanted:
             title += " (the text has too few words)"
         if min(wanted, len(tokens)) > alphabet and (len(tokens) > size or name == "half"):
-            plain = dataclasses.replace(tokenizer.vocabulary, tokens=tokens[:wanted], unsplit=())
+            plain = dataclasses.replace(tokenizer.normalization, tokens=tokens[:wanted], unsplit=())
             found[name] = (title, Tokenizer(plain))
     return found
 
 
 def _shared(other: Tokenizer, tokenizer: Tokenizer) -> float:
     own, theirs = set(tokenizer.vocab), _ordinary(other)
+    if not tokenizer.is_wordpiece:  # its tokens begin a word with a mark of the space before it, not continue one so
+        own, theirs = {token.lstrip("Ġ▁") for token in own}, [token.removeprefix(CONTINUATION) for token in theirs]
     return sum(token in own for token in theirs) / max(1, len(theirs))
 
 
 def _ordinary(tokenizer: Tokenizer) -> list[str]:
     return [
-        token for token in tokenizer.vocab if not (token.startswith("[") and token.endswith("]") and len(token) > 2)
+        token
+        for index, token in enumerate(tokenizer.vocab)
+        if index not in tokenizer.special_ids and not (token.startswith("[") and token.endswith("]") and len(token) > 2)
     ]
 
 

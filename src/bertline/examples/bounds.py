@@ -16,6 +16,7 @@ from bertline.examples.config import BoundsConfig, ExamplesConfig, StaticMasking
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
+from bertline.tokenization.vocabulary import UNK
 
 FIGURES = (
     "duplicate_share", "fill", "truncated_share", "unknown_share", "unknown_character_share", "rare_share",
@@ -52,7 +53,7 @@ def figures_of(
     """
     special = store.manifest["special_ids"]
     of_words = np.delete(token_counts, list(special.values()))
-    unknown = int(token_counts[special["[UNK]"]])
+    unknown = int(token_counts[special[UNK]])
     total = int(of_words.sum()) + unknown
     cut = counts.get("truncated_tokens", 0)
     text = store.manifest["corpus"]["train"]
@@ -102,13 +103,15 @@ def surface_accuracy(store: ExampleStore, vocab: Sequence[str]) -> float | None:
     every other pair, gives its guesses on the rest; the accuracy is the mean of both labels, so that 0.5 is chance
     whatever `random_next_prob` is.
     """
-    is_mark = np.array([unicodedata.category(token[-1]).startswith("P") for token in vocab])
+    is_mark = np.array([token != "" and unicodedata.category(token[-1]).startswith("P") for token in vocab])
     step = -(-len(store) // _MOST_PAIRS)
+    num_before, num_between, num_after = map(len, (store.layout.before, store.layout.between, store.layout.after))
     marks, lengths, labels = [], [], []
     for ids, rows in store.shards():
         start, length, first, label = rows[::step].astype(np.int64).T
-        marks.append(2 * is_mark[ids[start + first - 2]] + is_mark[ids[start + length - 2]])
-        lengths.append(np.stack([first - 2, length - first - 1]))
+        last_of_a, last_of_b = start + first - num_between - 1, start + length - num_after - 1
+        marks.append(2 * is_mark[ids[last_of_a]] + is_mark[ids[last_of_b]])
+        lengths.append(np.stack([first - num_before - num_between, length - first - num_after]))
         labels.append(label)
     label, mark, (a, b) = np.concatenate(labels), np.concatenate(marks), np.concatenate(lengths, axis=1)
     if len(np.unique(label)) < 2:

@@ -31,7 +31,9 @@ from bertline.examples.store import (
     Array,
     ExampleStore,
     ExampleWriter,
+    layout_of,
     num_segments,
+    special_ids_of,
     split_folder,
     token_counts,
 )
@@ -43,8 +45,8 @@ from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress, warn
 from bertline.foundation.seeds import generator
 from bertline.foundation.validation import to_mapping
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_TOKENS
+from bertline.tokenization.tokenizer import Layout, Tokenizer
+from bertline.tokenization.vocabulary import CONTINUATION
 
 _BATCH_EXAMPLES = 1024
 
@@ -84,18 +86,20 @@ NUM_READABLE = 20
 
 _LEGEND = """\
 {count} of {total:,} training examples of at most {length} tokens, drawn at random, with their masks of epoch 0.
-  <word=[MASK]>   a target: the model sees [MASK] and must say word
+  <word={mask}>   a target: the model sees {mask} and must say word
   <word=other>    a target: the model sees another, random token and must say word
   <word=>         a target: the model sees word itself and must say word
-  ##s             continues a word
+  {mark}
 """
+_CONTINUES, _BEGINS = f"{CONTINUATION}s             continues a word", "Ġs or ▁s        begins a word"
 
 
 def write_readable(path: Path, store: ExampleStore, tokenizer: Tokenizer, *, seed: int, policy: MaskingPolicy) -> None:
     """Write `NUM_READABLE` examples, chosen by the seed, to a text file."""
     count = min(NUM_READABLE, len(store))
     chosen = sorted(generator(seed, "readable", store.max_length).choice(len(store), count, replace=False).tolist())
-    parts = [_LEGEND.format(count=count, total=len(store), length=store.max_length)]
+    mask, mark = tokenizer.mask_token, _CONTINUES if tokenizer.is_wordpiece else _BEGINS
+    parts = [_LEGEND.format(count=count, total=len(store), length=store.max_length, mask=mask, mark=mark)]
     parts += [describe_example(store, index, tokenizer, seed=seed, policy=policy) for index in chosen]
     write_atomically(path, "\n".join(parts))
 
@@ -112,7 +116,7 @@ def describe_example(store: ExampleStore, index: int, tokenizer: Tokenizer, *, s
     figures = f"{len(tokens)} tokens, {len(masked.masked_positions)} targets"
     if store.num_segments == 1:
         return "\n".join([f"example {index}: {figures}", _segment("A", tokens), ""])
-    first = int((example.token_type_ids == 0).sum())
+    first = example.first_segment_length
     kind = "a random segment of another document" if example.next_sentence_label else "what follows A"
     heading = f"example {index}: B is {kind} (label {example.next_sentence_label}); {figures}"
     return "\n".join([heading, _segment("A", tokens[:first]), _segment("B", tokens[first:]), ""])
@@ -165,14 +169,17 @@ def build_examples(
             "shard_sequences": config.shard_sequences,
             **({"shuffle_sentences": config.shuffle_sentences} if config.shuffle_sentences else {}),
             "vocab_size": tokenizer.vocab_size,
-            "special_ids": {token: tokenizer.vocab.index(token) for token in SPECIAL_TOKENS},
+            "special_ids": special_ids_of(tokenizer),
             "corpus": corpus_counts,
             "lengths": {},
             "versions": versions_of("numpy", "tokenizers"),
         }
+        layout = tokenizer.single if config.num_segments == 1 else tokenizer.pair
+        if layout != layout_of(manifest):
+            manifest["layout"] = to_mapping(layout)
         for length in config.lengths:
             manifest["lengths"][str(length)] = {
-                split: _write_examples(split, length, config, tokenizer, folder, num_workers) for split in _SPLITS
+                split: _write_examples(split, length, config, layout, folder, num_workers) for split in _SPLITS
             }
         shutil.rmtree(encoded)
         manifest["bytes"] = size_of_path(folder)
@@ -210,7 +217,7 @@ def _refuse_too_few(split: Split, config: ExamplesConfig, documents: int, *, wit
 
 
 def _write_examples(
-    split: Split, length: int, config: ExamplesConfig, tokenizer: Tokenizer, folder: Path, num_workers: int
+    split: Split, length: int, config: ExamplesConfig, layout: Layout, folder: Path, num_workers: int
 ) -> dict[str, float | int]:
     encoded = folder / "encoded" / split
     generate = partial(
@@ -219,8 +226,7 @@ def _write_examples(
         split=split,
         length=length,
         config=config,
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
+        layout=layout,
     )
     # One copy of the validation pairs: more copies of the same text would add no information.
     num_copies = _dupe_factor(config) if split == "train" else 1

@@ -160,7 +160,9 @@ def _encode_batch(
 ) -> tuple[EncodedCorpus, dict[str, int], npt.NDArray[np.bool_]]:
     """Return the encoded documents, counts of what has no tokens, and which documents have some."""
     tokenizer, encoder = _encoder(tokenizer_folder)
-    sentences = [sentence for document in documents for sentence in document]
+    # Where tokens have the space before them, all sentences but the first of a document do, as in its text.
+    space = " " if tokenizer.sees_spaces else ""
+    sentences = [space * (place > 0) + one for document in documents for place, one in enumerate(document)]
     tokens, lengths = encoder(sentences)
     owners = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
     has_tokens = lengths > 0

@@ -39,11 +39,10 @@ from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
 from bertline.examples.store import Array, ExampleBlock
 from bertline.foundation.seeds import seed_for
+from bertline.tokenization.tokenizer import Layout
 
 _BLOCK_TOKENS = 500_000
 _TRIES = 16
-NUM_SPECIAL_TOKENS = 3
-"""Special tokens of a pair: [CLS], and [SEP] after each segment. One segment has one fewer."""
 
 
 class Span(NamedTuple):
@@ -99,8 +98,7 @@ def generate_block(
     split: Split,
     length: int,
     config: ExamplesConfig,
-    cls_id: int,
-    sep_id: int,
+    layout: Layout,
 ) -> tuple[ExampleBlock, Counter[str]]:
     """Generate the examples of a block of the encoded corpus in `corpus_folder`, and their counts.
 
@@ -108,15 +106,16 @@ def generate_block(
     """
     corpus = _opened(corpus_folder)
     kind = "segments" if config.random_next_prob is None else "pairs"
+    room = layout.room(length)
     pairs: list[Pair] = []
     for document in block.documents:
         rng = random.Random(seed_for(config.seed, kind, split, length, block.copy, document))
         if config.random_next_prob is None:
             short_prob = config.short_sequence_prob
-            pairs.extend(document_segments(corpus, document, rng, length=length, short_sequence_prob=short_prob))
+            pairs.extend(document_segments(corpus, document, rng, room=room, short_sequence_prob=short_prob))
         else:
-            pairs.extend(document_pairs(corpus, document, rng, length=length, config=config))
-    examples = assemble(corpus.tokens, pairs, cls_id=cls_id, sep_id=sep_id)
+            pairs.extend(document_pairs(corpus, document, rng, room=room, config=config))
+    examples = assemble(corpus.tokens, pairs, layout)
     counts = Counter(
         examples=len(pairs),
         tokens=len(examples.input_ids),
@@ -127,26 +126,42 @@ def generate_block(
     return examples, counts
 
 
-def assemble(tokens: Array, pairs: list[Pair], *, cls_id: int, sep_id: int) -> ExampleBlock:
+def assemble(tokens: Array, pairs: list[Pair], layout: Layout) -> ExampleBlock:
     """Concatenate `[CLS] A [SEP] B [SEP]` of all pairs, or `[CLS] A [SEP]` without B, into one block.
+
+    Args:
+        tokens: Tokens of the encoded corpus.
+        pairs: Pairs, or texts of one segment.
+        layout: Special tokens of a pair, or of one segment.
 
     Example:
         >>> pair = Pair(Span(0, 2), Span(2, 3), 0, False, 0)
-        >>> assemble(np.array([10, 11, 12]), [pair], cls_id=2, sep_id=3).input_ids.tolist()
+        >>> bert, roberta = Layout((2,), (3,), (3,), 1), Layout((0,), (2, 2), (2,), 0)
+        >>> assemble(np.array([10, 11, 12]), [pair], bert).input_ids.tolist()
         [2, 10, 11, 3, 12, 3]
+        >>> assemble(np.array([10, 11, 12]), [pair], roberta).input_ids.tolist()
+        [0, 10, 11, 2, 2, 12, 2]
     """
-    # Without B, the span of B is empty and its [SEP] is left out.
+    # Without B, the span of B is empty and the layout has nothing between.
     bounds = np.array([(*pair.a, *(pair.b or (0, 0))) for pair in pairs], dtype=np.int64).reshape(len(pairs), 4)
     a_starts, a_stops, b_starts, b_stops = bounds.T
     a_lengths, b_lengths = a_stops - a_starts, b_stops - b_starts
-    lengths = a_lengths + b_lengths + NUM_SPECIAL_TOKENS - np.array([pair.b is None for pair in pairs], dtype=np.int64)
-    starts = np.cumsum(lengths) - lengths
-    input_ids = np.full(lengths.sum(), sep_id, dtype=tokens.dtype)
-    input_ids[starts] = cls_id
-    input_ids[_indices(starts + 1, a_lengths)] = tokens[_indices(a_starts, a_lengths)]
-    input_ids[_indices(starts + a_lengths + 2, b_lengths)] = tokens[_indices(b_starts, b_lengths)]
+    lengths = a_lengths + b_lengths + layout.num_special
+    ends = np.cumsum(lengths)
+    firsts = ends - lengths + len(layout.before)  # of A, and behind it
+    seconds = firsts + a_lengths + len(layout.between)  # of B
+    input_ids = np.empty(lengths.sum(), dtype=tokens.dtype)
+    for places, special in (
+        (ends - lengths, layout.before),
+        (firsts + a_lengths, layout.between),
+        (ends - len(layout.after), layout.after),
+    ):
+        for offset, token in enumerate(special):
+            input_ids[places + offset] = token
+    input_ids[_indices(firsts, a_lengths)] = tokens[_indices(a_starts, a_lengths)]
+    input_ids[_indices(seconds, b_lengths)] = tokens[_indices(b_starts, b_lengths)]
     labels = np.array([pair.next_sentence_label for pair in pairs], dtype=np.int64)
-    return ExampleBlock(input_ids, lengths, a_lengths + 2, labels)
+    return ExampleBlock(input_ids, lengths, seconds - (ends - lengths) if layout.between else lengths, labels)
 
 
 def _indices(starts: Array, lengths: Array) -> Array:
@@ -166,7 +181,7 @@ def _opened(folder: Path) -> EncodedCorpus:
 
 
 def document_pairs(
-    corpus: EncodedCorpus, document: int, rng: random.Random, *, length: int, config: ExamplesConfig
+    corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, config: ExamplesConfig
 ) -> Iterator[Pair]:
     """Generate the pairs of one document; a pure function of its arguments and the state of `rng`.
 
@@ -174,7 +189,7 @@ def document_pairs(
         corpus: Encoded corpus with at least two documents, unless `config.random_next_prob` is 0.
         document: Index of the document.
         rng: Generator for this document only.
-        length: Maximum sequence length in tokens, including special tokens.
+        room: Maximum number of tokens of both segments.
         config: Provides `random_next_prob` and `short_sequence_prob`.
 
     References:
@@ -183,13 +198,12 @@ def document_pairs(
     assert config.random_next_prob is not None  # else sequences have one segment
     first, last = (int(index) for index in corpus.document_starts[document : document + 2])
     starts = corpus.sentence_starts[first : last + 1].tolist()
-    max_tokens = length - NUM_SPECIAL_TOKENS
     num_sentences = len(starts) - 1
     alike = corpus.has_short_documents and config.random_next_prob < 1
     sentence = 0
     while sentence < num_sentences:
         is_short = rng.random() < config.short_sequence_prob
-        target = 2 + _below(rng, max_tokens - 1) if is_short else max_tokens
+        target = 2 + _below(rng, room - 1) if is_short else room
         end = sentence + 1
         while end < num_sentences and (end - sentence < 2 or starts[end] - starts[sentence] < target):
             end += 1
@@ -213,7 +227,7 @@ def document_pairs(
         else:
             b = Span(cut, starts[end])
             sentence = end
-        excess = max(0, a.length + b.length - max_tokens)
+        excess = max(0, a.length + b.length - room)
         yield Pair(*_truncated(a, b, excess, rng), int(random_next), is_short, excess)
 
 
@@ -286,7 +300,7 @@ def _below(rng: random.Random, stop: int) -> int:
 
 
 def document_segments(
-    corpus: EncodedCorpus, document: int, rng: random.Random, *, length: int, short_sequence_prob: float
+    corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, short_sequence_prob: float
 ) -> Iterator[Pair]:
     """Generate the segments of one document; a pure function of its arguments and the state of `rng`.
 
@@ -294,12 +308,12 @@ def document_segments(
         corpus: Encoded corpus.
         document: Index of the document.
         rng: Generator for this document only.
-        length: Maximum sequence length in tokens, including special tokens.
+        room: Maximum number of tokens of a segment.
         short_sequence_prob: Fraction of segments with a random, shorter target length.
 
     Example:
         >>> corpus = EncodedCorpus.from_lists([[[5, 6, 7], [8, 9], [10] * 9]])
-        >>> found = document_segments(corpus, 0, random.Random(0), length=8, short_sequence_prob=0.0)
+        >>> found = document_segments(corpus, 0, random.Random(0), room=6, short_sequence_prob=0.0)
         >>> [(one.a.start, one.a.stop) for one in found]
         [(0, 5), (5, 11), (11, 14)]
 
@@ -308,13 +322,12 @@ def document_segments(
     """
     first, last = (int(index) for index in corpus.document_starts[document : document + 2])
     bounds = corpus.sentence_starts[first : last + 1].tolist()
-    max_tokens = length - (NUM_SPECIAL_TOKENS - 1)
     start = bounds[0]
     while start < bounds[-1]:
         is_short = rng.random() < short_sequence_prob
-        target = 2 + int(rng.random() * (max_tokens - 1)) if is_short else max_tokens
+        target = 2 + int(rng.random() * (room - 1)) if is_short else room
         stop = bounds[bisect_right(bounds, start + target) - 1]
         if stop <= start:  # not even one sentence, or what is left of one, fits the target
-            stop = min(bounds[bisect_right(bounds, start)], start + max_tokens)
+            stop = min(bounds[bisect_right(bounds, start)], start + room)
         yield Pair(Span(start, stop), None, 0, is_short, 0)
         start = stop

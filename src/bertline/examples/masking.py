@@ -22,6 +22,7 @@ import numpy.typing as npt
 from bertline.examples.store import Array, Example, ExampleStore
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import seed_for
+from bertline.tokenization.vocabulary import MASK, PAD
 
 _OUTPUTS_PER_POSITION = 3
 _POSITION_BITS = 16
@@ -85,8 +86,8 @@ def masking_policy(manifest: Mapping[str, Any]) -> MaskingPolicy:
         replace_with_random_prob=masking["replace_with_random_prob"],
         static=masking["kind"] == "static",
         vocab_size=manifest["vocab_size"],
-        pad_id=special_ids["[PAD]"],
-        mask_id=special_ids["[MASK]"],
+        pad_id=special_ids[PAD],
+        mask_id=special_ids[MASK],
         special_ids=tuple(sorted(special_ids.values())),
     )
 
@@ -247,8 +248,9 @@ def masked_batch(
 
     Returns:
         Arrays for B examples, S = `store.max_length`, P = `max_targets`, all int64: `input_ids` [B, S];
-        `token_type_ids` [B, S], 0 in padding; `attention_mask` [B, S], 1 for real tokens; `masked_positions` [B, P], 0
-        where unused; `masked_labels` [B, P], -100 where unused; `next_sentence_labels` [B], 1 = random next.
+        `token_type_ids` [B, S], 0 in padding, and everywhere if the tokenizer has one type; `attention_mask` [B, S], 1
+        for real tokens; `masked_positions` [B, P], 0 where unused; `masked_labels` [B, P], -100 where unused;
+        `next_sentence_labels` [B], 1 = random next.
     """
     example_ids = np.asarray(indices, dtype=np.int64)
     examples = store.padded(example_ids)
@@ -256,9 +258,10 @@ def masked_batch(
     rows = mask_rows(examples.input_ids, example_ids, seed=seed, epoch=epoch, policy=policy, num_columns=num_columns)
     columns = np.arange(store.max_length)
     attention_mask = columns < examples.lengths[:, None]
+    in_second = (columns >= examples.first_segment_lengths[:, None]) & attention_mask
     return {
         "input_ids": rows.input_ids,
-        "token_type_ids": ((columns >= examples.first_segment_lengths[:, None]) & attention_mask).astype(np.int64),
+        "token_type_ids": in_second.astype(np.int64) * store.layout.second_type,
         "attention_mask": attention_mask.astype(np.int64),
         "masked_positions": rows.masked_positions,
         "masked_labels": rows.masked_labels,

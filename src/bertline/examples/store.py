@@ -17,6 +17,8 @@ import numpy.typing as npt
 from bertline.corpus.document import Split
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
+from bertline.tokenization.tokenizer import Layout, Tokenizer
+from bertline.tokenization.vocabulary import CLS, PAD, SEP, SPECIAL_TOKENS
 
 KIND = "examples"
 FORMAT_VERSION = 1
@@ -27,15 +29,20 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sequence, `[CLS] A [SEP] B [SEP]` or, with one segment, `[CLS] A [SEP]`, without padding."""
+    """One sequence, `[CLS] A [SEP] B [SEP]` or, with one segment, `[CLS] A [SEP]`, without padding.
+
+    Special tokens are named as BERT spells them; each tokenizer has its own `Layout` of them.
+    """
 
     input_ids: Array
     """[length] token ids."""
     token_type_ids: Array
-    """[length], 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`."""
+    """[length], 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`, or 0 everywhere if the tokenizer has one type."""
     next_sentence_label: int
     """1 if B is a random segment of another document, 0 if it follows A (the reference code's convention) or there is
     no B."""
+    first_segment_length: int
+    """Number of tokens of `[CLS] A [SEP]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,8 @@ class ExampleStore:
         self._num_examples: int = counts["examples"]
         self.num_tokens: int = counts["tokens"]
         self._shard_sequences: int = manifest["shard_sequences"]
-        self._pad_id: int = manifest["special_ids"]["[PAD]"]
+        self.pad_id: int = manifest["special_ids"][PAD]
+        self.layout = layout_of(manifest)
         # All are mapped here (0.2 ms a shard), not at first use: `np.load` parses its header with `ast`, which CPython
         # 3.11 does not guard against other threads, and batches are read in a thread while the main one may compile.
         numbers = range(-(-len(self) // self._shard_sequences))
@@ -123,8 +131,8 @@ class ExampleStore:
         number, row = divmod(index % len(self), self._shard_sequences)
         ids, rows = self._shards[number]
         start, length, first, label = (int(value) for value in rows[row])
-        token_type_ids = (np.arange(length) >= first).astype(np.int64)
-        return Example(ids[start : start + length].astype(np.int64), token_type_ids, label)
+        token_type_ids = (np.arange(length) >= first).astype(np.int64) * self.layout.second_type
+        return Example(ids[start : start + length].astype(np.int64), token_type_ids, label, first)
 
     def padded(self, indices: npt.ArrayLike) -> PaddedExamples:
         """Return the examples at `indices` ([B], each from 0 to len - 1), padded to `max_length`."""
@@ -141,7 +149,7 @@ class ExampleStore:
             source = np.minimum(facts[chosen, :1] + columns, len(ids) - 1)
             input_ids[chosen] = ids[source]
         _, lengths, first_segment_lengths, labels = facts.T
-        input_ids[columns >= lengths[:, None]] = self._pad_id
+        input_ids[columns >= lengths[:, None]] = self.pad_id
         return PaddedExamples(input_ids, lengths, first_segment_lengths, labels)
 
     def id_shards(self) -> Iterable[Array]:
@@ -208,6 +216,22 @@ class ExampleWriter:
 def num_segments(manifest: Mapping[str, Any]) -> int:
     """Return the number of segments per sequence of an examples artifact: 2 for pairs, else 1."""
     return 1 if manifest["random_next_prob"] is None else 2
+
+
+def special_ids_of(tokenizer: Tokenizer) -> dict[str, int]:
+    """Return the special ids of a manifest: of each role under the name that BERT gives it, then any others."""
+    ids = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+    others = tokenizer.special_ids.difference(ids)
+    return {**dict(zip(SPECIAL_TOKENS, ids, strict=True)), **{tokenizer.vocab[index]: index for index in others}}
+
+
+def layout_of(manifest: Mapping[str, Any]) -> Layout:
+    """Return the special tokens of a sequence of an examples artifact: BERT's, unless the manifest has a `layout`."""
+    if "layout" in manifest:
+        before, between, after = (tuple(manifest["layout"][name]) for name in ("before", "between", "after"))
+        return Layout(before, between, after, manifest["layout"]["second_type"])
+    ids, is_pair = manifest["special_ids"], num_segments(manifest) == 2
+    return Layout((ids[CLS],), (ids[SEP],) * is_pair, (ids[SEP],), int(is_pair))
 
 
 def split_folder(folder: Path, split: Split, length: int) -> Path:

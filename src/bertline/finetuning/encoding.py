@@ -98,7 +98,7 @@ def encode_texts(
     """
     pairs = _token_ids(texts, text_pairs, tokenizer)
     layout = tokenizer.single if text_pairs is None else tokenizer.pair
-    room = max_length - layout.num_special
+    room = layout.room(max_length)
     return _assembled([_truncated(first, second, room) for first, second in pairs], tokenizer)
 
 
@@ -182,13 +182,15 @@ def encode_windows(
     """
     parts: list[Part] = []
     row_starts: list[int] = []
+    if text_pairs is None:
+        room = tokenizer.single.room(max_length, overlap=overlap)
+    else:  # the longer text may get only half of the sequence
+        room = tokenizer.pair.room(max_length, overlap=2 * overlap)
     for first, second in _token_ids(texts, text_pairs, tokenizer):
         row_starts.append(len(parts))
         if second is None:
-            room = max_length - tokenizer.single.num_special
             parts += [(chunk, None, False) for chunk in _chunks(first, room, overlap)]
         else:
-            room = max_length - tokenizer.pair.num_special
             loses = _loses_in_windows(len(first), len(second), room)
             parts += [(*chunks, loses) for chunks in _chunks_of_pair(first, second, room, overlap)]
     return Windows(_assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))

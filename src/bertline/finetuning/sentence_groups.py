@@ -59,7 +59,7 @@ def encode_documents(
         tokenizer: Tokenizer of the model.
         max_length: Maximum number of tokens of a group.
     """
-    longest = max_length - tokenizer.single.num_special
+    longest = tokenizer.single.room(max_length)
     ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))
     groups: list[list[list[int]]] = []
     of_groups: list[list[int]] = []

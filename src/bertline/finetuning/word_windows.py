@@ -86,7 +86,7 @@ def encode_words(
         DataError: A word has no token: the tokenizer's cleaning removes all of it, as it does with control characters.
     """
     layout = tokenizer.single
-    room = max_length - layout.num_special
+    room = layout.room(max_length, overlap=overlap)
     token_ids_of = token_ids_in_rows(rows.words, tokenizer)
     for name, words, of_words in zip(rows.ids, rows.words, token_ids_of, strict=True):
         if [] in of_words:

@@ -10,11 +10,11 @@ import torch
 from bertline.foundation.errors import DataError
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import MASK
 
 if TYPE_CHECKING:
     from bertline.inference.model import LoadedModel
 
-MASK = "[MASK]"
 _BLANK = re.compile(r"_{2,}|\[MASK\]")
 
 

@@ -11,7 +11,7 @@ from bertline.foundation.files import read_json, write_json
 from bertline.modeling.families import CONFIG_NAME, family_of
 from bertline.modeling.weight_files import WEIGHTS_NAME, read_weights, write_weights
 from bertline.tokenization.storage import copy_tokenizer
-from bertline.tokenization.vocabulary import read_vocabulary
+from bertline.tokenization.tokenizer import Tokenizer
 
 _ENCODER, _POOLER = "bert.", "pooler."
 _WORDS = "embeddings.word_embeddings.weight"
@@ -67,7 +67,7 @@ def _encoder_weights(folder: Path) -> dict[str, Tensor]:
     weights = {
         name.removeprefix(_ENCODER): tensor.float() for name, tensor in read.items() if name.startswith(_ENCODER)
     }
-    weights[_WORDS] = weights[_WORDS][: len(read_vocabulary(folder).tokens)]
+    weights[_WORDS] = weights[_WORDS][: Tokenizer.load(folder).vocab_size]
     return weights
 
 

@@ -27,12 +27,7 @@ from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
-from bertline.tokenization.config import (
-    ExistingTokenizerConfig,
-    ExtendedTokenizerConfig,
-    NoTokenizerConfig,
-    TrainedTokenizerConfig,
-)
+from bertline.tokenization.config import NoTokenizerConfig, TokenizerConfig
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from bertline.training.config import RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
 from bertline.training.optimizers.registry import OptimizerConfig
@@ -44,7 +39,7 @@ class PipelineConfig:
 
     python_docs: PythonDocsConfig
     corpus: CorpusConfig | NoCorpusConfig
-    tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | ExtendedTokenizerConfig | NoTokenizerConfig
+    tokenizer: TokenizerConfig | NoTokenizerConfig
     examples: ExamplesConfig
     model: ModelConfig
     objective: ObjectiveConfig
@@ -196,7 +191,7 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
                 f"{num_steps} steps of pretrain.phases. Decay over {num_steps - warmup} steps at most, or over null, "
                 "which is a fifth of them; warm up for less; or train for longer."
             )
-    if config.pretrain.start_from is not None and config.tokenizer.kind == "trained":
+    if config.pretrain.start_from is not None and config.tokenizer.kind in ("trained", "byte_bpe"):
         yield (
             f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "
             f"{config.tokenizer.kind!r}: a checkpoint only fits its own vocabulary. Add tokenizer=existing "

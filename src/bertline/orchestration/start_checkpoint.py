@@ -15,7 +15,7 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.orchestration.config import PipelineConfig
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import resolve_folder
+from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
 
 
 def size_of_checkpoint(start_from: str | None, revision: str | None, key: str) -> Any:
@@ -67,6 +67,8 @@ def check_start(config: PipelineConfig) -> None:
     if isinstance(tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig) and tokenizer.path is not None:
         vocabulary = Path(tokenizer.path).expanduser()
         if vocabulary.exists():
-            differences = vocabulary_differences(Tokenizer.load(vocabulary).vocab, folder)
+            is_folder = vocabulary.is_dir()
+            tokens = Tokenizer.load(vocabulary).vocab if is_folder else read_vocabulary(vocabulary).tokens
+            differences = vocabulary_differences(tokens, folder)
             problems += [f"tokenizer.path is {tokenizer.path}: {difference}" for difference in differences]
     refuse_misfits(folder, problems)

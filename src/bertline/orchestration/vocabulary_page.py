@@ -7,47 +7,39 @@ from pathlib import Path
 
 from bertline.evaluation.vocabulary_page import conclusion, write_vocabulary_page
 from bertline.evaluation.vocabulary_survey import survey_vocabulary
-from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
 from bertline.orchestration.provenance import running_under_dvc
 from bertline.orchestration.stage_run import StageRun
-from bertline.tokenization.config import NoTokenizerConfig, TrainedTokenizerConfig
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.config import ByteBpeTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
 
 
 def show_vocabulary(stage: StageRun) -> Path:
     """Write the page, attach it to the run in MLflow, and print what it says and where it stands.
 
     The same corpus and vocabularies give the same page. It is sent to a remote server only where `tracking.log_text`
-    allows. Of another tokenizer than WordPiece the page says only that it is none.
+    allows.
 
     Raises:
         DataError: A vocabulary of `tokenizer.compare` cannot be read.
     """
     config = stage.config.tokenizer
     assert not isinstance(config, NoTokenizerConfig)  # then the stage was skipped
+    survey = survey_vocabulary(
+        stage.output,
+        stage.inputs["corpus"],
+        compare=config.compare,
+        was_trained=isinstance(config, TrainedTokenizerConfig | ByteBpeTokenizerConfig),
+        num_workers=stage.config.runtime.num_workers,
+    )
     kept = stage.stage.page
     assert kept is not None
     page = stage.folder / Path(kept).name
-    tokenizer = Tokenizer.load(stage.output)
-    if tokenizer.is_wordpiece:
-        survey = survey_vocabulary(
-            stage.output,
-            stage.inputs["corpus"],
-            compare=config.compare,
-            was_trained=isinstance(config, TrainedTokenizerConfig),
-            num_workers=stage.config.runtime.num_workers,
-        )
-        write_vocabulary_page(page, survey)
-        answer = f"{conclusion(survey)} " if survey.given else ""
-        answer += "Words that are cut, and other vocabularies on this text"
-    else:
-        answer = f"the vocabulary page and tokenizer.compare are for WordPiece, and this is {tokenizer.description}"
-        write_atomically(page, f"<!doctype html><title>tokenizer</title><p>{answer}\n")
+    write_vocabulary_page(page, survey)
     stage.record.log_artifact(page, contains_text=True)
     shown = page
     if running_under_dvc():
         Path(kept).parent.mkdir(parents=True, exist_ok=True)
         shown = Path(shutil.copyfile(page, kept))
-    say(f"tokenizer: {answer}: {shown}")
+    answer = f"{conclusion(survey)} " if survey.given else ""
+    say(f"tokenizer: {answer}Words that are cut, and other vocabularies on this text: {shown}")
     return shown

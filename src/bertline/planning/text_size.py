@@ -14,17 +14,18 @@ from bertline.corpus.registry import CorpusConfig, readers_of
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
 from bertline.corpus.storage import KIND as CORPUS_KIND
 from bertline.demo.reader import PythonDocsCorpusConfig
-from bertline.examples.generation import NUM_SPECIAL_TOKENS
 from bertline.examples.store import FORMAT_VERSION, KIND
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.tokenization.config import (
+    ByteBpeTokenizerConfig,
     ExistingTokenizerConfig,
     ExtendedTokenizerConfig,
     TokenizerConfig,
     TrainedTokenizerConfig,
 )
+from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary
 
 # The default corpus has 3.9 characters per token with a vocabulary of 8,192; English has 4.5 with 30,522, and Chinese
@@ -34,6 +35,7 @@ _BYTES_A_TOKEN = 4.0
 _COMPRESSED_SUFFIXES = (*COMPRESSED_SUFFIXES, ".parquet")
 _COMPRESSION = 3.0
 _BERT_VOCAB_SIZE = 30_522
+_SPECIAL_TOKENS = 3  # of a pair of BERT; that others have one more or fewer is less than the estimate is off
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +64,7 @@ class TextSize:
             return self.lengths[length]
         if self.tokens is None:
             return None
-        sequences = self.tokens / (length - NUM_SPECIAL_TOKENS)
+        sequences = self.tokens / (length - _SPECIAL_TOKENS)
         return ExamplesOfLength(sequences=sequences, tokens=sequences * length)
 
     def tokens_per_sequence(self, length: int) -> float:
@@ -144,7 +146,7 @@ def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[
     if made_so.get("examples") and (artifacts / "tokenizer" / MANIFEST_NAME).exists():
         return read_json(artifacts / "tokenizer" / MANIFEST_NAME)["vocab_size"]
     match tokenizer:
-        case TrainedTokenizerConfig():
+        case TrainedTokenizerConfig() | ByteBpeTokenizerConfig():
             return tokenizer.vocab_size
         case ExistingTokenizerConfig():
             return _size_of_given(tokenizer.path)
@@ -157,6 +159,8 @@ def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[
 def _size_of_given(name: str | None) -> int:
     assert name is not None  # the configuration refuses it
     path = Path(name).expanduser()
+    if path.is_dir():
+        return Tokenizer.load(path).vocab_size
     return len(read_vocabulary(path, lowercase=True).tokens) if path.exists() else _BERT_VOCAB_SIZE
 
 

@@ -32,7 +32,8 @@ class MaskPredictionsConfig:
     every_steps: int
     """Steps between two predictions."""
     sentences: tuple[str, ...]
-    """Sentences, each with at least one `[MASK]`; the first `[MASK]` of each is predicted."""
+    """Sentences, each with at least one `[MASK]`, which stands for the tokenizer's own mask; the first of each is
+    predicted."""
     num_guesses: int
     """Number of tokens to record for each sentence."""
 

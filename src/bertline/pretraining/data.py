@@ -90,8 +90,8 @@ class MaskedExamples:
         masked = masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
         if self.pairs_together is None:
             return masked
-        special_ids = self.store.manifest["special_ids"]
-        return segments_apart(masked, cls_id=special_ids["[CLS]"], pad_id=special_ids["[PAD]"])
+        first_lengths = self.store.padded(indices).first_segment_lengths
+        return segments_apart(masked, first_lengths, self.store.layout, pad_id=self.store.pad_id)
 
     def micro_batches(self, batch: Mapping[str, np.ndarray], layout: RowLayout) -> Iterator[dict[str, np.ndarray]]:
         """Split a batch into micro-batches; with packed rows, into those of `packed_batches`.
@@ -113,7 +113,7 @@ class MaskedExamples:
         if layout.packed:
             yield from packed_batches(
                 batch,
-                pad_id=self.store.manifest["special_ids"]["[PAD]"],
+                pad_id=self.store.pad_id,
                 max_targets=max_targets(
                     self.store.max_length, self._policy.mask_prob, num_segments=self.store.num_segments
                 ),

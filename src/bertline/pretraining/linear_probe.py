@@ -13,7 +13,6 @@ Only a run with the probe needs scikit-learn.
 
 from __future__ import annotations
 
-import bisect
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,6 +46,8 @@ Sentence = tuple[Word, ...]
 # The paper's sentences have 5 to 28 words (section 2).
 _FEWEST_WORDS, _MOST_WORDS = 5, 28
 _SENTENCE_ENDS = frozenset(".!?。！？।؟")
+_SPACES = "Ġ▁"
+"""How byte-level BPE and SentencePiece write the space before a word."""
 _TRAIN_SHARE = 2 / 3
 _ALIKE_RANKS = 10
 """Largest difference in frequency rank between a word and its replacement: frequency must not reveal it."""
@@ -101,9 +102,12 @@ class _Words:
     """Properties of words, derived from the vocabulary."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._continues = [token.startswith(CONTINUATION) and token != CONTINUATION for token in tokenizer.vocab]
+        if tokenizer.is_wordpiece:
+            self._continues = [token.startswith(CONTINUATION) and token != CONTINUATION for token in tokenizer.vocab]
+        else:  # a letter without the mark of a space before it continues a word
+            self._continues = [token[:1] not in _SPACES and token[:1].isalnum() for token in tokenizer.vocab]
         self._plain = [
-            index not in tokenizer.special_ids and any(character.isalnum() for character in token)
+            index not in tokenizer.special_ids and any(character.isalnum() for character in token.lstrip(_SPACES))
             for index, token in enumerate(tokenizer.vocab)
         ]
         self._ends = frozenset(index for index, token in enumerate(tokenizer.vocab) if token in _SENTENCE_ENDS)
@@ -167,7 +171,9 @@ def _new_sentences(store: ExampleStore, region: range, words: _Words, seen: set[
     order = shuffled(np.arange(len(region)), len(region), seed=store.manifest["seed"], epoch=0)
     for index in order.tolist():
         example = store[region[index]]
-        segment = example.input_ids[1 : bisect.bisect_left(example.token_type_ids.tolist(), 1) - 1]
+        layout = store.layout
+        stop = example.first_segment_length - len(layout.between or layout.after)
+        segment = example.input_ids[len(layout.before) : stop]
         for sentence in words.sentences(segment.tolist()):
             if len(sentence) >= _FEWEST_WORDS and sentence not in seen and words.swappable(sentence):
                 seen.add(sentence)
@@ -276,17 +282,12 @@ class LinearProbe(Probe):
 def linear_probes(job: PretrainJob) -> list[MakeProbe]:
     """Return the linear probe configured in `pretrain.linear_probe`, on held-out examples of the run's longest length.
 
-    The list is empty if none is configured or, with a warning, if the tokenizer is not WordPiece or the held-out text
-    has too few sentences.
+    The list is empty if none is configured or, with a warning, if the held-out text has too few sentences.
     """
     config = job.pretrain.linear_probe
     if config is None:
         return []
     tokenizer = Tokenizer.load(job.tokenizer_folder)
-    if not tokenizer.is_wordpiece:
-        what = f"pretrain.linear_probe needs the ## of WordPiece, and the tokenizer is {tokenizer.description}"
-        warn(f"{what}: training continues without it.")
-        return []
     store = ExampleStore.open(job.examples_folder, "validation", max(Plan.of(job.pretrain).lengths))
     sentences = probing_sentences(store, tokenizer, max_sentences=config.max_sentences)
     if len(sentences) < _FEWEST_SENTENCES:

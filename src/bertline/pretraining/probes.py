@@ -23,6 +23,7 @@ from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives.base import Objective, means, sum_names
 from bertline.pretraining.plan import Plan, shuffled
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import MASK
 from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.probe import Probe, evaluating
 
@@ -185,7 +186,7 @@ class MaskPredictionProbe(Probe):
     def _encode(self, sentence: str) -> tuple[Tensor, int]:
         """Return `[CLS] sentence [SEP]` as token ids [1, S], and the position of the first blank."""
         tokenizer = self.tokenizer
-        ids = tokenizer.single.sequence(tokenizer.encode(sentence))
+        ids = tokenizer.single.sequence(tokenizer.encode(sentence.replace(MASK, tokenizer.mask_token)))
         longest = self.model.bert.config.max_position_embeddings
         if len(ids) > longest:
             raise ConfigError(

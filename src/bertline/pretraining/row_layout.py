@@ -115,10 +115,12 @@ def row_layouts(
 def fill_of(store: ExampleStore, *, are_apart: bool = False) -> float:
     """Return the fraction of real tokens in padded rows, in (0, 1]; exactly 1 if every sequence has the full length.
 
-    `are_apart`: each of the two segments of an example is a sequence of its own, with one more `[CLS]` for both.
+    `are_apart`: each of the two segments of an example is a sequence with special tokens of its own.
     """
     if are_apart:
-        return (store.num_tokens + len(store)) / (2 * len(store) * store.max_length)
+        layout = store.layout
+        more = len(layout.before) + len(layout.after) - len(layout.between)
+        return (store.num_tokens + more * len(store)) / (2 * len(store) * store.max_length)
     return store.num_tokens / (len(store) * store.max_length)
 
 

@@ -94,7 +94,7 @@ class WordTaskConfig(BaseTaskConfig):
     def __post_init__(self) -> None:
         # Not super(): `slots=True` creates a new class, and zero-argument super() refers to the original one.
         BaseTaskConfig.__post_init__(self)
-        room = self.max_length - 2  # [CLS] and [SEP]
+        room = self.max_length - 2  # [CLS] and [SEP]; `Layout.room` is exact, with the special tokens of a tokenizer
         if not 0 <= self.window_overlap < room:
             raise ValueError(
                 f"window_overlap must be at least 0 and below the {room} tokens that a window of max_length="

@@ -16,28 +16,30 @@ from bertline.corpus.document import Document, Split
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
 from bertline.corpus.storage import KIND as CORPUS_KIND
 from bertline.corpus.storage import read_documents
-from bertline.foundation.errors import DataError
+from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import read_manifest, versions_of, write_manifest
 from bertline.foundation.parallel import batches, ordered_map
 from bertline.foundation.progress import progress, say, warn
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.foundation.stretches import distinct_stretches
+from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.config import (
+    ByteBpeTokenizerConfig,
     ExistingTokenizerConfig,
     ExtendedTokenizerConfig,
     TokenizerConfig,
     TrainedTokenizerConfig,
 )
 from bertline.tokenization.extension import words_to_add
-from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.stretches import WordSplitter, spread
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.user_words import read_user_words, with_user_words
 from bertline.tokenization.vocabulary import (
     MAX_WORD_CHARACTERS,
-    SPECIAL_TOKENS,
     Vocabulary,
+    read_other_tokenizer,
     read_vocabulary,
     resolve_folder,
 )
@@ -66,7 +68,8 @@ _MARKS_MATTER, _MARKS_NAMED = 0.005, 0.0005
 def build_tokenizer(
     config: TokenizerConfig, corpus_folder: Path, out: Path, *, num_workers: int
 ) -> dict[str, float | int]:
-    """Build the tokenizer artifact: `tokenizer.json`, `vocab.txt`, `tokenizer_config.json`, `manifest.json`.
+    """Build the tokenizer artifact: `tokenizer.json`, `tokenizer_config.json`, `manifest.json`, and `vocab.txt` of a
+    WordPiece vocabulary.
 
     The output bytes depend only on the corpus and the configuration, not on `num_workers`.
 
@@ -79,25 +82,32 @@ def build_tokenizer(
     match config:
         case TrainedTokenizerConfig():
             vocabulary, facts = _train(config, corpus_folder, num_workers)
+            tokenizer = Tokenizer(vocabulary)
+        case ByteBpeTokenizerConfig():
+            tokenizer, facts = _train_bytes(config, corpus_folder)
         case ExistingTokenizerConfig():
-            vocabulary = _given(config)
-            _kept_marks(vocabulary, corpus_folder, may_keep=False, remedy=_CASED)
+            tokenizer = _given(config)
+            if tokenizer.is_wordpiece:
+                _kept_marks(tokenizer.vocabulary, corpus_folder, may_keep=False, remedy=_CASED)
             facts = {"path": config.path, "revision": config.revision}
         case ExtendedTokenizerConfig():
             vocabulary, facts = _extend(config, corpus_folder, num_workers)
+            tokenizer = Tokenizer(vocabulary)
         case _:
             assert_never(config)
-    tokenizer = Tokenizer(vocabulary)
-    split, word_counts = _held_out_words(vocabulary, corpus_folder, num_workers)
+    split, word_counts = _held_out_words(tokenizer.normalization, corpus_folder, num_workers)
     quality = {"split": split, **quality_report(tokenizer, word_counts)}
     _warn_of_unknown(quality)
     with folder_written_atomically(out) as folder:
-        save_tokenizer(tokenizer, folder)
+        if isinstance(config, ExistingTokenizerConfig) and not tokenizer.is_wordpiece:
+            copy_tokenizer(_folder_of(config), folder)
+        else:
+            save_tokenizer(tokenizer, folder)
         content: dict[str, Any] = {
             "source": config.kind,
             "vocab_size": tokenizer.vocab_size,
-            "lowercase": tokenizer.vocabulary.lowercase,
-            "special_ids": {token: tokenizer.vocab.index(token) for token in SPECIAL_TOKENS},
+            "lowercase": tokenizer.lowercase,
+            "special_ids": {token: tokenizer.vocab.index(token) for token in tokenizer.special_tokens},
             "quality": quality,
             "versions": versions_of("tokenizers"),
             **facts,
@@ -151,6 +161,14 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
     return dataclasses.replace(plain, tokens=tokens), facts
 
 
+def _train_bytes(config: ByteBpeTokenizerConfig, corpus_folder: Path) -> tuple[Tokenizer, dict[str, Any]]:
+    fraction = _sampled_fraction(corpus_folder, "train", config.sample_characters)
+    documents = _documents(corpus_folder, "train", fraction, f"training {config.vocab_size:,} byte-level tokens")
+    texts = (" ".join(document.sentences) for document in documents)
+    tokenizer = train_byte_bpe(texts, vocab_size=config.vocab_size, min_frequency=config.min_frequency)
+    return tokenizer, {"trained_on": {"fraction": fraction}}
+
+
 def _user_word_facts(occur: Mapping[str, int], known: Collection[str]) -> dict[str, Any]:
     """Say of the user's words which the vocabulary would have had anyway, and which the text does not have.
 
@@ -168,17 +186,31 @@ def _user_word_facts(occur: Mapping[str, int], known: Collection[str]) -> dict[s
     return {"user_words": {"words": list(occur), "in_anyway": anyway, "not_in_text": absent}}
 
 
-def _given(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Vocabulary:
+def _folder_of(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Path:
+    """Return the folder, or the `vocab.txt`, that the configuration names."""
     assert config.path is not None  # the configuration refuses it
     path = Path(config.path).expanduser()
-    path = path if path.is_file() else resolve_folder(config.path, config.revision)
-    return read_vocabulary(path, lowercase=config.lowercase)
+    return path if path.is_file() else resolve_folder(config.path, config.revision)
+
+
+def _given(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Tokenizer:
+    path = _folder_of(config)
+    if read_other_tokenizer(path) is None:
+        return Tokenizer(read_vocabulary(path, lowercase=config.lowercase))
+    key = "kind" if config.kind == "extended" else "lowercase"
+    if key == "kind" or config.lowercase is not None:
+        raise ConfigError(
+            f"tokenizer.{key} is {getattr(config, key)}, which is for WordPiece vocabularies only; tokenizer.path="
+            f"{config.path} holds a {Tokenizer.load(path).description}. Take that as it is: tokenizer=existing "
+            f"tokenizer.path={config.path} tokenizer.lowercase=null"
+        )
+    return Tokenizer.load(path)
 
 
 def _extend(
     config: ExtendedTokenizerConfig, corpus_folder: Path, num_workers: int
 ) -> tuple[Vocabulary, dict[str, Any]]:
-    old = _given(config)
+    old = _given(config).vocabulary
     _kept_marks(old, corpus_folder, may_keep=False, remedy=_CASED)
     user_words = read_user_words(config.user_words, WordSplitter(old))
     unsplit = tuple(word for word, is_split in user_words.items() if is_split and word not in old.unsplit)
@@ -238,7 +270,7 @@ def marks_lost(corpus_folder: Path) -> dict[str, float]:
     short i, the voicing of Japanese syllables. In Greek letters these are accents, and in Latin ones unless they are
     many.
     """
-    fraction = min(1.0, _MARKS_CHARACTERS / max(1, _counts(corpus_folder, "train")["characters"]))
+    fraction = _sampled_fraction(corpus_folder, "train", _MARKS_CHARACTERS)
     counts: Counter[str] = Counter()
     for document in _documents(corpus_folder, "train", fraction, "looking at letters"):
         counts.update("".join(document.sentences))
@@ -314,7 +346,7 @@ def corpus_words(
     Returns:
         The fraction of the split that was read, and normalised words with their counts.
     """
-    fraction = min(1.0, characters / max(1, _counts(corpus_folder, split)["characters"]))
+    fraction = _sampled_fraction(corpus_folder, split, characters)
     return fraction, count_words(_sentences(corpus_folder, split, fraction), normalization, num_workers=num_workers)
 
 
@@ -325,7 +357,7 @@ def corpus_words_by(
 
     The text is in memory, so it should be a sample.
     """
-    fraction = min(1.0, characters / max(1, _counts(corpus_folder, split)["characters"]))
+    fraction = _sampled_fraction(corpus_folder, split, characters)
     sentences: defaultdict[str, list[str]] = defaultdict(list)
     for document in _documents(corpus_folder, split, fraction):
         sentences[label_of(document.id)] += document.sentences
@@ -349,6 +381,10 @@ def _documents(
     for document in documents:
         if fraction >= 1 or unit_interval("tokenizer sample", document.id) < fraction:
             yield document
+
+
+def _sampled_fraction(corpus_folder: Path, split: Split, characters: int) -> float:
+    return min(1.0, characters / max(1, _counts(corpus_folder, split)["characters"]))
 
 
 def _counts(corpus_folder: Path, split: Split) -> dict[str, int]:
@@ -421,7 +457,7 @@ def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict
     characters = set("".join(tokenizer.vocab))
     for start in range(0, len(words), _BATCH_WORDS):
         batch = words[start : start + _BATCH_WORDS]
-        for word, ids in zip(batch, tokenizer.encode_literally(batch), strict=True):
+        for word, ids in zip(batch, tokenizer.encode_words(batch), strict=True):
             count = word_counts[word]
             num_tokens += count * len(ids)
             if tokenizer.unk_id in ids:

@@ -6,55 +6,75 @@ from dataclasses import dataclass
 from typing import Literal
 
 MIN_VOCAB_SIZE = 100
+_MIN_BYTE_VOCAB_SIZE = 261
+"""256 bytes and five special tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrainedTokenizerConfig:
+class _TrainedConfig:
+    vocab_size: int
+    """Number of tokens, including the five special tokens and, of a byte-level BPE, all 256 bytes."""
+    min_frequency: int
+    """Minimum count of a pair of subwords to be merged."""
+    sample_characters: int
+    """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
+    user_words: tuple[str, ...] | str
+    """Words that are in the vocabulary in any case and are never split: a list, or a file with one a line. Always empty
+    for a byte-level BPE."""
+    compare: tuple[str, ...]
+    """WordPiece vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names.
+    They do not change the vocabulary."""
+
+    def _require(self, **least: int) -> None:
+        for name, minimum in {**least, "min_frequency": 1, "sample_characters": 1}.items():
+            if getattr(self, name) < minimum:
+                raise ValueError(f"{name} must be at least {minimum}, found {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainedTokenizerConfig(_TrainedConfig):
     """A WordPiece vocabulary trained on the train split of the corpus."""
 
     kind: Literal["trained"]
-    vocab_size: int
-    """Number of tokens, including the five special tokens."""
     lowercase: bool
     """Whether to lower-case text, as BERT's uncased models do."""
     strip_accents: bool | None
     """Whether to strip accents; None means the value of `lowercase`, but keeps them in a text of a script in which they
     are vowels or make other letters (Devanagari, Thai, Cyrillic). False keeps them in an uncased vocabulary."""
-    min_frequency: int
-    """Minimum count of a pair of subwords to be merged."""
     max_alphabet: int
     """Maximum number of distinct characters to keep, the most frequent ones; rarer ones become [UNK]."""
-    sample_characters: int
-    """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
-    user_words: tuple[str, ...] | str
-    """Words that are in the vocabulary in any case and are never split: a list, or a file with one a line."""
-    compare: tuple[str, ...]
-    """Vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names. They do not
-    change the vocabulary."""
 
     def __post_init__(self) -> None:
-        if self.vocab_size < MIN_VOCAB_SIZE:
-            raise ValueError(f"vocab_size must be at least {MIN_VOCAB_SIZE}, found {self.vocab_size}")
-        if min(self.max_alphabet, self.sample_characters) < 1:
+        self._require(vocab_size=MIN_VOCAB_SIZE, max_alphabet=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ByteBpeTokenizerConfig(_TrainedConfig):
+    """A byte-level BPE, as RoBERTa has, trained on the train split of the corpus: no text is unknown to it."""
+
+    kind: Literal["byte_bpe"]
+
+    def __post_init__(self) -> None:
+        if self.user_words:
             raise ValueError(
-                "max_alphabet and sample_characters must be at least 1, "
-                f"found {self.max_alphabet} and {self.sample_characters}"
+                f"user_words is {self.user_words!r}, but only a WordPiece vocabulary takes words that are never split. "
+                "Train one with tokenizer=wordpiece; otherwise set tokenizer.user_words=[]"
             )
-        if self.min_frequency < 1:
-            raise ValueError(f"min_frequency must be at least 1, found {self.min_frequency}")
+        self._require(vocab_size=_MIN_BYTE_VOCAB_SIZE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExistingTokenizerConfig:
-    """An existing BERT vocabulary: a `vocab.txt`, or a tokenizer folder or Hugging Face hub name."""
+    """An existing tokenizer: a BERT `vocab.txt`, or any tokenizer folder or Hugging Face hub name."""
 
     kind: Literal["existing"]
     path: str
-    """A `vocab.txt`, a folder that contains one, or a hub name."""
+    """A `vocab.txt`, a folder that contains one or a `tokenizer.json`, or a hub name."""
     revision: str | None
     """Revision of a hub name; None for files."""
     lowercase: bool | None
-    """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`)."""
+    """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`). Only for BERT's
+    WordPiece: any other tokenizer is taken as it is."""
     compare: tuple[str, ...]
     """Vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names. They do not
     change the vocabulary."""
@@ -115,4 +135,4 @@ class NoTokenizerConfig:
     kind: Literal["none"]
 
 
-TokenizerConfig = TrainedTokenizerConfig | ExistingTokenizerConfig | ExtendedTokenizerConfig
+TokenizerConfig = TrainedTokenizerConfig | ByteBpeTokenizerConfig | ExistingTokenizerConfig | ExtendedTokenizerConfig

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import CLS, MASK, PAD, SEP, UNK
+from bertline.tokenization.vocabulary import TOKEN_ROLES
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
 
@@ -19,29 +20,28 @@ _MODEL_MAX_LENGTH = 512
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write `tokenizer.json`, `vocab.txt` and `tokenizer_config.json` into a folder.
+    """Write `tokenizer.json`, `tokenizer_config.json` and, of a WordPiece, `vocab.txt` into a folder.
+
+    Any other tokenizer is written as RoBERTa's, which is what `train_byte_bpe` makes; one of a folder is copied.
 
     The configuration always includes `do_lower_case`: transformers 5 defaults to true if it is missing, and then
     lower-cases even with a cased `tokenizer.json`.
     """
-    vocabulary = tokenizer.vocabulary
     write_atomically(folder / "tokenizer.json", tokenizer.backend.to_str(pretty=True) + "\n")
-    write_atomically(folder / "vocab.txt", "".join(f"{token}\n" for token in vocabulary.tokens))
-    write_json(
-        folder / "tokenizer_config.json",
-        {
+    settings: dict[str, Any] = {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": False}
+    if tokenizer.is_wordpiece:
+        vocabulary = tokenizer.vocabulary
+        write_atomically(folder / "vocab.txt", "".join(f"{token}\n" for token in vocabulary.tokens))
+        settings = {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": vocabulary.lowercase,
             "strip_accents": vocabulary.strip_accents,
             "tokenize_chinese_chars": vocabulary.split_chinese_characters,
-            "model_max_length": _MODEL_MAX_LENGTH,
-            "pad_token": PAD,
-            "unk_token": UNK,
-            "cls_token": CLS,
-            "sep_token": SEP,
-            "mask_token": MASK,
-            **_input_names(folder),
-        },
+        }
+    settings |= {"model_max_length": _MODEL_MAX_LENGTH, **_input_names(folder)}
+    write_json(
+        folder / "tokenizer_config.json",
+        settings | dict(zip(TOKEN_ROLES, tokenizer.special_tokens, strict=True)),
     )
 
 

@@ -5,12 +5,18 @@ characters, Chinese characters, case, punctuation), except canonical decompositi
 between two characters that are not marks, and a space is none. So the tokens of a sentence are those of its stretches,
 one after another, and a stretch that occurred before needs only a look-up. Each distinct stretch of a batch is looked
 up once; a frequent mark, which is a word of its own, first gets spaces next to it, so that most stretches are words.
+
+Byte-level BPE looks across a space only where white space stands next to it, and takes the space into the word behind
+it: there a stretch begins with its space. Of any other tokenizer nothing is assumed: a text is one stretch.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import string
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +43,14 @@ _FREQUENT_MARKS = tuple(
 )
 # In printable ASCII everything but letters and digits is punctuation for BERT.
 _find_ascii_words = re.compile(r"[A-Za-z0-9]+|[^ ]").findall
+
+# Byte-level BPE (GPT-2's pattern) cuts between a letter or digit and a mark, unless it is an apostrophe, in ASCII.
+_LETTER, _OTHER, _CUT = 1, 2, "\x02"
+_GROUPS = np.array(
+    [_LETTER * chr(code).isalnum() + _OTHER * (chr(code) in string.punctuation.replace("'", "")) for code in range(128)]
+    + [8] * 128,
+    dtype=np.uint8,
+)
 
 
 class WordSplitter:
@@ -101,9 +115,14 @@ class StretchEncoder:
     def __init__(self, tokenizer: Tokenizer, dtype: npt.DTypeLike, *, max_remembered: int = _MAX_REMEMBERED) -> None:
         self._dtype = np.dtype(dtype)
         self._max_remembered = max_remembered
-        self._vocabulary = tokenizer.vocabulary
-        words = _WordIds(tokenizer, self._dtype)
-        self._tables: tuple[dict[str, bytes], ...] = (_StretchIds(WordSplitter(tokenizer.vocabulary), words), words)
+        self._stretches: _StretchIds | _LibraryIds
+        if tokenizer.is_wordpiece:
+            words = _WordIds(tokenizer, self._dtype)
+            self._stretches = _StretchIds(tokenizer.vocabulary, words)
+            self._tables: tuple[dict[str, bytes], ...] = (self._stretches, words)
+        else:
+            self._stretches = _LibraryIds(tokenizer, self._dtype)
+            self._tables = (self._stretches,)
 
     def __call__(self, sentences: Sequence[str]) -> tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]:
         """Encode sentences.
@@ -120,9 +139,9 @@ class StretchEncoder:
         for table in self._tables:
             if len(table) > self._max_remembered:
                 table.clear()
-        texts = spread(sentences, self._vocabulary)
+        texts = self._stretches.spread(sentences)
         numbers, stretches = distinct_stretches(" ".join(texts))
-        encoded = list(map(self._tables[0].__getitem__, stretches))
+        encoded = self._stretches.of(stretches)
         known = np.frombuffer(b"".join(encoded), dtype=self._dtype)
         sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)) // self._dtype.itemsize
         in_stretch = sizes[numbers]
@@ -139,16 +158,69 @@ class StretchEncoder:
 class _StretchIds(dict[str, bytes]):
     """Ids of stretches, as bytes; a stretch that is not there is encoded and kept."""
 
-    def __init__(self, split: WordSplitter, words: _WordIds) -> None:
+    def __init__(self, vocabulary: Vocabulary, words: _WordIds) -> None:
         super().__init__()
-        self._split = split
+        self.spread = partial(spread, vocabulary=vocabulary)
+        self._split = WordSplitter(vocabulary)
         self._ids_of_word = words.__getitem__
+
+    def of(self, stretches: Sequence[str]) -> list[bytes]:
+        """Return the ids of stretches."""
+        return list(map(self.__getitem__, stretches))
 
     def __missing__(self, stretch: str) -> bytes:
         ids = b"".join(map(self._ids_of_word, self._split(stretch)))
         if len(stretch) <= _MAX_REMEMBERED_CHARACTERS:
             self[stretch] = ids
         return ids
+
+
+class _LibraryIds(dict[str, bytes]):
+    """Ids of stretches of a tokenizer other than WordPiece, as bytes; new ones are encoded by the library together.
+
+    A space that belongs to a stretch is written as `_SPACE`, and what would look like it as `_ESCAPE`.
+    """
+
+    _MARK, _SPACE, _ESCAPE = "\x01", "\x01s", "\x01e"
+
+    def __init__(self, tokenizer: Tokenizer, dtype: np.dtype) -> None:
+        super().__init__()
+        self._dtype, self._encode = dtype, tokenizer.encode_literally
+        content = json.loads(tokenizer.backend.to_str())
+        pre_tokenizer = content["pre_tokenizer"] or {}
+        self._is_cut = (
+            pre_tokenizer.get("type") == "ByteLevel"
+            and pre_tokenizer.get("use_regex", True)
+            and not pre_tokenizer["add_prefix_space"]
+            and not content["normalizer"]
+            and all(token["special"] for token in content["added_tokens"])  # others may stand for text with spaces
+        )
+
+    def spread(self, texts: Sequence[str]) -> list[str]:
+        """Return texts with spaces between their stretches only."""
+        lines = "\n".join(texts)
+        single = "  " not in lines and " \n" not in f"{lines}\n" and lines.count("\n") == len(texts) - 1
+        if self._is_cut and single and lines.replace("\n", "").isprintable():
+            symbols = np.frombuffer(lines.encode(), np.uint8)
+            groups = _GROUPS[symbols]
+            cuts = np.flatnonzero(groups[:-1] + groups[1:] == _LETTER + _OTHER) + 1
+            cut = np.insert(symbols, cuts, ord(_CUT)).tobytes().decode()
+            return cut.replace(" ", f" {self._SPACE}").replace(_CUT, " ").split("\n")
+        if self._is_cut and len(texts) > 1:  # what is harder to tell is looked for in halves
+            half = len(texts) // 2
+            return [*self.spread(texts[:half]), *self.spread(texts[half:])]
+        return [text.replace(self._MARK, self._ESCAPE).replace(" ", self._SPACE) for text in texts]
+
+    def of(self, stretches: Sequence[str]) -> list[bytes]:
+        """Return the ids of stretches."""
+        new = [stretch for stretch in stretches if stretch not in self]
+        texts = [stretch.replace(self._SPACE, " ").replace(self._ESCAPE, self._MARK) for stretch in new]
+        self.update(zip(new, (np.array(ids, self._dtype).tobytes() for ids in self._encode(texts)), strict=True))
+        found = list(map(self.__getitem__, stretches))
+        for stretch in new:
+            if len(stretch) > _MAX_REMEMBERED_CHARACTERS:
+                del self[stretch]
+        return found
 
 
 class _WordIds(dict[str, bytes]):

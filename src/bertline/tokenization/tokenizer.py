@@ -14,7 +14,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from bertline.foundation.errors import DataError
+from bertline.foundation.errors import ConfigError, DataError
 from bertline.tokenization.vocabulary import (
     CLS,
     CONTINUATION,
@@ -22,6 +22,7 @@ from bertline.tokenization.vocabulary import (
     SEP,
     SPECIAL_TOKENS,
     UNK,
+    OtherTokenizer,
     Vocabulary,
     read_other_tokenizer,
     read_vocabulary,
@@ -49,6 +50,22 @@ class Layout:
     def sequence(self, first: Iterable[int], second: Iterable[int] = ()) -> list[int]:
         """Return the token ids of a whole sequence."""
         return [*self.before, *first, *self.between, *second, *self.after]
+
+    def room(self, max_length: int, *, question: int = 0, overlap: int = 0) -> int:
+        """Return how many tokens of text a sequence of at most `max_length` tokens holds beside those of a question.
+
+        Raises:
+            ConfigError: There is no room, or no more than windows share (`overlap`).
+        """
+        room = max_length - question - self.num_special
+        if room <= overlap:
+            raise ConfigError(
+                f"max_length is {max_length}, which leaves room for {max(0, room)} tokens of text beside "
+                f"{self.num_special} special tokens{f' and {question} of a question' * (question > 0)}; needed are "
+                f"more than {overlap}{' for windows that overlap (window_overlap)' * (overlap > 0)}. Give a "
+                f"max_length of at least {max_length + overlap - room + 1}."
+            )
+        return room
 
     def first_length(self, first: int, second: int = 0) -> int:
         """Return how many tokens of a sequence have type 0, from the numbers of tokens of its texts."""
@@ -84,6 +101,9 @@ class Tokenizer:
         added = backend.get_added_tokens_decoder().items()
         self.special_ids: frozenset[int] = frozenset(ids) | {index for index, token in added if token.special}
         self.single, self.pair = _layout(backend, pair=False), _layout(backend, pair=True)
+        self.sees_spaces = self.encode(" a") != self.encode("a")
+        """Whether the space before a word is part of its token, so that a text begins with another one than it has
+        in the middle: byte-level BPE."""
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -94,6 +114,11 @@ class Tokenizer:
         """
         if (other := read_other_tokenizer(folder)) is None:
             return cls(read_vocabulary(folder))
+        return cls.of(other)
+
+    @classmethod
+    def of(cls, other: OtherTokenizer) -> Self:
+        """Make a tokenizer from the content of a `tokenizer.json`."""
         backend = tokenizers.Tokenizer.from_str(other.content)
         backend.no_truncation()  # MiniLM's, for example, truncates at 128
         backend.no_padding()
@@ -130,6 +155,21 @@ class Tokenizer:
                 f"this needs a WordPiece vocabulary, as BERT has; the tokenizer is {type(self.backend.model).__name__}."
             )
         return self._vocabulary
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether text is lower-cased."""
+        return self.encode("A") == self.encode("a") if self._vocabulary is None else self._vocabulary.lowercase
+
+    @property
+    def normalization(self) -> Vocabulary:
+        """Vocabulary as whose words text is counted: its own; for other tokenizers, words as BERT splits cased text."""
+        return Vocabulary(tokens=(), lowercase=False) if self._vocabulary is None else self._vocabulary
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """Apply `encode_literally` to words of `normalization`, each as it is in the middle of a text."""
+        spaced = self.sees_spaces
+        return self.encode_literally([f" {word}" if spaced and word[0].isalnum() else word for word in words])
 
     def copy(self) -> Self:
         """Return an equal tokenizer; encoding changes a setting for a moment, so each thread has its own."""

@@ -73,8 +73,10 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
     )
 
 
-_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-_CUSTOMARY = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+TOKEN_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+"""Settings of transformers that name the special tokens, in the order of `SPECIAL_TOKENS`."""
+ROBERTA_TOKENS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+"""RoBERTa's tokens for padding, unknown, start, end and mask."""
 _SLOW_FILES = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "bpe.codes", "merges.txt")
 _CONVERSION = (
     'python -c "import sys, transformers; t = transformers.AutoTokenizer.from_pretrained(sys.argv[1]); '
@@ -119,7 +121,7 @@ def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         settings |= _read_object(folder / name) if (folder / name).is_file() else {}
     tokens = []
-    for role, customary, of_bert in zip(_ROLES, _CUSTOMARY, SPECIAL_TOKENS, strict=True):
+    for role, customary, of_bert in zip(TOKEN_ROLES, ROBERTA_TOKENS, SPECIAL_TOKENS, strict=True):
         said = settings.get(role)
         token = said.get("content") if isinstance(said, dict) else said
         token = next((each for each in (token, customary, of_bert) if each in known), None)

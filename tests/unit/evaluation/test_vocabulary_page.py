@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_documents
 from bertline.evaluation.vocabulary_page import conclusion, write_vocabulary_page
 from bertline.evaluation.vocabulary_survey import VocabularySurvey, fit, most_cut, survey_vocabulary
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import write_manifest
+from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -92,6 +93,20 @@ def test_others_are_measured_on_the_same_text_each_with_its_own_case(survey: Voc
     assert survey.by_script["CYRILLIC"].unknown_rate == 1
     assert survey.longest[:2] == [("ribosome", 0), ("##ination", 22)]
     assert survey.rarest[0] == ("enzyme", 12) and survey.num_unused > 0
+
+
+def test_a_byte_level_vocabulary_stands_beside_wordpiece_ones_that_are_named_so(corpus: Path, tmp_path: Path) -> None:
+    texts = [" ".join(document.sentences) for document in read_documents(corpus, "train")]
+    save_tokenizer(train_byte_bpe(texts, vocab_size=275, min_frequency=2), tmp_path / "bytes")
+    cased = Vocabulary(tokens=(*ALPHABET, "of", "☂"), lowercase=False)
+    save_tokenizer(Tokenizer(cased), tmp_path / "cased")
+    survey = survey_vocabulary(tmp_path / "bytes", corpus, compare=[str(tmp_path / "cased")])
+    assert survey.own.unknown == 0 and survey.own.words == survey.given[0].words
+    assert not survey.was_trained and "own" not in survey.trained
+    assert survey.trained and all(one.name.startswith("WordPiece trained here") for one in survey.trained.values())
+    assert 0 < next(share for name, share in survey.shared.items() if name.endswith("cased")) < 1
+    assert not {"<s>", "<mask>"} & {token for token, _ in survey.longest}
+    write_vocabulary_page(tmp_path / "page.html", survey)
 
 
 def test_the_answer_compares_vocabularies_of_one_size(survey: VocabularySurvey) -> None:

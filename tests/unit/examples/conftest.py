@@ -48,13 +48,15 @@ def corpus_folder(tmp_path: Path) -> Path:
 def write_corpus(folder: Path, train: list[Document], validation: list[Document]) -> Path:
     """A corpus artifact of these documents."""
     folder.mkdir()
-    shards = {}
+    shards, counts = {}, {}
     for split, documents in (("train", train), ("validation", validation)):
         writer = ShardWriter(folder, split, shard_documents=25)
         for document in documents:
             writer.write(document)
         shards[split] = writer.close()
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"shards": shards})
+        characters = sum(len(sentence) for document in documents for sentence in document.sentences)
+        counts[split] = {"documents": len(documents), "characters": characters}
+    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"shards": shards, "counts": counts})
     return folder
 
 

@@ -15,6 +15,7 @@ from bertline.examples.build import build_examples
 from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig, StaticMaskingConfig
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import DataError
+from bertline.tokenization.tokenizer import Layout
 
 FINE = {
     "examples": 5000, "duplicate_share": 0.01, "fill": 0.9, "truncated_share": 0.01, "unknown_share": 0.001,
@@ -32,6 +33,7 @@ class Sequences:
 
     rows: list[list[int]]
     max_length = 64
+    layout = Layout((0,), (1,), (1,), 1)
 
     def __len__(self) -> int:
         return len(self.rows)

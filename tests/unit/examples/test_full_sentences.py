@@ -27,7 +27,7 @@ def corpus_of(*documents: list[int]) -> EncodedCorpus:
 
 def segments_of(corpus: EncodedCorpus, document: int, *, short: float = 0.0, seed: int = 0) -> list[Pair]:
     rng = random.Random(seed)
-    return list(document_segments(corpus, document, rng, length=32, short_sequence_prob=short))
+    return list(document_segments(corpus, document, rng, room=30, short_sequence_prob=short))
 
 
 @pytest.fixture

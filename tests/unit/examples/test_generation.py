@@ -24,6 +24,7 @@ from bertline.examples.generation import (
     document_pairs,
     generate_block,
 )
+from bertline.tokenization.tokenizer import Layout
 
 
 def test_blocks_cover_every_document_once_a_copy_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,10 +37,13 @@ def test_blocks_cover_every_document_once_a_copy_in_order(monkeypatch: pytest.Mo
     assert len(blocks) > 4
 
 
+BERT = Layout((2,), (3,), (3,), 1)
+
+
 def test_segments_stand_between_their_special_tokens() -> None:
     tokens = np.arange(100, 120, dtype=np.uint16)
     pairs = [Pair(Span(0, 3), Span(10, 12), 1, False, 0), Pair(Span(5, 6), Span(6, 9), 0, False, 0)]
-    block = assemble(tokens, pairs, cls_id=2, sep_id=3)
+    block = assemble(tokens, pairs, BERT)
     assert block.input_ids.tolist() == [2, 100, 101, 102, 3, 110, 111, 3, 2, 105, 3, 106, 107, 108, 3]
     assert block.input_ids.dtype == np.uint16
     assert block.lengths.tolist() == [8, 7]
@@ -48,7 +52,7 @@ def test_segments_stand_between_their_special_tokens() -> None:
 
 
 def test_no_pairs_make_an_empty_block() -> None:
-    assert assemble(np.arange(5), [], cls_id=2, sep_id=3).lengths.tolist() == []
+    assert assemble(np.arange(5), [], BERT).lengths.tolist() == []
 
 
 def test_a_document_s_examples_do_not_depend_on_its_block_but_on_the_copy(
@@ -56,7 +60,7 @@ def test_a_document_s_examples_do_not_depend_on_its_block_but_on_the_copy(
 ) -> None:
     encode_corpus(read_documents(corpus_folder, "train"), tokenizer_folder, tmp_path / "out", num_workers=1)
     given = {"corpus_folder": tmp_path / "out", "split": "train", "length": 16, "config": config}
-    generate = partial(generate_block, **given, cls_id=2, sep_id=3)
+    generate = partial(generate_block, **given, layout=BERT)
     together, _ = generate(BlockOfDocuments(range(10), 0))
     parts = [generate(BlockOfDocuments(range(i, i + 5), 0))[0] for i in (0, 5)]
     other_copy, _ = generate(BlockOfDocuments(range(10), 1))
@@ -73,7 +77,7 @@ def corpus_of(*documents: list[int]) -> EncodedCorpus:
 def pairs_of(
     corpus: EncodedCorpus, document: int, config: ExamplesConfig, length: int = 32, seed: int = 0
 ) -> list[Pair]:
-    return list(document_pairs(corpus, document, random.Random(seed), length=length, config=config))
+    return list(document_pairs(corpus, document, random.Random(seed), room=length - 3, config=config))
 
 
 @pytest.fixture

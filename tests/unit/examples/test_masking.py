@@ -28,7 +28,7 @@ def example_of(length: int, seed: int = 0) -> Example:
     rng = np.random.default_rng(seed)
     ids = rng.integers(5, 1000, length)
     ids[0], ids[length // 2], ids[-1] = CLS, SEP, SEP
-    return Example(ids, (np.arange(length) > length // 2).astype(np.int64), 0)
+    return Example(ids, (np.arange(length) > length // 2).astype(np.int64), 0, length // 2 + 1)
 
 
 def masked(
@@ -93,7 +93,7 @@ def test_labels_are_the_true_tokens_and_everything_else_is_unchanged(policy: Mas
 def test_special_tokens_are_neither_targets_nor_random_replacements(policy: MaskingPolicy) -> None:
     all_random = dataclasses.replace(policy, replace_with_mask_prob=0.0, replace_with_random_prob=1.0, vocab_size=8)
     ids = np.array([CLS, 1, 5, 4, 6, 0, SEP, 7, 5, SEP])
-    example = Example(ids, np.zeros(10, dtype=np.int64), 0)
+    example = Example(ids, np.zeros(10, dtype=np.int64), 0, 10)
     shown, targets = set(), set()
     for example_id in range(300):
         result = masked(example, all_random, example_id)
@@ -104,7 +104,7 @@ def test_special_tokens_are_neither_targets_nor_random_replacements(policy: Mask
 
 
 def test_an_example_with_nothing_to_mask_has_no_targets(policy: MaskingPolicy) -> None:
-    result = masked(Example(np.array([CLS, 1, SEP, 1, SEP]), np.zeros(5, dtype=np.int64), 1), policy)
+    result = masked(Example(np.array([CLS, 1, SEP, 1, SEP]), np.zeros(5, dtype=np.int64), 1, 3), policy)
     assert len(result.masked_positions) == 0
     assert result.input_ids.tolist() == [CLS, 1, SEP, 1, SEP]
 
@@ -156,11 +156,11 @@ def test_the_same_arguments_give_the_same_mask_in_another_process(policy: Maskin
     code = (
         "import numpy as np; from bertline.examples.masking import *; from bertline.examples.store import Example\n"
         f"policy = {policy!r}\n"
-        "example = Example(np.arange(5, 69), np.zeros(64, dtype=np.int64), 0)\n"
+        "example = Example(np.arange(5, 69), np.zeros(64, dtype=np.int64), 0, 64)\n"
         "print(mask_example(example, seed=3, epoch=2, example_id=9, policy=policy).masked_positions.tolist())"
     )
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    here = masked(Example(np.arange(5, 69), np.zeros(64, dtype=np.int64), 0), policy, example_id=9, epoch=2, seed=3)
+    here = masked(Example(np.arange(5, 69), np.zeros(64, dtype=np.int64), 0, 64), policy, example_id=9, epoch=2, seed=3)
     assert printed.strip() == str(here.masked_positions.tolist())
 
 

@@ -21,7 +21,7 @@ def describe(tmp_path: Path, mask: float, random: float, label: int) -> str:
     manifest = {
         "lengths": {"8": {"train": {"examples": 1, "tokens": 5}}},
         "shard_sequences": 10,
-        "special_ids": {"[PAD]": 0},
+        "special_ids": {"[PAD]": 0, "[CLS]": 2, "[SEP]": 3},
         "random_next_prob": 0.5,
     }
     policy = MaskingPolicy(

@@ -29,7 +29,8 @@ def write_store(folder: Path, shard_sequences: int, block_sizes: tuple[int, ...]
     manifest = {
         "lengths": {"16": {"train": {"examples": len(LENGTHS), "tokens": sum(LENGTHS)}}},
         "shard_sequences": shard_sequences,
-        "special_ids": {"[PAD]": 0},
+        "special_ids": {"[PAD]": 0, "[CLS]": 2, "[SEP]": 3},
+        "random_next_prob": 0.5,
     }
     write_manifest(folder, kind="examples", format_version=1, content=manifest)
     return ExampleStore.open(folder, "train", 16)

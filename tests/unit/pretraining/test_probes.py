@@ -9,6 +9,7 @@ from bertline.pretraining.config import MaskPredictionsConfig
 from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.pretraining.probes import MaskPredictionProbe, mask_predictions_text, read_mask_predictions
+from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
 
@@ -47,6 +48,14 @@ def test_the_guesses_are_the_models_at_the_first_blank(make_probe, tmp_path):
     probe.probe(0)
     guesses = read_mask_predictions(tmp_path / "mask_predictions.jsonl")[0]["guesses"]
     assert [token for token, _ in guesses] == tokenizer.tokens(logits.topk(3).indices.tolist())
+
+
+def test_the_blank_of_a_sentence_is_the_mask_of_any_tokenizer(make_probe):
+    probe = make_probe()
+    probe.tokenizer = train_byte_bpe(["the cat sat."], vocab_size=262, min_frequency=1)
+    ids, position = probe._encode("the [MASK] sat.")
+    assert ids[0, position] == probe.tokenizer.mask_id and (ids == probe.tokenizer.mask_id).sum() == 1
+    assert ids[0, 0] == probe.tokenizer.cls_id and ids[0, -1] == probe.tokenizer.sep_id
 
 
 def test_the_objective_finds_the_guesses_in_the_output(make_probe, tmp_path):

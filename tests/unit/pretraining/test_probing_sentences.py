@@ -6,7 +6,8 @@ import pytest
 
 import probing_inputs as language
 from bertline.examples.store import ExampleStore
-from bertline.pretraining.linear_probe import KINDS, ProbingSentences, probing_sentences
+from bertline.pretraining.linear_probe import KINDS, ProbingSentences, _Words, probing_sentences
+from bertline.tokenization.byte_bpe import train_byte_bpe
 
 AS_IS, SHIFTED, ODD = (KINDS.index(kind) for kind in ("as_is", "bigram_shift", "odd_word"))
 
@@ -53,6 +54,15 @@ def test_the_same_examples_give_the_same_sentences(open_store):
     assert first.sentences == second.sentences
     assert first.kinds.tolist() == second.kinds.tolist()
     assert len(first) == 300 and first.num_train == 200
+
+
+def test_words_of_byte_level_tokens_begin_with_a_space_or_are_marks():
+    tokenizer = train_byte_bpe(["The mill ran, the miller slept (well)."] * 2, vocab_size=275, min_frequency=2)
+    words = _Words(tokenizer)
+    found = ["".join(tokenizer.tokens(word)) for word in words.of(tokenizer.encode(" The miller, the mill."))]
+    assert found == ["ĠThe", "Ġmiller", ",", "Ġthe", "Ġmill", "."]
+    plain = [words.is_plain(tuple(tokenizer.encode(text))) for text in (" mill", ",", " (")]
+    assert plain == [True, False, False]
 
 
 def test_every_kind_is_a_third_of_each_part(open_store):

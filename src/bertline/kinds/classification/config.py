@@ -57,7 +57,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
             raise ValueError(
                 "shared_tokens: marked is for pairs of texts; name source.text_pair_column, or set shared_tokens: plain"
             )
-        # In a pair, the longer text may get only half of the sequence.
+        # In a pair, the longer text may get only half of the sequence. `Layout.room` is exact.
         if self.long_texts == "windows" and not 0 <= self.window_overlap < (self.max_length - 3) // 2:
             raise ValueError(
                 f"window_overlap must be at least 0 and, for long_texts: windows, below half of max_length, found "

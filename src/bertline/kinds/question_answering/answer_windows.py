@@ -99,12 +99,13 @@ def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionA
     whole = tokenizer.encode_literally(rows.questions)
     questions = [ids[: config.max_question_length] for ids in whole]
     layout = tokenizer.pair
+    shortest = layout.room(config.max_length, question=config.max_question_length, overlap=config.window_overlap)
     num_before = len(layout.before) + len(layout.between)
     windows: list[NDArray[np.int64]] = []
     labels: list[NDArray[np.int64]] = []
     for row, question in enumerate(questions):
         begin, stop = contexts.bounds[context_of[row]], contexts.bounds[context_of[row] + 1]
-        room = config.max_length - len(question) - layout.num_special
+        room = shortest + config.max_question_length - len(question)
         windows.append(windows_of(int(stop - begin), room, config.window_overlap))
         answer = _answer_tokens(contexts.places[begin:stop], rows, row)
         labels.append(_labels(windows[-1], answer, len(question) + num_before))

@@ -29,7 +29,8 @@ class QuestionAnsweringTaskConfig(BaseTaskConfig):
         for name, least in (("window_overlap", 0), ("max_question_length", 1), ("max_answer_length", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)}")
-        room = self.max_length - self.max_question_length - 3  # [CLS] and two [SEP]
+        # [CLS] and two [SEP]; `Layout.room` is exact, with the special tokens of a tokenizer.
+        room = self.max_length - self.max_question_length - 3
         if self.window_overlap >= room:
             raise ValueError(
                 f"window_overlap is {self.window_overlap}, but next to a question of max_question_length="

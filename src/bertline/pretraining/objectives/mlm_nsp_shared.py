@@ -103,7 +103,13 @@ class MlmNspShared(MlmNspObjective):
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_layers: int, num_ranks: int
     ) -> Iterator[str]:
-        """See `Objective.problems`: the layer below the last one must have looked at the other segment."""
+        """See `Objective.problems`: the layer below the last one must have looked at the other segment, and token types
+        tell which it is."""
+        if not examples.get("layout", {"second_type": 1})["second_type"]:
+            yield (
+                f"objective.kind is {self.kind}, which tells the segments of a pair by their token types, but this "
+                "tokenizer has a single type, as RoBERTa's. Use another objective, or tokenizer=wordpiece."
+            )
         if num_layers < 2:
             yield (
                 f"objective.kind is {self.kind}, which needs at least 2 layers, but model.num_hidden_layers is "

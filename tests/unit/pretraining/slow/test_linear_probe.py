@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
 from torch import nn
 
@@ -164,14 +163,6 @@ def test_text_too_short_to_probe_with_is_said_and_stops_nothing(make_job, capsys
     assert linear_probes(job) == []
     assert "59 sentences" in capsys.readouterr().err
     assert len(linear_probes(make_job())) == 1
-
-
-def test_a_tokenizer_whose_words_it_cannot_find_is_said_and_stops_nothing(make_job, capsys, tmp_path):
-    backend = tokenizers.ByteLevelBPETokenizer()
-    backend.train_from_iterator(["a b"], vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
-    backend.save(str(tmp_path / "tokenizer.json"))
-    assert linear_probes(dataclasses.replace(make_job(), tokenizer_folder=tmp_path)) == []
-    assert "the tokenizer is BPE: training continues without it" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_schedule_of_nothing_is_an_error(make_job):

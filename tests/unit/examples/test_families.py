@@ -1,0 +1,125 @@
+"""Examples with the tokenizers of other families: their layout, their special tokens, and the same text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+import transformers
+
+from bertline.corpus.storage import read_documents
+from bertline.examples.build import build_examples
+from bertline.examples.config import ExamplesConfig
+from bertline.examples.encoding import EncodedCorpus, encode_corpus
+from bertline.examples.masking import masked_batch, masking_policy
+from bertline.examples.store import ExampleStore
+from bertline.foundation.labels import IGNORED_LABEL
+from bertline.pretraining.data import MaskedExamples
+from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
+from bertline.tokenization.build import build_tokenizer
+from bertline.tokenization.config import ExistingTokenizerConfig
+from bertline.tokenization.tokenizer import Tokenizer
+
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+
+
+def save_tokenizer_of(family: str, corpus: Path, folder: Path) -> None:
+    """A tokenizer of a family, trained on the corpus and saved by transformers."""
+    texts = [" ".join(document.sentences) for document in read_documents(corpus, "train")]
+    if family == "byte_bpe":
+        byte_level = tokenizers.ByteLevelBPETokenizer()
+        byte_level.train_from_iterator(texts, vocab_size=320, special_tokens=SPECIAL)
+        folder.mkdir()
+        byte_level.save_model(str(folder))
+        transformers.RobertaTokenizer.from_pretrained(folder).save_pretrained(folder)
+        return
+    unigram = tokenizers.SentencePieceUnigramTokenizer()
+    special, unk = (
+        (SPECIAL, "<unk>") if family == "xlm-r" else (["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"], "[UNK]")
+    )
+    unigram.train_from_iterator(texts, vocab_size=90, special_tokens=special, unk_token=unk)
+    vocab = [tuple(each) for each in json.loads(unigram.to_str())["model"]["vocab"]]
+    made = transformers.XLMRobertaTokenizer if family == "xlm-r" else transformers.DebertaV2Tokenizer
+    tokenizer = made(vocab=vocab)
+    tokenizer.add_tokens(["<extra>"], special_tokens=True)
+    tokenizer.save_pretrained(folder)
+
+
+@pytest.fixture(params=["byte_bpe", "xlm-r", "deberta-v3"])
+def folder(request: pytest.FixtureRequest, corpus_folder: Path, tmp_path: Path) -> Path:
+    """The tokenizer artifact made of such a folder."""
+    save_tokenizer_of(request.param, corpus_folder, tmp_path / request.param)
+    config = ExistingTokenizerConfig(
+        kind="existing", path=str(tmp_path / request.param), revision=None, lowercase=None, user_words=(), compare=()
+    )
+    build_tokenizer(config, corpus_folder, tmp_path / "taken", num_workers=1)
+    return tmp_path / "taken"
+
+
+@pytest.mark.parametrize("random_next_prob", [None, 0.5])
+def test_sequences_have_the_tokenizer_s_layout_and_special_tokens_are_neither_targets_nor_random_tokens(
+    folder: Path, corpus_folder: Path, tmp_path: Path, config: ExamplesConfig, random_next_prob: float | None
+) -> None:
+    chosen = dataclasses.replace(
+        config,
+        random_next_prob=random_next_prob,
+        masking=dataclasses.replace(
+            config.masking, mask_prob=0.9, replace_with_mask_prob=0.0, replace_with_random_prob=1.0
+        ),
+    )
+    build_examples(chosen, folder, corpus_folder, tmp_path / "out", num_workers=1)
+    tokenizer, store = Tokenizer.load(folder), ExampleStore.open(tmp_path / "out", "train", 32)
+    layout = tokenizer.single if random_next_prob is None else tokenizer.pair
+    assert store.layout == layout and store.pad_id == tokenizer.pad_id
+    special = np.array(sorted(tokenizer.special_ids))
+    assert masking_policy(store.manifest).special_ids == tuple(special)
+    for index in range(len(store)):
+        example = store[index]
+        ids, first = example.input_ids.tolist(), example.first_segment_length
+        stop = len(ids) - len(layout.after)
+        a = ids[len(layout.before) : first - len(layout.between) if layout.between else stop]
+        b = ids[first:stop]
+        assert ids == layout.sequence(a, b) and a and (b or random_next_prob is None) and len(ids) <= 32
+        assert not set(a + b) & set(special)
+        assert (example.token_type_ids == layout.second_type * (np.arange(len(ids)) >= first)).all()
+    policy = masking_policy(store.manifest)
+    batch = masked_batch(store, np.arange(len(store)), epoch=0, seed=0, policy=policy)
+    used = batch["masked_labels"] != IGNORED_LABEL
+    shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)[used]
+    assert used.sum() > 100
+    assert not np.isin(batch["masked_labels"][used], special).any() and not np.isin(shown, special).any()
+    assert (batch["token_type_ids"].max() == 1) == bool(layout.second_type)
+
+
+def test_a_text_is_encoded_as_its_sentences_stand_in_it(folder: Path, corpus_folder: Path, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(folder)
+    document = next(iter(read_documents(corpus_folder, "train")))
+    encode_corpus([document], folder, tmp_path / "encoded", num_workers=1)
+    corpus = EncodedCorpus.open(tmp_path / "encoded")
+    assert corpus.tokens.tolist() == tokenizer.encode_literally([" ".join(document.sentences)])[0]
+
+
+def test_segments_apart_find_the_border_that_token_types_do_not_show(
+    folder: Path, corpus_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    build_examples(config, folder, corpus_folder, tmp_path / "out", num_workers=1)
+    examples = MaskedExamples(tmp_path / "out", "train", 32, pairs_together=2)
+    apart = examples.batch(np.arange(4), epoch=0)
+    single = Tokenizer.load(folder).single
+    for row, mask in zip(apart["input_ids"], apart["attention_mask"], strict=True):
+        ids = row[mask.astype(bool)].tolist()
+        text = ids[len(single.before) : len(ids) - len(single.after)]
+        assert ids == single.sequence(text) and not set(text) & set(single.before + single.after)
+
+
+def test_an_objective_that_tells_segments_by_token_types_refuses_examples_that_have_one() -> None:
+    objective = MlmNspShared(kind="mlm_nsp_shared", nsp_weight=1.0, shared_weight=1.0)
+    of_roberta: dict[str, Any] = {"layout": {"before": [0], "between": [2, 2], "after": [2], "second_type": 0}}
+    (problem,) = objective.problems(of_roberta, [], num_layers=2, num_ranks=1)
+    assert "objective.kind is mlm_nsp_shared" in problem and "single type" in problem
+    assert not list(objective.problems({}, [], num_layers=2, num_ranks=1))

@@ -1,0 +1,174 @@
+"""Byte-level BPE: its ids are transformers', it is trained to the same bytes, and its encoder is the library's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.files import sha256_of_path
+from bertline.foundation.validation import validate
+from bertline.tokenization.build import build_tokenizer
+from bertline.tokenization.byte_bpe import train_byte_bpe
+from bertline.tokenization.config import ByteBpeTokenizerConfig, ExistingTokenizerConfig, ExtendedTokenizerConfig
+from bertline.tokenization.stretches import StretchEncoder
+from bertline.tokenization.tokenizer import Tokenizer
+
+CONFIG = ByteBpeTokenizerConfig(
+    kind="byte_bpe", vocab_size=370, min_frequency=2, sample_characters=1_000_000, user_words=(), compare=()
+)
+TRAIN = [
+    [f"The {noun}s {verb} the array of the {noun}.", f"{verb.title()}ing a {noun} doesn't return another, über {noun}."]
+    for noun in ("matrix", "vector", "kernel", "frame", "series", "tensor", "index", "café")
+    for verb in ("sort", "filter", "reshape", "compute", "transform")
+]
+VALIDATION = [["A sorted tensor returns ☃ the Café."], ["Nothing else."]]
+HOSTILE = (
+    "",
+    " ",
+    "The matrix returns the array.",
+    " a leading and a trailing space ",
+    "several   spaces    alone",
+    "several   spaces,\ttabs\nand\u00a0others",
+    "emoji 😀 and 👩‍👩‍👧, joined by zero-width joiners",
+    "ภาษาไทยไม่มีช่องว่าง",
+    "Straßenbahnen in Zürich — „schön“, oder?",
+    "control\x01s \x00characters\x7f\x1f here\u2028there",
+    "they've it's 'twas rock'n'roll don't('s)'s (x)'y ... a_b1-2c",
+    "<s> in a text, </s> <pad> <unk> and <mask>, or a <mask>",
+    "\x01s \x01e \x02",
+    "\ufeff\u200b\u0301 combining",
+)  # fmt: skip
+
+
+@pytest.fixture
+def built(write_corpus, tmp_path: Path) -> Path:
+    build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+    return tmp_path / "out"
+
+
+def test_ids_of_texts_and_pairs_are_those_of_transformers_and_special_tokens_are_literal_text_on_request(
+    built: Path,
+) -> None:
+    ours, theirs = Tokenizer.load(built), transformers.AutoTokenizer.from_pretrained(built)
+    assert isinstance(theirs, transformers.RobertaTokenizer)
+    assert (len(theirs), ours.vocab_size) == (370, 370)
+    assert ours.special_tokens == ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+    assert (ours.cls_id, ours.pad_id, ours.sep_id, ours.unk_id, ours.mask_id) == (0, 1, 2, 3, 4)
+    assert theirs.mask_token_id == 4 and theirs.pad_token_id == 1 and theirs.unk_token_id == 3
+    for text in HOSTILE:
+        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False), text
+        for second in HOSTILE[1:]:  # an empty second text is none to transformers
+            assert ours.pair.sequence(ours.encode(text), ours.encode(second)) == theirs.encode(text, second)
+        literal = ours.encode_literally([text])[0]
+        assert not set(literal) & ours.special_ids
+        assert ours.decode(literal) == text
+    assert ours.pair.sequence([9], [8]) == [0, 9, 2, 2, 8, 2] and ours.pair.first_length(1, 1) == 6
+    masked = ours.encode("the <mask> array")
+    assert masked == [*ours.encode("the"), 4, *ours.encode(" array")]  # the mask takes the space before it
+
+
+def test_every_process_hash_seed_number_of_threads_and_order_of_texts_gives_the_same_bytes(tmp_path: Path) -> None:
+    script = (
+        "import sys, json\nfrom bertline.tokenization.byte_bpe import train_byte_bpe\n"
+        "print(train_byte_bpe(json.load(sys.stdin), vocab_size=370, min_frequency=2).backend.to_str())"
+    )
+    texts = [" ".join(document) for document in TRAIN] * 3
+    written = set()
+    for number, threads in enumerate(("1", "2", "5")):
+        environment = {**os.environ, "RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": str(number)}
+        shuffled = random.Random(number).sample(texts, len(texts))
+        ran = subprocess.run(
+            [sys.executable, "-c", script], input=json.dumps(shuffled), env=environment, capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stderr
+        written.add(ran.stdout)
+    assert len(written) == 1
+
+
+def test_the_artifact_reports_its_fit_and_is_the_same_with_one_worker_and_two(built: Path, tmp_path: Path) -> None:
+    build_tokenizer(CONFIG, tmp_path / "corpus", tmp_path / "again", num_workers=2)
+    assert sha256_of_path(built) == sha256_of_path(tmp_path / "again")
+    assert {path.name for path in built.iterdir()} == {"tokenizer.json", "tokenizer_config.json", "manifest.json"}
+    manifest = json.loads((built / "manifest.json").read_text())
+    assert (manifest["source"], manifest["lowercase"], manifest["vocab_size"]) == ("byte_bpe", False, 370)
+    assert manifest["special_ids"] == {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4}
+    quality = manifest["quality"]
+    assert quality["unknown_rate"] == 0 and quality["words"] == 11 and 1 < quality["tokens_per_word"] < 4
+
+
+def test_words_are_counted_as_they_are_in_the_middle_of_a_text(built: Path) -> None:
+    tokenizer = Tokenizer.load(built)
+    assert tokenizer.sees_spaces
+    assert tokenizer.encode_words(["array", "."]) == [tokenizer.encode(" array"), tokenizer.encode(".")]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"vocab_size": 260}, {"user_words": ["covid-19"]}, {"min_frequency": 0}, {"sample_characters": 0}]
+)
+def test_settings_that_no_byte_level_vocabulary_can_have_are_refused_by_name(settings: dict[str, Any]) -> None:
+    plain = {**dataclasses.asdict(CONFIG), "user_words": [], "compare": [], **settings}
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        validate(ByteBpeTokenizerConfig, plain)
+
+
+def test_a_size_that_the_text_does_not_support_says_what_it_supports() -> None:
+    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 5000, but the text supports only \d+ tokens"):
+        train_byte_bpe(["so little text"] * 2, vocab_size=5000, min_frequency=2)
+
+
+def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(built: Path, tmp_path: Path) -> None:
+    existing = ExistingTokenizerConfig(
+        kind="existing", path=str(built), revision=None, lowercase=None, user_words=(), compare=()
+    )
+    build_tokenizer(existing, tmp_path / "corpus", tmp_path / "taken", num_workers=1)
+    assert (tmp_path / "taken/tokenizer.json").read_bytes() == (built / "tokenizer.json").read_bytes()
+    assert json.loads((tmp_path / "taken/manifest.json").read_text())["quality"]["unknown_rate"] == 0
+    told = ExistingTokenizerConfig(
+        kind="existing", path=str(built), revision=None, lowercase=True, user_words=(), compare=()
+    )
+    with pytest.raises(ConfigError, match=r"tokenizer\.lowercase is True"):
+        build_tokenizer(told, tmp_path / "corpus", tmp_path / "told", num_workers=1)
+    extended = ExtendedTokenizerConfig(
+        kind="extended", path=str(built), revision=None, lowercase=None, num_new=5, min_frequency=1,
+        sample_characters=100_000, user_words=(), compare=(),
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match=r"tokenizer\.kind is extended, .*WordPiece .*tokenizer\.path="):
+        build_tokenizer(extended, tmp_path / "corpus", tmp_path / "extended", num_workers=1)
+
+
+_INDENTED = ["a    b   c  d     e"] * 50  # gives tokens of several spaces
+BYTES = train_byte_bpe([*_INDENTED, *(" ".join(document) for document in TRAIN)], vocab_size=370, min_frequency=2)
+PIECES = st.sampled_from([*" ,.('s)_-\n\t\x01\x02e\u00a0ßé²½一ก\u200d😀", "  ", "the", "don't", "<mask>", "</s>", "42"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=6))
+def test_remembered_stretches_give_the_ids_of_the_library(texts: list[str]) -> None:
+    encoder = StretchEncoder(BYTES, "uint16", max_remembered=30)
+    for batch in (texts, list(HOSTILE), texts):
+        ids, lengths = encoder(batch)
+        expected = BYTES.encode_literally(batch)
+        assert lengths.tolist() == list(map(len, expected))
+        assert ids.tolist() == [token for tokens in expected for token in tokens]
+
+
+@pytest.mark.parametrize(("taken", "overlap", "least"), [({}, 0, 5), ({"question": 6}, 0, 11), ({}, 3, 8)])
+def test_a_sequence_without_room_beside_the_tokenizer_s_special_tokens_is_an_error_that_says_how_long_it_has_to_be(
+    taken: dict[str, int], overlap: int, least: int
+) -> None:
+    assert BYTES.pair.num_special == 4
+    assert BYTES.pair.room(least, **taken, overlap=overlap) == overlap + 1
+    with pytest.raises(ConfigError, match=rf"max_length is {least - 1}, .*max_length of at least {least}\b"):
+        BYTES.pair.room(least - 1, **taken, overlap=overlap)
