@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-_WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null"}
+_WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null", Any: "value"}
 
 
 def type_in_words(hint: Any) -> str:
@@ -28,7 +28,9 @@ def type_in_words(hint: Any) -> str:
 
 def _plural(words: str) -> str:
     return " or ".join(
-        {"text": "texts", "integer": "integers", "number": "numbers", "section": "sections"}.get(word, word)
+        {"text": "texts", "integer": "integers", "number": "numbers", "section": "sections", "value": "values"}.get(
+            word, word
+        )
         for word in words.split(" or ")
     )
 

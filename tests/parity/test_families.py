@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 import bertline
 import tiny
-from bertline.encoders import load_encoder, load_model, save_model
+from bertline.encoders.loading import load_encoder, load_model, save_model
 from bertline.export.onnx_export import export_onnx
 from bertline.export.onnx_files import FP32, open_session, write_onnx
 from bertline.export.verification import verify_model

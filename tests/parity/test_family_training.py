@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 
 import finetuning_inputs
 import tiny
-from bertline.encoders import load_encoder, load_model, save_model
+from bertline.encoders.loading import load_encoder, load_model, save_model
 from bertline.encoders.wrapped import model_section
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.parameter_groups import freeze, parameter_groups

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertline.encoders import load_encoder
+from bertline.encoders.loading import load_encoder
 from bertline.evaluation.charts import Row, Series, dot_chart, line_chart, scatter_chart, small_multiples
 from bertline.evaluation.facts import PipelineFolders, TaskFacts
 from bertline.evaluation.html import metric_name

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertline.encoders import load_model, save_model
+from bertline.encoders.loading import load_model, save_model
 from bertline.export.agreement import Marks, checked_sequences
 from bertline.export.card import encoder_card, task_card
 from bertline.export.config import ExportConfig

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.encoders import Head, load_encoder, load_model
+from bertline.encoders.loading import Head, load_encoder, load_model
 from bertline.foundation.errors import ArtifactError
 from bertline.modeling.huggingface import CONFIG_NAME, config_mapping
 

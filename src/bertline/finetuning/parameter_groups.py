@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from bertline.encoders import Encoder
+from bertline.encoders.loading import Encoder
 from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.encoders import Head, load_model, save_model
+from bertline.encoders.loading import Head, load_model, save_model
 from bertline.finetuning.encoding import LengthSortedBatches
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.registry import TaskConfig, kind_part

@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bertline.encoders import Encoder
+from bertline.encoders.loading import Encoder
 from bertline.finetuning.encoding import Sequences
 from bertline.foundation.errors import ConfigError
 from bertline.tokenization.tokenizer import Tokenizer

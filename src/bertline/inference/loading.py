@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from bertline.encoders import load_encoder, load_model
+from bertline.encoders.loading import load_encoder, load_model
 from bertline.finetuning.task_file import FinishedTask, read_task_file
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError, MachineError

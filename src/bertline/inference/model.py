@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bertline.encoders import Encoder
+from bertline.encoders.loading import Encoder
 from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError

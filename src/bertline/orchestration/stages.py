@@ -158,7 +158,7 @@ STAGES = (
         modules=("bertline.pretraining.run",),
         inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
         output="artifacts/pretrain",
-        versions=("torch", "pytorch-lightning", "numpy", "tokenizers"),
+        versions=("torch", "pytorch-lightning", "numpy", "tokenizers", "transformers"),
         versions_where=(
             VersionsWhere("pretrain.linear_probe", None, ("scikit-learn",)),
             VersionsWhere("pretrain.initial_embeddings", None, ("scikit-learn", "scipy")),
@@ -203,7 +203,16 @@ STAGES = (
         modules=("bertline.sweep.run",),
         inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
         output="artifacts/sweep/{task}",
-        versions=("torch", "pytorch-lightning", "numpy", "scipy", "scikit-learn", "optuna", "tokenizers"),
+        versions=(
+            "torch",
+            "pytorch-lightning",
+            "numpy",
+            "scipy",
+            "scikit-learn",
+            "optuna",
+            "tokenizers",
+            "transformers",
+        ),
         versions_where=(VersionsWhere("tasks.{task}.kind", _SEARCHES, ("bm25s", "faiss-cpu")),),
         in_worker=True,
         attachments=(
@@ -231,7 +240,7 @@ STAGES = (
             "artifacts/sweep",
         ),
         output="artifacts/evaluate",
-        versions=("torch", "numpy", "scipy", "tokenizers"),
+        versions=("torch", "numpy", "scipy", "tokenizers", "transformers"),
     ),
     Stage(
         name="export",

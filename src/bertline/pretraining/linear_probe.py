@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bertline.encoders import LanguageModel
+from bertline.encoders.loading import LanguageModel
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bertline.encoders import LanguageModel
+from bertline.encoders.loading import LanguageModel
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import LanguageModelOutput
 from bertline.modeling.dropout import Dropout, mask_keys

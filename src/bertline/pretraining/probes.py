@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertline.encoders import LanguageModel
+from bertline.encoders.loading import LanguageModel
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import append_lines, read_json_lines, write_atomically
 from bertline.foundation.labels import IGNORED_LABEL

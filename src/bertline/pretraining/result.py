@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertline.encoders import LanguageModel, load_encoder, load_model, save_model
+from bertline.encoders.loading import LanguageModel, load_encoder, load_model, save_model
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import versions_of, write_manifest

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertline.encoders import LanguageModel
+from bertline.encoders.loading import LanguageModel
 from bertline.examples.store import ExampleStore, token_counts
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bertline.encoders import LanguageModel, start_language_model, with_weights
+from bertline.encoders.loading import LanguageModel, start_language_model, with_weights
 from bertline.examples.store import ExampleStore, num_segments, token_counts
 from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.files import drop_leftovers, sync_to_disk

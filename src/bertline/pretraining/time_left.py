@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bertline.encoders import LanguageModel
+from bertline.encoders.loading import LanguageModel
 from bertline.examples.masking import masking_policy, max_targets
 from bertline.modeling.flops import flops_per_token
 from bertline.pretraining.data import MaskedExamples

@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from safetensors.torch import load_file, save_file
 
 import bertline
-from bertline.encoders import Head, load_model
+from bertline.encoders.loading import Head, load_model
 from bertline.export.build import build_export
 from bertline.export.card_sections import task_limits
 from bertline.export.config import ExportConfig

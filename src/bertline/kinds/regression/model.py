@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.encoders import Head
+from bertline.encoders.loading import Head
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_of
 from bertline.finetuning.task_kind import (
     Batch,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
     from torch import Tensor
 
-    from bertline.encoders import LanguageModel
+    from bertline.encoders.loading import LanguageModel
     from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
 
 Count = Literal["targets", "sequences"]

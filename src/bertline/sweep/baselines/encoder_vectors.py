@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from bertline.encoders import load_encoder
+from bertline.encoders.loading import load_encoder
 from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
 from bertline.finetuning.word_tagging import WordTagger
 from bertline.finetuning.word_windows import encode_words, token_ids_of_words, word_means

@@ -1,0 +1,154 @@
+"""Encoders of every family with a head for a purpose, read from and written to folders.
+
+BERT and the families that are its layers under other names load into the models of `bertline.modeling`. All others are
+wrapped: the class of transformers with the interface of these models. transformers is imported only for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from bertline.modeling import huggingface
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import (
+    BertForMaskedLM,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertModel,
+    BertWithClassifier,
+    MaskedLanguageModel,
+)
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.families import family_of
+from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification, BertTextEncoder
+from bertline.modeling.huggingface import architecture_of, config_mapping, load_with_head, read_labels
+from bertline.modeling.weight_files import read_weight_names
+from bertline.tokenization.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from bertline.encoders.wrapped import WrappedEncoder, WrappedMaskedLM
+
+Encoder: TypeAlias = "BertModel | WrappedEncoder"
+LanguageModel: TypeAlias = "MaskedLanguageModel | WrappedMaskedLM"
+Pooling = Literal["mean", "cls"]
+Head = Literal["sequence", "pair", "tokens", "answers", "vectors", "mlm"]
+"""What a model computes: a label of a text (`sequence`) or of two (`pair`), labels of tokens, start and end of an
+answer, the vector of a text, tokens of blanks."""
+_CLASSES: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
+    "sequence": (BertForSequenceClassification, ("classifier.",)),
+    "pair": (BertForSequenceClassification, ("classifier.",)),
+    "tokens": (BertForTokenClassification, ("classifier.",)),
+    "answers": (BertForQuestionAnswering, ("qa_outputs.",)),
+}
+"""Class of each head in an adopted family, and prefixes of the weights that a new head draws."""
+
+
+def load_model(
+    folder: Path,
+    head: Head,
+    *,
+    num_outputs: int | None = None,
+    pooling: Pooling = "mean",
+    is_new: bool = False,
+    dropout_prob: float | None = None,
+    seed: int = 0,
+    attention: AttentionKind = "plain",
+) -> nn.Module:
+    """Load a fine-tuned model, or an encoder with a new head. The encoder is the attribute `bert`.
+
+    Args:
+        folder: Folder of any family.
+        head: The model's head.
+        num_outputs: Number of labels, for a head that has them; None takes those of the folder.
+        pooling: How `vectors` are made of hidden states; see `BertTextEncoder`.
+        is_new: Whether to draw the head even if the folder has one; `mlm` is always the folder's.
+        dropout_prob: Dropout rate of attention, hidden states and the head's input; None keeps the folder's.
+        seed: Seed of the weights of a new head, and of weights that the folder lacks.
+        attention: Attention kernel of an adopted family; transformers chooses that of a wrapped one.
+
+    Raises:
+        ArtifactError: The folder cannot be read, or its family has no such head.
+    """
+    if family_of(folder)[0].wrapping is not None:
+        from bertline.encoders.wrapped import load_wrapped, load_wrapped_encoder
+
+        if head == "vectors":
+            return BertTextEncoder(load_wrapped_encoder(folder, dropout_prob=dropout_prob), pooling=pooling)
+        dropouts = None if dropout_prob is None else (dropout_prob, dropout_prob)
+        return load_wrapped(folder, head, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)
+    if head == "vectors":
+        return huggingface.load_text_encoder(folder, pooling=pooling, dropout_prob=dropout_prob, attention=attention)
+    make: Any
+    options: dict[str, Any] = {"attention": attention}
+    make, drawn = _CLASSES[head] if head != "mlm" else (_own_language_model(folder), ())
+    if issubclass(make, BertWithClassifier):
+        options["num_labels"] = num_outputs or len(read_labels(folder))
+        options["classifier_dropout"] = None if is_new else config_mapping(folder).get("classifier_dropout")
+    new_head = drawn if is_new else ()
+    return load_with_head(folder, partial(make, **options), new_head=new_head, dropout_prob=dropout_prob, seed=seed)
+
+
+def _own_language_model(folder: Path) -> type[MaskedLanguageModel]:
+    return BertForMaskedLM if architecture_of(folder) == "BertForMaskedLM" else BertForPreTraining
+
+
+def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel | WrappedEncoder:
+    """Load the encoder of a folder of any family; see `modeling.huggingface.load_encoder`."""
+    if family_of(folder)[0].wrapping is not None:
+        from bertline.encoders.wrapped import load_wrapped_encoder
+
+        return load_wrapped_encoder(folder)
+    return huggingface.load_encoder(folder, attention=attention)
+
+
+def start_language_model(
+    config: ModelConfig, tokenizer: Tokenizer, *, folder: Path | None, seed: int
+) -> WrappedMaskedLM:
+    """Return a masked language model of a wrapped family for pretraining.
+
+    Args:
+        config: The model section.
+        tokenizer: Its number of tokens and its special ones are those of a model from scratch.
+        folder: Checkpoint to continue; a head that it lacks is drawn. None: all weights are, as transformers does.
+        seed: Seed of drawn weights.
+    """
+    from bertline.encoders.wrapped import load_wrapped, new_language_model
+
+    if folder is None:
+        return new_language_model(config, tokenizer, seed=seed)
+    is_new = not any(name.startswith(huggingface.MLM_HEAD) for name in read_weight_names(folder))
+    dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+    model: Any = load_wrapped(folder, "mlm", num_outputs=None, is_new=is_new, dropout_probs=dropouts, seed=seed)
+    return model
+
+
+def with_weights(model: LanguageModel, weights: Mapping[str, Tensor]) -> LanguageModel:
+    """Return a model like this one that shares the memory of these weights."""
+    # Not in a thread: a default device is global, and compiled code whose guards see it would be compiled again.
+    with torch.device("meta"):
+        if isinstance(model, MaskedLanguageModel):
+            encoder = model.bert
+            like: LanguageModel = type(model)(
+                encoder.config, vocab_size=encoder.vocab_size, pad_token_id=encoder.pad_token_id
+            )
+        else:
+            like = model.without_weights()
+    # A plain dict: PyTorch notes `assign` in a state dict's metadata, and whoever loads that next would untie weights.
+    like.load_state_dict(dict(weights), assign=True)
+    return like
+
+
+def save_model(model: nn.Module, folder: Path, **settings: Any) -> None:
+    """Write config.json and weights so that transformers loads them; see `modeling.huggingface.save_model`."""
+    if hasattr(model, "hf"):
+        from bertline.encoders.wrapped import save_wrapped
+
+        save_wrapped(model, folder, **settings)
+    else:
+        huggingface.save_model(model, folder, **settings)
