@@ -234,6 +234,14 @@ def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> I
             f"tasks.{name}.max_length is {task.max_length}, but the model has positions for "
             f"{config.model.max_position_embeddings} tokens (model.max_position_embeddings)."
         )
+    has_types = config.model.type_vocab_size > 0
+    needs = {"shared_tokens": has_types and config.tokenizer.kind != "byte_bpe", "word_case": has_types}
+    for key, is_possible in needs.items():
+        if has_own_encoder and getattr(task, key, "plain") == "marked" and not is_possible:
+            yield (
+                f"tasks.{name}.{key} is marked, which needs an encoder with token types"
+                f"{' and a WordPiece tokenizer' if key == 'shared_tokens' else ''}. Set it to plain."
+            )
     known = [field.name for field in dataclasses.fields(config.sweep.fine_tuning)]
     for key in [*(f"space.{name}" for name in task.space), *(f"fine_tuning.{name}" for name in task.fine_tuning)]:
         if key.partition(".")[2] not in known:

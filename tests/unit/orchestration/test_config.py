@@ -36,11 +36,24 @@ FAMILY_PRESETS = ["roberta_base", "distilbert_base", "albert_base", "electra_sma
 
 @pytest.mark.parametrize("preset", FAMILY_PRESETS)
 def test_every_family_is_pretrained_by_masked_language_modelling_alone(composed: Composed, preset: str) -> None:
-    model = pipeline_config(composed("experiment=mlm", f"model={preset}")).model
+    plain = ("tasks.docs_match.shared_tokens=plain", "tasks.docs_parameters.word_case=plain")
+    model = pipeline_config(composed("experiment=mlm", f"model={preset}", *plain)).model
     assert model.family == preset.partition("_")[0]
     assert model.hidden_size in (256, 768) and model.max_position_embeddings in (512, 8192)
     with pytest.raises(ConfigError, match=r"objective\.kind is mlm_nsp, which the pretraining of .* Use mlm"):
         pipeline_config(composed("experiment=bert_base", f"model={preset}"))
+
+
+def test_marked_tokens_are_refused_where_the_model_or_the_tokenizer_shows_no_texts_of_a_pair(
+    composed: Composed,
+) -> None:
+    with pytest.raises(ConfigError, match=r"docs_match\.shared_tokens is marked, .* WordPiece") as refused:
+        pipeline_config(composed("experiment=mlm", "model=distilbert_base"))
+    assert "docs_parameters.word_case is marked" in str(refused.value)
+    plain = ("tasks.docs_match.shared_tokens=plain", "tasks.docs_parameters.word_case=plain")
+    pipeline_config(composed("experiment=mlm", "model=distilbert_base", *plain))
+    with pytest.raises(ConfigError, match=r"docs_match\.shared_tokens is marked"):
+        pipeline_config(composed("experiment=mlm", "tokenizer=byte_bpe"))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +77,7 @@ def test_what_a_wrapped_family_cannot_do_is_refused_by_name(composed: Composed, 
         "examples=sentence_pairs_static",
         "objective=mlm examples=full_sentences",
         "tokenizer=wordpiece_cased",
-        "tokenizer=byte_bpe",
+        "tokenizer=byte_bpe tasks.docs_match.shared_tokens=plain",
         "tokenizer=extended pretrain.start_from=some/model",
         "sweep=default",
         "sweep=tpe_halving",
