@@ -70,24 +70,29 @@ def pipeline_config(mapping: Mapping[str, Any]) -> PipelineConfig:
         ConfigError: The configuration is not valid; the message names key, value, rule and fix of every problem.
     """
     refuse_secrets(mapping)  # first: messages about other problems repeat values
-    model = mapping.get("model")
-    if isinstance(model, Mapping) and model.get("family", "bert") != "bert":
-        mapping = {**mapping, "model": _with_our_names(model)}
-    config = validate(PipelineConfig, mapping)
+    config = each_section(mapping)
     problems = list(_broken_rules(config))
     if problems:
         raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
     return config
 
 
-def _with_our_names(model: Mapping[str, Any]) -> dict[str, Any]:
-    # Imported here, because it needs torch and transformers.
-    from bertline.encoders.wrapped import model_section
+def each_section(mapping: Mapping[str, Any]) -> PipelineConfig:
+    """Validate each section of a composed configuration, without the rules between sections.
 
-    try:
-        return model_section(model)
-    except ArtifactError as error:
-        raise ConfigError(str(error)) from error
+    Raises:
+        ConfigError: A section is not valid.
+    """
+    model = mapping.get("model")
+    if isinstance(model, Mapping) and model.get("family", "bert") != "bert":
+        # Imported here, because it needs torch and transformers.
+        from bertline.encoders.wrapped import model_section
+
+        try:
+            mapping = {**mapping, "model": model_section(model)}
+        except ArtifactError as error:
+            raise ConfigError(str(error)) from error
+    return validate(PipelineConfig, mapping)
 
 
 def _broken_rules(config: PipelineConfig) -> Iterator[str]:

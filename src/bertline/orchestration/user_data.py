@@ -16,8 +16,7 @@ from bertline.corpus.registry import SourcesCorpusConfig, readers_of
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
-from bertline.foundation.validation import validate
-from bertline.orchestration.config import PipelineConfig, pipeline_config
+from bertline.orchestration.config import PipelineConfig, each_section, pipeline_config
 from bertline.orchestration.stages import (
     SOURCES,
     USER_CHECKPOINT,
@@ -69,7 +68,7 @@ def checked(mapping: Mapping[str, Any]) -> PipelineConfig:
     try:
         return pipeline_config(mapping)
     except ConfigError:
-        check_paths(validate(PipelineConfig, mapping))
+        check_paths(each_section(mapping))
         raise
 
 
