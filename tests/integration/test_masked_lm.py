@@ -14,12 +14,13 @@ import bertline
 import pretraining_processes as processes
 from bertline.corpus.document import Document
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.encoders.loading import load_model
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.export.build import build_export
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import write_manifest
-from bertline.modeling.huggingface import load_classifier, load_masked_lm
+from bertline.modeling.huggingface import load_masked_lm
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -84,7 +85,7 @@ def test_from_examples_to_a_model_that_fills_blanks(inputs: Path, tmp_path: Path
     assert guesses[0].token == theirs[0]["token_str"]
     assert guesses[0].probability == pytest.approx(theirs[0]["score"], abs=1e-5)
 
-    classifier = load_classifier(job.result_folder, num_labels=2)
+    classifier = load_model(job.result_folder, "sequence", num_outputs=2, is_new=True)
     pretrained = load_masked_lm(job.result_folder).bert.state_dict()
     found = classifier.bert.state_dict()
     assert set(found) - set(pretrained) == {"pooler.weight", "pooler.bias"}

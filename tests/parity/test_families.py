@@ -16,7 +16,7 @@ import pytest
 import tokenizers
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import bertline
 import tiny
@@ -28,7 +28,7 @@ from bertline.export.views import Architecture, load_view, without_padding
 from bertline.finetuning.encoding import assemble, encode_texts
 from bertline.finetuning.task_kind import LossOptions
 from bertline.finetuning.word_windows import encode_words
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
 from bertline.tasks.stored_rows import TaggedRows
@@ -332,17 +332,75 @@ def test_guesses_for_a_blank_are_readable_whatever_the_tokenizer(encoders: dict[
     assert {token[1:] for token in marked} <= set(found) and all(token.isprintable() and token for token in found)
 
 
-def test_a_folder_with_a_slow_tokenizer_only_is_refused_with_the_command_that_converts_it(
-    encoders: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize("family", ["roberta", "deberta-v2"])
+def test_a_folder_with_a_slow_tokenizer_and_pickled_weights_is_refused_with_the_command_that_converts_it(
+    encoders: dict[str, Path], family: str, tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(encoders["roberta"], tmp_path / "slow")
+    folder = shutil.copytree(encoders[family], tmp_path / "slow")
     expected = Tokenizer.load(folder).encode(TEXTS[0])
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(DataError, match=r"no tokenizer\.json") as refused:
-        Tokenizer.load(folder)
-    command = str(refused.value).partition("them: ")[2]
+    weights = load_file(folder / "model.safetensors")
+    torch.save(weights, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ArtifactError, match="a pickle, which can run any code") as refused:
+        load_encoder(folder)
+    if family == "roberta":  # without a SentencePiece file there is no slow tokenizer of the other
+        (folder / "tokenizer.json").unlink()
+        with pytest.raises(DataError, match=r"no tokenizer\.json") as refused:
+            Tokenizer.load(folder)
+    command = "python -c" + str(refused.value).partition("python -c")[2]
     subprocess.run(shlex.split(command.replace("python", sys.executable, 1)), check=True, capture_output=True)
-    assert Tokenizer.load(folder).encode(TEXTS[0]) == expected
+    converted = tmp_path / "slow-converted"
+    assert Tokenizer.load(converted).encode(TEXTS[0]) == expected
+    found = load_file(converted / "model.safetensors")
+    assert found.keys() == weights.keys() and all(torch.equal(found[name], weights[name]) for name in found)
+    load_model(converted, "mlm")
+
+
+def test_what_a_wrapped_folder_lacks_is_said_before_it_is_trained(encoders: dict[str, Path], tmp_path: Path) -> None:
+    electra = encoders["electra"]
+    config = json.loads((electra / "config.json").read_text())
+    weights = load_file(electra / "model.safetensors")
+
+    def changed(name: str, kept: dict[str, torch.Tensor], **changes: Any) -> Path:
+        folder = shutil.copytree(electra, tmp_path / name)
+        save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+        return folder
+
+    of_encoder = {name: tensor for name, tensor in weights.items() if name.startswith("electra.")}
+    detector = changed("detector", of_encoder, architectures=["ElectraForPreTraining"])
+    with pytest.raises(ArtifactError, match="fills no blanks: it is an encoder saved alone, or a detector"):
+        load_model(detector, "mlm")
+    assert bertline.load(str(detector), device="cpu").embed(["the"]).shape == (1, 24)
+    some = {name: tensor for name, tensor in weights.items() if "layer.1.output" not in name}
+    with pytest.raises(ArtifactError, match=r"lacks electra\.encoder\.layer\.1\.output"):
+        load_model(changed("some", some), "sequence", num_outputs=2, is_new=True)
+    with pytest.raises(ArtifactError, match=r"embeddings_project\.bias has shape \[24\], config\.json makes it \[20\]"):
+        load_encoder(changed("sizes", weights, hidden_size=20))
+    with pytest.raises(
+        ArtifactError, match="is 'nomic_bert' and its code comes with it .* never run; bertline reads bert"
+    ):
+        load_encoder(changed("code", weights, model_type="nomic_bert", auto_map={"AutoModel": "modeling.Nomic"}))
+    damaged = {**weights, "electra.embeddings.LayerNorm.bias": torch.full((12,), torch.nan)}
+    with pytest.raises(ArtifactError, match="values that are not finite"):
+        load_encoder(changed("damaged", damaged))
+    words = "electra.embeddings.word_embeddings.weight"
+    fewer = {**weights, words: weights[words][:30], "generator_lm_head.bias": weights["generator_lm_head.bias"][:30]}
+    with pytest.raises(ArtifactError, match="the tokenizer has .* tokens, the model 30"):
+        bertline.load(str(changed("fewer", fewer, vocab_size=30)), device="cpu")
+
+
+def test_processes_that_handle_bert_alone_do_not_import_transformers(encoders: dict[str, Path], tmp_path: Path) -> None:
+    code = """
+import sys, bertline
+from bertline.encoders.loading import load_model
+load_model(sys.argv[1], "sequence", num_outputs=2, is_new=True)
+bertline.load(str(sys.argv[1]), device="cpu").embed(["the"])
+sys.exit("transformers" in sys.modules)
+""".replace("sys.argv[1]", "__import__('pathlib').Path(sys.argv[1])")
+    for family, is_imported in (("distilbert", False), ("electra", True)):
+        run = subprocess.run([sys.executable, "-c", code, str(encoders[family])], check=False, capture_output=True)
+        assert run.returncode == is_imported, run.stderr
 
 
 def test_special_tokens_that_cannot_be_told_are_named(encoders: dict[str, Path], tmp_path: Path) -> None:

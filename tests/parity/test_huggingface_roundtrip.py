@@ -13,14 +13,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import tiny
+from bertline.encoders.loading import load_model
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.huggingface import (
     architecture_of,
-    load_classifier,
     load_encoder,
     load_masked_lm,
     load_pretraining_model,
-    load_with_own_heads,
     read_config,
     read_labels,
     save_model,
@@ -94,7 +93,7 @@ def test_a_masked_language_model_of_transformers_is_read_without_other_heads(
     transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
     ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("ours", "theirs"))
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-    model = load_with_own_heads(tmp_path / "theirs")
+    model = load_model(tmp_path / "theirs", "mlm")
     assert isinstance(model, BertForMaskedLM) and model.bert.pooler is None
     assert load_encoder(tmp_path / "theirs").pooler is None
     assert "random weights" not in capsys.readouterr().err
@@ -257,7 +256,9 @@ def test_a_new_classifier_keeps_the_encoder_and_is_drawn_from_the_seed(
     reference: transformers.BertForPreTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "theirs"
-    first, again, other = (load_classifier(folder, num_labels=4, dropout_prob=0.3, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (
+        load_model(folder, "sequence", num_outputs=4, is_new=True, dropout_prob=0.3, seed=seed) for seed in (1, 1, 2)
+    )
     assert torch.equal(first.classifier.weight, again.classifier.weight)
     assert not torch.equal(first.classifier.weight, other.classifier.weight)
     assert first.classifier.weight.shape == (4, 24)
@@ -269,8 +270,8 @@ def test_a_new_classifier_keeps_the_encoder_and_is_drawn_from_the_seed(
 
 def test_a_fine_tuned_classifier_can_start_another_task(tmp_path: Path) -> None:
     save_model(our_model(BertForSequenceClassification, num_labels=3, classifier_dropout=0.1), tmp_path)
-    assert load_classifier(tmp_path).classifier.out_features == 3
-    assert load_classifier(tmp_path, num_labels=5).classifier.out_features == 5
+    assert load_model(tmp_path, "sequence").classifier.out_features == 3
+    assert load_model(tmp_path, "sequence", num_outputs=5, is_new=True).classifier.out_features == 5
 
 
 def test_saving_and_loading_is_exact_for_fused_weights(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import torch
 import transformers
 
 import tiny
+from bertline.encoders.loading import load_model
 from bertline.examples.packing import packed_batches
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, set_attention
-from bertline.modeling.huggingface import load_classifier, load_masked_lm, load_pretraining_model
+from bertline.modeling.huggingface import load_masked_lm, load_pretraining_model
 from bertline.modeling.losses import masked_lm_loss_sum, sequence_loss_sum
 from bertline.modeling.weight_files import to_disk
 from bertline.pretraining.module import PreTrainingLosses
@@ -253,7 +254,7 @@ def test_classifier_logits_equal(tmp_path: Path) -> None:
     torch.manual_seed(2)
     reference = transformers.BertForSequenceClassification(reference_config("odd", num_labels=5)).eval()
     reference.save_pretrained(tmp_path)
-    model = load_classifier(tmp_path).eval()
+    model = load_model(tmp_path, "sequence").eval()
     inputs = {name: batch()[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
     with torch.no_grad():
         torch.testing.assert_close(model(*inputs.values()), reference(**inputs).logits, atol=1e-5, rtol=1e-5)

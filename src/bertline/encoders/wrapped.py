@@ -43,9 +43,6 @@ _CLASSES = {
 }
 Dropouts = tuple[float, float]
 """Dropout rates of hidden states and of attention."""
-# What is wrong with a folder is checked and said here.
-transformers.utils.logging.disable_progress_bar()
-transformers.utils.logging.set_verbosity_error()
 
 
 class WrappedEncoder(nn.Module):
@@ -266,7 +263,7 @@ def new_language_model(config: ModelConfig, tokenizer: Tokenizer, *, seed: int) 
     ids = {name: number for name, number in ids.items() if name in known}
     sizes = {"vocab_size": tokenizer.vocab_size}
     settings = transformers.AutoConfig.for_model(config.family, **{**config.own, **sizes, **ids})
-    with _seeded(seed):
+    with _quiet_and_seeded(seed):
         hf = _CLASSES["mlm"].from_config(settings)
     return WrappedMaskedLM(hf, WrappedEncoder(hf.base_model, config, pad_token_id=tokenizer.pad_id, **sizes))
 
@@ -337,20 +334,17 @@ def _loaded(
         for key, value in config.to_dict().items():
             if "dropout" in key and isinstance(value, int | float):
                 setattr(config, key, dropout_probs["attention" in key])
-    try:
-        with _seeded(seed):
-            hf, found = _CLASSES[head].from_pretrained(
-                folder,
-                config=config,
-                local_files_only=True,
-                use_safetensors=True,
-                trust_remote_code=False,
-                dtype=torch.float32,
-                ignore_mismatched_sizes=True,  # of a head that is drawn again; others are refused below
-                output_loading_info=True,
-            )
-    except ValueError as error:  # no such head in this family
-        raise ArtifactError(f"{folder}: {config.model_type} has no head for {head}: {error}") from error
+    with _quiet_and_seeded(seed):
+        hf, found = _CLASSES[head].from_pretrained(
+            folder,
+            config=config,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,  # of a head that is drawn again; others are refused below
+            output_loading_info=True,
+        )
     _require_whole(folder, hf, found, is_new=is_new)
     require_finite(dict(hf.named_parameters()), folder)
     return hf.eval()
@@ -369,7 +363,7 @@ def _require_whole(folder: Path, hf: Any, found: Mapping[str, Any], *, is_new: b
     for names, problem in ((lost, "lacks"), (unknown, "has weights that its config.json does not make:")):
         if names:
             raise ArtifactError(f"{folder} {problem} {', '.join(names[:4])}. Is it a whole checkpoint?")
-    for name, theirs, ours in found["mismatched_keys"]:
+    for name, theirs, ours in sorted(found["mismatched_keys"]):
         if not is_new or name.startswith(prefix):
             raise ArtifactError(f"{folder}: {name} has shape {list(theirs)}, config.json makes it {list(ours)}.")
     # A bare encoder is read for its hidden states, not for its pooler.
@@ -395,8 +389,18 @@ def _with_dots(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed PyTorch's generator of the CPU inside, and restore it at the end."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield
+def _quiet_and_seeded(seed: int) -> Iterator[None]:
+    """Seed PyTorch's generator of the CPU inside, silence transformers, and restore both at the end: what is wrong with
+    a folder is checked and said here."""
+    logging = transformers.utils.logging
+    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if has_bars:
+            logging.enable_progress_bar()

@@ -21,7 +21,6 @@ from bertline.modeling.bert import (
     BertForSequenceClassification,
     BertModel,
     BertWithClassifier,
-    MaskedLanguageModel,
 )
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in, family_of
@@ -195,12 +194,6 @@ def load_masked_lm(folder: Path, *, attention: AttentionKind = "plain") -> BertF
     return load_with_head(folder, partial(BertForMaskedLM, attention=attention))
 
 
-def load_with_own_heads(folder: Path, *, attention: AttentionKind = "plain") -> MaskedLanguageModel:
-    """Load any BERT folder with the pretraining heads that it has; with both, initialised randomly, if it has none."""
-    load = load_masked_lm if architecture_of(folder) == "BertForMaskedLM" else load_pretraining_model
-    return load(folder, attention=attention)
-
-
 def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel:
     """Load the encoder of any BERT folder, without a pooler if it was saved with the masked language model head alone.
 
@@ -213,34 +206,6 @@ def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertMod
         return BertModel(config, **sizes, attention=attention, with_pooler=with_pooler)
 
     return load_with_head(folder, make)
-
-
-def load_classifier(
-    folder: Path,
-    *,
-    num_labels: int | None = None,
-    dropout_prob: float | None = None,
-    seed: int = _FRESH_SEED,
-    attention: AttentionKind = "plain",
-) -> BertForSequenceClassification:
-    """Load a fine-tuned classifier, or an encoder with a new classifier.
-
-    Args:
-        folder: Any BERT folder.
-        num_labels: Number of labels of a new classifier, initialised from `seed`. None loads the folder's classifier.
-        dropout_prob: Dropout rate of attention, hidden states and the classifier's input; None keeps the folder's.
-        seed: Seed of weights that the folder lacks.
-        attention: Attention kernel.
-    """
-    own_dropout = config_mapping(folder).get("classifier_dropout")
-    make = partial(
-        BertForSequenceClassification,
-        num_labels=len(read_labels(folder)) if num_labels is None else num_labels,
-        classifier_dropout=own_dropout if dropout_prob is None else dropout_prob,
-        attention=attention,
-    )
-    new_head = () if num_labels is None else ("classifier.",)
-    return load_with_head(folder, make, new_head=new_head, dropout_prob=dropout_prob, seed=seed)
 
 
 def load_with_head(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, read_json
 from bertline.modeling.families import family_of
+from bertline.tokenization.vocabulary import conversion_of
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -198,8 +199,8 @@ def _files(folder: Path) -> list[Path]:
         if (folder / name).is_file():
             raise ArtifactError(
                 f"{folder} has its weights in {name} only, a pickle, which can run any code when it is loaded. "
-                f"Take a revision of the model with {WEIGHTS_NAME}, or convert it once on a machine you trust: "
-                "transformers' AutoModel.from_pretrained(folder).save_pretrained(new_folder)."
+                f"Take a revision of the model with {WEIGHTS_NAME}, or convert it once, on a machine where you trust "
+                f"it, and take the new folder: {conversion_of(folder)}"
             )
     found = ", ".join(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else "no such folder"
     raise ArtifactError(f"{folder} has no {WEIGHTS_NAME} (found: {found}). Is this a model folder?")

@@ -79,9 +79,15 @@ ROBERTA_TOKENS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 """RoBERTa's tokens for padding, unknown, start, end and mask."""
 _SLOW_FILES = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "bpe.codes", "merges.txt")
 _CONVERSION = (
-    'python -c "import sys, transformers; t = transformers.AutoTokenizer.from_pretrained(sys.argv[1]); '
-    't.save_pretrained(sys.argv[1])" {folder}'
+    'python -c "import sys, transformers as t; a, b = sys.argv[1:]; n = t.AutoConfig.from_pretrained(a).architectures; '
+    "getattr(t, (n or ['AutoModel'])[0]).from_pretrained(a).save_pretrained(b); "
+    't.AutoTokenizer.from_pretrained(a).save_pretrained(b)" {folder} {folder}-converted'
 )
+
+
+def conversion_of(folder: Path) -> str:
+    """Return the command that writes a checkpoint to a new folder, with safetensors and tokenizer.json."""
+    return _CONVERSION.format(folder=folder)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,8 +112,9 @@ def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
         slow = [name for name in _SLOW_FILES if (folder / name).is_file()]
         if slow and not (folder / "vocab.txt").is_file():
             raise DataError(
-                f"{folder} has {slow[0]} and no tokenizer.json, which bertline reads. Make it once, with `pip install "
-                f"sentencepiece protobuf` where transformers asks for them: {_CONVERSION.format(folder=folder)}"
+                f"{folder} has {slow[0]} and no tokenizer.json, which bertline reads. Convert it once, on a machine "
+                "where you trust it, with `pip install sentencepiece protobuf` if transformers asks for them, and take "
+                f"the new folder: {conversion_of(folder)}"
             )
         return None
     content = _read_object(path)

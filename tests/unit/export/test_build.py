@@ -28,7 +28,7 @@ from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import sha256_of_file
-from bertline.modeling.huggingface import load_classifier, load_masked_lm, load_pretraining_model, save_model
+from bertline.modeling.huggingface import load_masked_lm, load_pretraining_model, save_model
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT
 from finetuning_inputs import table_source
@@ -334,7 +334,7 @@ def test_labels_with_marks_of_markdown_leave_the_card_whole(pipeline: Any, tmp_p
     sweep = pipeline.sweeps["docs_match"]
     finished = read_task_file(sweep / "best")
     assert finished is not None
-    model = load_classifier(sweep / "best")
+    model = load_model(sweep / "best", "sequence")
     save_model(model, sweep / "best", id2label=dict(enumerate(labels)))
     write_task_file(sweep / "best", task_kind(finished.kind.config, labels), {})
     result = json.loads((sweep / "result.json").read_text())

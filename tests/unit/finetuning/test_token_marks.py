@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 import finetuning_inputs as inputs
 from bertline.demo.config import DocsMatchSourceConfig
+from bertline.encoders.loading import load_model
 from bertline.finetuning.encoding import encode_texts
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.token_marks import NUM_MATCHES, SAME_TOKEN, add_marked_types, with_shared_marked
 from bertline.kinds.classification.model import Classification
-from bertline.modeling.huggingface import load_classifier, load_encoder
+from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
@@ -116,7 +117,7 @@ def test_a_finished_model_keeps_the_types_it_learned(folder: Path, tmp_path: Pat
         model.bert.embeddings.token_type_embeddings.weight[2:] += 1.0
     kind.save_model(model, tmp_path)
     learned = model.bert.embeddings.token_type_embeddings.weight
-    for again in (load_classifier(tmp_path), kind.new_model(tmp_path, _head())):
+    for again in (load_model(tmp_path, "sequence"), kind.new_model(tmp_path, _head())):
         torch.testing.assert_close(again.bert.embeddings.token_type_embeddings.weight, learned)
 
 

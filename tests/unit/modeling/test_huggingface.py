@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from bertline.encoders.loading import load_model
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import (
     architecture_of,
     config_from_huggingface,
-    load_classifier,
     load_encoder,
     load_pretraining_model,
     read_labels,
@@ -98,7 +98,7 @@ def test_untied_output_weights_are_refused_where_tokens_are_scored(folder: Path)
 def test_output_weights_do_not_matter_where_no_token_is_scored(folder: Path) -> None:
     tied = load_encoder(folder).state_dict()
     change_weights(folder, **{"cls.predictions.decoder.weight": lambda _: torch.zeros(50, 32)})
-    for found in (load_encoder(folder), load_classifier(folder, num_labels=2).bert):
+    for found in (load_encoder(folder), load_model(folder, "sequence", num_outputs=2, is_new=True).bert):
         assert all(torch.equal(tied[name], weight) for name, weight in found.state_dict().items())
 
 
@@ -173,8 +173,8 @@ def test_saving_again_replaces_the_weights_and_leaves_no_rest(folder: Path, conf
 
 
 def test_what_a_folder_lacks_is_drawn_as_in_a_model_that_is_drawn_whole(folder: Path) -> None:
-    found = load_classifier(folder, num_labels=3, seed=11)
-    whole = load_classifier(folder, num_labels=3, seed=12)
+    found = load_model(folder, "sequence", num_outputs=3, is_new=True, seed=11)
+    whole = load_model(folder, "sequence", num_outputs=3, is_new=True, seed=12)
     initialize(whole, whole.bert.config, seed=11)
     assert torch.equal(found.classifier.weight, whole.classifier.weight)
     encoder = load_encoder(folder)

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from bertline.encoders.loading import load_model
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.modeling.huggingface import load_classifier, read_labels
+from bertline.modeling.huggingface import read_labels
 from bertline.sweep import crew, repetitions, trials
 from bertline.sweep.results import data_hash
 from bertline.sweep.run import run_sweep
@@ -133,7 +134,7 @@ def test_the_best_model_predicts_what_the_tables_say(finished):
     assert read_labels(folder / "best") == ("low", "high")
     task = read_task_file(folder / "best")
     assert (task.kind.labels, task.kind.config.max_length, task.calibration) == (("low", "high"), 16, {})
-    model, tokenizer = load_classifier(folder / "best").eval(), Tokenizer.load(folder / "best")
+    model, tokenizer = load_model(folder / "best", "sequence").eval(), Tokenizer.load(folder / "best")
     row = predictions[0]
     ids = torch.tensor([[tokenizer.cls_id, *tokenizer.encode(row["text"]), tokenizer.sep_id]])
     with torch.no_grad():
