@@ -43,7 +43,7 @@ model.fill_mask("The function returns a [MASK].", top_k=5)
 model.embed(["One text.", "Another text."])  # one vector each
 ```"""
     return _card(
-        _front_matter(facts, task=None, tags=["bert", "fill-mask"], pipeline="fill-mask"),
+        _front_matter(facts, task=None, tags=[facts.model.family, "fill-mask"], pipeline="fill-mask"),
         f"# {escaped(name)}\n\n{sections.what_it_is(facts)}",
         {
             "Use": [use],
@@ -61,7 +61,7 @@ def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch
     """Return the README.md of a task's best model; arguments are those of `encoder_card`."""
     name = f"{facts.export.model_name}-{task}"
     usage, other_start = facts.usages[task], facts.start_of(task)
-    tags = list(dict.fromkeys(["bert", usage.tag, *(["sentence-transformers"] if usage.vectors else [])]))
+    tags = list(dict.fromkeys([facts.families[task], usage.tag, *(["sentence-transformers"] if usage.vectors else [])]))
     what = f"{usage.what} Fine-tuned from {other_start} by bertline."
     read_before: str = ""
     config: tuple[str, ...] = (f"tasks.{task}", "sweep")

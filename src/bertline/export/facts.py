@@ -55,6 +55,8 @@ class CardFacts:
     """Content of task.json of each task's best model."""
     usages: Mapping[str, Usage]
     """Descriptions and code examples of each task's model."""
+    families: Mapping[str, str]
+    """Family of each task's encoder, as `model_type` in its config.json."""
 
     @property
     def start_from(self) -> str | None:
@@ -128,6 +130,7 @@ def read_card_facts(
         results={task: read_json(folder / "result.json") for task, folder in sweep_folders.items()},
         tasks=tasks,
         usages=usages,
+        families={task: read_config(folder / "best")[0].family for task, folder in sweep_folders.items()},
     )
 
 
