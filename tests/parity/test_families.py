@@ -26,8 +26,8 @@ from bertline.export.onnx_files import FP32, open_session, write_onnx
 from bertline.export.verification import verify_model
 from bertline.export.views import Architecture, load_view, without_padding
 from bertline.finetuning.encoding import assemble, encode_texts
-from bertline.finetuning.task_kind import LossOptions
-from bertline.finetuning.word_windows import encode_words
+from bertline.finetuning.task_kind import HeadSettings, LossOptions
+from bertline.finetuning.word_windows import encode_words, token_ids_in_rows
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
@@ -332,11 +332,48 @@ def test_guesses_for_a_blank_are_readable_whatever_the_tokenizer(encoders: dict[
     assert {token[1:] for token in marked} <= set(found) and all(token.isprintable() and token for token in found)
 
 
+def test_filling_blanks_starts_with_the_head_of_the_folder(
+    encoders: dict[str, Path], family: str, tmp_path: Path
+) -> None:
+    kind = finish("fill_mask", tmp_path, encoders[family]).kind
+    head = HeadSettings(dropout_prob=0.0, seed=3, attention="plain")
+    models: list[Any] = [kind.new_model(encoders[family], head), load_model(encoders[family], "mlm")]
+    ids = torch.randint(5, 30, (2, 9))
+    found, expected = (model.eval().forward_everywhere(ids, torch.zeros_like(ids)).mlm_logits for model in models)
+    torch.testing.assert_close(found, expected)
+
+
+def test_an_adopted_encoder_without_a_head_gets_that_of_its_own_class(
+    encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    transformers.AutoModel.from_pretrained(encoders["roberta"]).save_pretrained(tmp_path / "encoder")
+    save_model(load_model(tmp_path / "encoder", "mlm"), tmp_path / "saved")
+    model, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    assert type(model).__name__ == "RobertaForMaskedLM" and not any(info.values())
+
+
+def test_offsets_leave_out_the_space_before_a_word_whatever_the_post_processor_leaves_in(tmp_path: Path) -> None:
+    trimmed = trained("bpe", tmp_path / "bpe")
+    backend = tokenizers.Tokenizer.from_str(trimmed.backend.to_str())
+    # As ModernBERT has it: the post-processor sets the special tokens, and leaves the space in the offsets.
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    backend.save(str(tmp_path / "bpe" / "tokenizer.json"))
+    other = Tokenizer.load(tmp_path / "bpe")
+    assert other.pair.num_special == 3 and trimmed.pair.num_special == 4
+    texts = [*TEXTS, "a  wide   gap", " leading"]
+    for text, (_, places) in zip(texts, other.encode_with_places(texts), strict=True):
+        assert not any(text[begin:end][:1].isspace() for begin, end in places)
+    rows = [text.split() for text in texts if text]
+    assert token_ids_in_rows(rows, other) == token_ids_in_rows(rows, trimmed)
+
+
 @pytest.mark.parametrize("family", ["roberta", "deberta-v2"])
 def test_a_folder_with_a_slow_tokenizer_and_pickled_weights_is_refused_with_the_command_that_converts_it(
     encoders: dict[str, Path], family: str, tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(encoders[family], tmp_path / "slow")
+    folder = shutil.copytree(encoders[family], tmp_path / "a slow one")
     expected = Tokenizer.load(folder).encode(TEXTS[0])
     weights = load_file(folder / "model.safetensors")
     torch.save(weights, folder / "pytorch_model.bin")
@@ -349,7 +386,7 @@ def test_a_folder_with_a_slow_tokenizer_and_pickled_weights_is_refused_with_the_
             Tokenizer.load(folder)
     command = "python -c" + str(refused.value).partition("python -c")[2]
     subprocess.run(shlex.split(command.replace("python", sys.executable, 1)), check=True, capture_output=True)
-    converted = tmp_path / "slow-converted"
+    converted = tmp_path / "a slow one-converted"
     assert Tokenizer.load(converted).encode(TEXTS[0]) == expected
     found = load_file(converted / "model.safetensors")
     assert found.keys() == weights.keys() and all(torch.equal(found[name], weights[name]) for name in found)

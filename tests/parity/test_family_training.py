@@ -149,6 +149,8 @@ def test_an_encoder_without_a_head_starts_at_the_frequencies_and_learns(
     start = tmp_path / "encoder"
     job = dataclasses.replace(job, model=read_config(start)[0], start_from_folder=start)
     model: Any = build_model(job, tokenizer, tiny.machine())
+    theirs: Any = transformers.AutoModel.from_pretrained(start)
+    assert torch.equal(model.bert.word_embeddings, theirs.get_input_embeddings().weight)
     counts = torch.arange(tokenizer.vocab_size)
     start_at_unigrams(model, counts, (0, 1, 2, 3, 4), seed=0)
     smoothed = (counts + 1.0).index_fill(0, torch.arange(5), 1.0)
@@ -157,19 +159,21 @@ def test_an_encoder_without_a_head_starts_at_the_frequencies_and_learns(
     expected = (smoothed / smoothed.sum()).expand_as(found)
     torch.testing.assert_close(found.softmax(-1), expected, atol=1e-5, rtol=1e-3)
     run_pretraining(job)
+    _, info = transformers.AutoModelForMaskedLM.from_pretrained(job.result_folder, output_loading_info=True)
+    assert not any(info.values()), info
     before, after = (transformers.AutoModel.from_pretrained(each).state_dict() for each in (start, job.result_folder))
     layers = [name for name in before if "layer" in name and name.endswith("weight") and before[name].ndim == 2]
     assert layers and not any(torch.equal(after[name], before[name]) for name in layers)
 
 
-def folder_of(family: str, folder: Path) -> Path:
+def folder_of(family: str, folder: Path, kind: Any = transformers.AutoModel) -> Path:
     """A folder of a wrapped family with a vocabulary of whole words."""
     tiny.write_vocabulary(folder, tiny.WORDS)
     sizes = {**SECTIONS[family], "vocab_size": Tokenizer.load(folder).vocab_size, "initializer_range": 0.2}
     ids = {"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
     torch.manual_seed(1)
     config = transformers.AutoConfig.for_model(family, **sizes, **ids)
-    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    kind.from_config(config).save_pretrained(folder)
     return folder
 
 
@@ -253,3 +257,15 @@ def test_attentions_of_every_layer_are_shown(family: str, tmp_path: Path) -> Non
         assert layer.probabilities.shape == (1, 2, 7, 7)
         torch.testing.assert_close(layer.probabilities.sum(-1), torch.ones(1, 2, 7))
     torch.testing.assert_close(detail.hidden_states[-1], again, atol=1e-5, rtol=0)
+
+
+def test_modernbert_s_head_of_pretraining_begins_that_of_a_classifier(tmp_path: Path) -> None:
+    folder = folder_of("modernbert", tmp_path / "encoder", transformers.AutoModelForMaskedLM)
+    pretrained = transformers.AutoModelForMaskedLM.from_pretrained(folder)
+    models: list[Any] = [load_model(folder, "tokens", num_outputs=2, is_new=True, seed=seed) for seed in (1, 2)]
+    for model in models:
+        assert torch.equal(model.hf.head.dense.weight, pretrained.head.dense.weight)
+    assert not torch.equal(models[0].hf.classifier.weight, models[1].hf.classifier.weight)
+    save_model(models[0], folder)
+    again: Any = load_model(folder, "sequence", num_outputs=2, is_new=True, seed=1)  # another task's head does not stay
+    assert not torch.equal(again.hf.head.dense.weight, pretrained.head.dense.weight)

@@ -75,6 +75,7 @@ def load_model(
     Raises:
         ArtifactError: The folder cannot be read, or its family has no such head.
     """
+    is_new = is_new and head != "mlm"
     if family_of(folder)[0].wrapping is not None:
         from bertline.encoders.wrapped import load_wrapped, load_wrapped_encoder
 
@@ -95,7 +96,8 @@ def load_model(
 
 
 def _own_language_model(folder: Path) -> type[MaskedLanguageModel]:
-    return BertForMaskedLM if architecture_of(folder) == "BertForMaskedLM" else BertForPreTraining
+    is_alone = architecture_of(folder) == "BertForMaskedLM" or family_of(folder)[0].model_type != "bert"
+    return BertForMaskedLM if is_alone else BertForPreTraining
 
 
 def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel | WrappedEncoder:

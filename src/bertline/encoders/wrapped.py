@@ -222,17 +222,22 @@ def load_wrapped(
     folder: Path, head: str, *, num_outputs: int | None, is_new: bool, dropout_probs: Dropouts | None, seed: int
 ) -> WrappedModel:
     """Load a folder of a wrapped family with a head; see `encoders.load_model`."""
-    if head == "mlm" and not is_new and architecture_of(folder) not in ("BertForMaskedLM", "BertForPreTraining"):
+    is_masked_lm = architecture_of(folder) in ("BertForMaskedLM", "BertForPreTraining")
+    if head == "mlm" and not is_new and not is_masked_lm:
         raise ArtifactError(
             f"{folder} has no masked language model head, so it fills no blanks: it is an encoder saved alone, or a "
             "detector, as ELECTRA's discriminator. Take a folder with that head, or another kind of task."
         )
     settings = {"num_labels": 2 if head == "answers" else num_outputs} if num_outputs or head == "answers" else {}
-    hf = _loaded(folder, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
-    kind = WrappedMaskedLM if head == "mlm" else WrappedModel
-    model = kind(hf, _encoder(hf.base_model, folder, dropout_probs))
-    if is_new:
-        for name, module in model.head:
+    hf, drawn = _loaded(folder, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
+    if head == "mlm":
+        if getattr(hf.config, "legacy", True) is False:  # a head that reads the word embeddings
+            raise ArtifactError(f"{folder}: bertline does not have the head of legacy: false. Set legacy: true there.")
+        return WrappedMaskedLM(hf, _encoder(hf.base_model, folder, dropout_probs))
+    model = WrappedModel(hf, _encoder(hf.base_model, folder, dropout_probs))
+    for name, module in model.head if is_new else ():
+        # A part of the masked language model's head stays (ModernBERT), one of another task's does not.
+        if not is_masked_lm or any(key.startswith(f"{name}.") for key in drawn):
             initialize(module, model.bert.config, seed=seed_for(seed, name))
     return model
 
@@ -240,7 +245,7 @@ def load_wrapped(
 def load_wrapped_encoder(folder: Path, *, dropout_prob: float | None = None) -> WrappedEncoder:
     """Load the encoder of a folder of a wrapped family."""
     dropout_probs = None if dropout_prob is None else (dropout_prob, dropout_prob)
-    hf = _loaded(folder, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)
+    hf, _ = _loaded(folder, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)
     return _encoder(hf, folder, dropout_probs)
 
 
@@ -327,14 +332,17 @@ def weights_of(hf: Any) -> dict[str, Tensor]:
 
 def _loaded(
     folder: Path, head: str, settings: dict[str, Any], *, is_new: bool, dropout_probs: Dropouts | None, seed: int
-) -> Any:
+) -> tuple[Any, list[str]]:
+    """Return the model of transformers, and the names of its weights that the folder does not have."""
     read_weight_names(folder)  # says what is wrong where there is no whole safetensors file
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **settings)
-    if dropout_probs is not None:
-        for key, value in config.to_dict().items():
-            if "dropout" in key and isinstance(value, int | float):
-                setattr(config, key, dropout_probs["attention" in key])
     with _quiet_and_seeded(seed):
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, **settings
+        )
+        if dropout_probs is not None:
+            for key, value in config.to_dict().items():
+                if "dropout" in key and isinstance(value, int | float):
+                    setattr(config, key, dropout_probs["attention" in key])
         hf, found = _CLASSES[head].from_pretrained(
             folder,
             config=config,
@@ -347,7 +355,7 @@ def _loaded(
         )
     _require_whole(folder, hf, found, is_new=is_new)
     require_finite(dict(hf.named_parameters()), folder)
-    return hf.eval()
+    return hf.eval(), [*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])]
 
 
 def _require_whole(folder: Path, hf: Any, found: Mapping[str, Any], *, is_new: bool) -> None:

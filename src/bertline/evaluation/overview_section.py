@@ -64,6 +64,8 @@ def _taken(facts: Facts) -> str:
 
 
 def _size(model: Mapping[str, Any]) -> str:
+    if not {"num_hidden_layers", "hidden_size"} <= model.keys():
+        return "the sizes of its class"
     return f"{number_of(model['num_hidden_layers'], 'layer')}, hidden size {model['hidden_size']}"
 
 

@@ -55,8 +55,12 @@ def export_onnx(
     Raises:
         ArtifactError: The outputs of the fp32 file differ from the PyTorch model by more than `onnx_tolerance`.
     """
+    view = load_view(folder, architecture)
+    decision = decision_of(folder, architecture)
+    expected = torch_outputs(view, sequences)
+
     try:
-        return _exported(config, folder, architecture, sequences, max_length=max_length)
+        write_onnx(view, folder / FP32)
     except (RuntimeError, ArtifactError) as error:
         if family_of(folder)[0].wrapping is None:
             raise
@@ -64,16 +68,6 @@ def export_onnx(
         reason = str(error).strip().partition("\n")[0]
         warn(f"{folder.name}: no ONNX file was made, for PyTorch's exporter does not trace this encoder ({reason}).")
         return None
-
-
-def _exported(
-    config: ExportConfig, folder: Path, architecture: Architecture, sequences: Sequences, *, max_length: int
-) -> dict[str, Any]:
-    view = load_view(folder, architecture)
-    decision = decision_of(folder, architecture)
-    expected = torch_outputs(view, sequences)
-
-    write_onnx(view, folder / FP32)
     fp32 = compare(onnx_outputs(folder / FP32, sequences), expected, sequences, decision)
     # `not <=` also rejects NaN.
     if not fp32.max_difference <= config.onnx_tolerance:

@@ -161,6 +161,7 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
             )
             config = TaggingTaskConfig(kind="tagging", metric="accuracy", **word_settings, **base)
         case "BertForQuestionAnswering" if has_head:
+            labels = ()  # where the head is called a classifier (ModernBERT), it has two outputs all the same
             question_length = min(_MAX_QUESTION_LENGTH, max_length // 4)
             config = QuestionAnsweringTaskConfig(
                 kind="question_answering",

@@ -169,16 +169,13 @@ def keep_pooler(start: Path, folder: Path) -> None:
 
     Published masked language models have a pooler too that their class in transformers does not use.
     """
-    family = family_of(folder)[0]
-    is_read = family.has_pooler and not family.pooler_is_head
-    if not is_read or any(name.startswith(_POOLER) for name in read_weight_names(folder)):
+    is_bert = family_of(folder)[0].model_type == "bert"
+    if not is_bert or any(name.startswith(_POOLER) for name in read_weight_names(folder)):
         return
     read = read_weights(start, with_output=False)
     weights = {name: tensor for name, tensor in read.items() if name.startswith(_POOLER)}
     if weights:
-        whole = {**read_weights(folder, with_output=True), **weights}
-        theirs = {family.from_bert(name, is_classifier=False): tensor for name, tensor in whole.items()}
-        write_weights(theirs, folder / WEIGHTS_NAME)
+        write_weights({**read_weights(folder, with_output=True), **weights}, folder / WEIGHTS_NAME)
 
 
 def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:

@@ -43,7 +43,7 @@ def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
         return mapping
     phases = mapping["pretrain"]["phases"]
     shortest = min((phase["max_length"] for phase in phases), default=None)
-    longest = mapping["model"]["max_position_embeddings"]
+    longest = mapping["model"].get("max_position_embeddings", 512)
     short, long = (min(length, longest) for length in _of_corpus(json.dumps(mapping["corpus"]), longest))
     suited = [{**phase, "max_length": short if phase["max_length"] == shortest else long} for phase in phases]
     return {

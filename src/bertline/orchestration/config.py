@@ -90,8 +90,8 @@ def each_section(mapping: Mapping[str, Any]) -> PipelineConfig:
 
         try:
             mapping = {**mapping, "model": model_section(model)}
-        except ArtifactError as error:
-            raise ConfigError(str(error)) from error
+        except (ArtifactError, TypeError) as error:  # a text in place of a number
+            raise ConfigError(f"model cannot be made: {error}") from error
     return validate(PipelineConfig, mapping)
 
 

@@ -72,3 +72,10 @@ def check_start(config: PipelineConfig) -> None:
             differences = vocabulary_differences(tokens, folder)
             problems += [f"tokenizer.path is {tokenizer.path}: {difference}" for difference in differences]
     refuse_misfits(folder, problems)
+    marked = [name for name, task in config.tasks.items() if getattr(task, "shared_tokens", "plain") == "marked"]
+    marked = [name for name in marked if config.tasks[name].start_from is None]
+    if marked and not Tokenizer.load(folder).is_wordpiece:
+        raise ConfigError(
+            f"tasks.{marked[0]}.shared_tokens is marked, which needs a WordPiece tokenizer, and that of "
+            f"pretrain.start_from, {folder}, is {Tokenizer.load(folder).description}. Set it to plain."
+        )

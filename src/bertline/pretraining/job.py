@@ -141,8 +141,11 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
     """Return everything that the weights depend on as plain data: configuration, inputs and resolved precision."""
     tokens = "\n".join(Tokenizer.load(job.tokenizer_folder).vocab)
     sections = ("model", "objective", "optimizer", "schedule", "pretrain")
+    configured = {name: dataclasses.asdict(getattr(job, name)) for name in sections}
+    if job.model.family == "bert":  # runs of before there were others can be extended
+        configured["model"] = {k: v for k, v in configured["model"].items() if k not in ("family", "own")}
     identity = {
-        **{name: dataclasses.asdict(getattr(job, name)) for name in sections},
+        **configured,
         "examples": {"manifest": sha256_of_file(job.examples_folder / MANIFEST_NAME)},
         "tokenizer": {"tokens": hashlib.sha256(tokens.encode()).hexdigest()},
         "resolved": {"precision": precision},

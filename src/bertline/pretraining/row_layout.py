@@ -88,24 +88,15 @@ def row_layouts(
     attention: Mapping[int, AttentionChoice],
     *,
     are_apart: bool = False,
-    can_pack: bool = True,
 ) -> dict[int, RowLayout]:
-    """Return the row layout for each length.
-
-    Args:
-        runtime: Runtime section.
-        stores: Examples of each length.
-        attention: Attention kernel for each length.
-        are_apart: Whether each segment is a sequence of its own.
-        can_pack: Whether the model reads packed rows; a wrapped one does not.
+    """Return the row layout for each length; `are_apart`: each segment is a sequence of its own.
 
     Raises:
         ConfigError: A micro-batch is too small for one row.
     """
     return {
         length: RowLayout(
-            packed=can_pack
-            and packs(runtime, fill=fill_of(store, are_apart=are_apart), attention=attention[length].kind),
+            packed=packs(runtime, fill=fill_of(store, are_apart=are_apart), attention=attention[length].kind),
             rows=rows_at_once(runtime, length),
         )
         for length, store in stores.items()
@@ -139,7 +130,8 @@ def frozen_layout(
     """
     is_wrapped = FAMILIES[model.family].wrapping is not None
     attention_drops = model.attention_probs_dropout_prob > 0
-    if not (attention_drops or model.hidden_dropout_prob > 0 or is_wrapped):
+    others_drop = any(value for key, value in model.own.items() if "dropout" in key)
+    if not (attention_drops or model.hidden_dropout_prob > 0 or others_drop):
         return None
     is_fused = any(one.kind not in ("eager", "plain") for one in attention.values())
     is_drawn = device != "cpu" or (attention_drops and is_fused) or is_wrapped

@@ -10,6 +10,7 @@ import copy
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytorch_lightning as pl
@@ -216,9 +217,10 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> tuple[Ste
     stores = {length: of_length.store for length, of_length in examples.items()}
     device = attention_device(machine.device, machine.precision)
     attention = {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
-    layouts = row_layouts(job.runtime, stores, attention, are_apart=together is not None, can_pack=not is_wrapped)
+    runtime = replace(job.runtime, packing="off") if is_wrapped else job.runtime
+    layouts = row_layouts(runtime, stores, attention, are_apart=together is not None)
     here: dict[str, Any] = {"model": job.model, "device": machine.device.type, "num_ranks": ranks.world_size}
-    layouts, attention, warning = resumed_layout(module.frozen_layout, layouts, attention, runtime=job.runtime, **here)
+    layouts, attention, warning = resumed_layout(module.frozen_layout, layouts, attention, runtime=runtime, **here)
     module.frozen_layout = frozen_layout(layouts, attention, **here)
     if ranks.is_first:
         if warning is not None:

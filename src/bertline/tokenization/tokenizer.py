@@ -215,7 +215,13 @@ class Tokenizer:
             encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
         finally:
             self.backend.encode_special_tokens = False
-        return [(encoding.ids, encoding.offsets) for encoding in encodings]
+        if self.is_wordpiece:
+            return [(encoding.ids, encoding.offsets) for encoding in encodings]
+        # Byte-level tokens begin with the space before a word, which some post-processors leave in their offsets.
+        return [
+            (encoding.ids, [(end - len(text[begin:end].lstrip()), end) for begin, end in encoding.offsets])
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the tokens with these ids; tokens that continue a word start with `##`."""

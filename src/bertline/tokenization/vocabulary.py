@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,13 +82,13 @@ _SLOW_FILES = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenize
 _CONVERSION = (
     'python -c "import sys, transformers as t; a, b = sys.argv[1:]; n = t.AutoConfig.from_pretrained(a).architectures; '
     "getattr(t, (n or ['AutoModel'])[0]).from_pretrained(a).save_pretrained(b); "
-    't.AutoTokenizer.from_pretrained(a).save_pretrained(b)" {folder} {folder}-converted'
+    't.AutoTokenizer.from_pretrained(a).save_pretrained(b)"'
 )
 
 
 def conversion_of(folder: Path) -> str:
     """Return the command that writes a checkpoint to a new folder, with safetensors and tokenizer.json."""
-    return _CONVERSION.format(folder=folder)
+    return f"{_CONVERSION} {shlex.quote(str(folder))} {shlex.quote(f'{folder}-converted')}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -201,3 +201,13 @@ def test_a_run_resumed_elsewhere_takes_the_layout_of_the_machine_and_says_that_m
 
 def test_a_run_without_dropout_keeps_no_layout():
     assert resumed(None, OF_FOUR, model=tiny.model_config(**NO_DROPOUT), num_ranks=1) == (OF_FOUR[16], "sdpa", None)
+
+
+def test_a_wrapped_model_draws_its_masks_if_it_drops_anything():
+    def drawn_on(**model):
+        config = tiny.model_config(**NO_DROPOUT, family="modernbert", **model)
+        found = frozen_layout(WHOLE, PLAIN, model=config, device="cpu", num_ranks=1)
+        return None if found is None else found["drawn_on"]
+
+    assert drawn_on(own={"embedding_dropout": 0.1}) == "1 cpu device"
+    assert drawn_on(own={"embedding_dropout": 0.0}) is None
