@@ -369,6 +369,22 @@ def test_offsets_leave_out_the_space_before_a_word_whatever_the_post_processor_l
     assert token_ids_in_rows(rows, other) == token_ids_in_rows(rows, trimmed)
 
 
+def test_deberta_s_head_under_its_other_names_is_read(tmp_path: Path) -> None:
+    config = transformers.DebertaV2Config.from_dict({**CONFIGS["deberta-v2"].to_dict(), "legacy": False})
+    torch.manual_seed(2)
+    reference = transformers.AutoModelForMaskedLM.from_config(config).eval()
+    torch.nn.init.normal_(reference.lm_predictions.lm_head.bias)
+    reference.save_pretrained(tmp_path / "theirs")
+    model: Any = load_model(tmp_path / "theirs", "mlm").eval()
+    ids = torch.randint(5, 90, (2, 11))
+    found = model.forward_everywhere(ids, torch.zeros_like(ids)).mlm_logits
+    torch.testing.assert_close(found, reference(ids).logits, atol=2e-5, rtol=0)
+    save_model(model, tmp_path / "ours")
+    again, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(info.values())
+    torch.testing.assert_close(again.eval()(ids).logits, found)
+
+
 @pytest.mark.parametrize("family", ["roberta", "deberta-v2"])
 def test_a_folder_with_a_slow_tokenizer_and_pickled_weights_is_refused_with_the_command_that_converts_it(
     encoders: dict[str, Path], family: str, tmp_path: Path

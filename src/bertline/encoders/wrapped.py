@@ -25,7 +25,7 @@ from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import Encoded, EncodedInDetail, MaskedLMOutput
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in, family_of
 from bertline.modeling.heads import AnswerLogits
 from bertline.modeling.huggingface import architecture_of, config_from_huggingface, read_config
 from bertline.modeling.initialization import initialize
@@ -231,8 +231,6 @@ def load_wrapped(
     settings = {"num_labels": 2 if head == "answers" else num_outputs} if num_outputs or head == "answers" else {}
     hf, drawn = _loaded(folder, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
     if head == "mlm":
-        if getattr(hf.config, "legacy", True) is False:  # a head that reads the word embeddings
-            raise ArtifactError(f"{folder}: bertline does not have the head of legacy: false. Set legacy: true there.")
         return WrappedMaskedLM(hf, _encoder(hf.base_model, folder, dropout_probs))
     model = WrappedModel(hf, _encoder(hf.base_model, folder, dropout_probs))
     for name, module in model.head if is_new else ():
@@ -335,6 +333,8 @@ def _loaded(
 ) -> tuple[Any, list[str]]:
     """Return the model of transformers, and the names of its weights that the folder does not have."""
     read_weight_names(folder)  # says what is wrong where there is no whole safetensors file
+    wrapping = family_of(folder)[0].wrapping
+    assert wrapping is not None  # others are not loaded here
     with _quiet_and_seeded(seed):
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, **settings
@@ -343,8 +343,11 @@ def _loaded(
             for key, value in config.to_dict().items():
                 if "dropout" in key and isinstance(value, int | float):
                     setattr(config, key, dropout_probs["attention" in key])
+        if hasattr(config, "legacy"):
+            config.legacy = True  # the one of two equal heads that needs no word embeddings handed to it
         hf, found = _CLASSES[head].from_pretrained(
             folder,
+            key_mapping=dict(wrapping.other_names),
             config=config,
             local_files_only=True,
             use_safetensors=True,

@@ -82,6 +82,16 @@ def _verify_tokenizer(folder: Path, reference: Any) -> None:
                 f"{folder}: transformers cuts {text!r} into {reference.convert_ids_to_tokens(expected)}, "
                 f"bertline into {tokenizer.tokens(found)}. Nothing was exported; see the tokenizer's configuration."
             )
+    first, second = (tokenizer.encode(text) for text in CHECKED_TEXTS[:2])
+    pair, ids = reference(*CHECKED_TEXTS[:2]), tokenizer.pair.sequence(first, second)
+    of_first = tokenizer.pair.first_length(len(first), len(second))
+    types = [0] * of_first + [1] * (len(ids) - of_first)
+    has_types = read_config(folder)[0].type_vocab_size > 1
+    if pair["input_ids"] != ids or (has_types and pair.get("token_type_ids") != types):
+        raise ArtifactError(
+            f"{folder}: transformers makes {dict(pair)} of a pair, bertline the ids {ids} and the types {types}. "
+            "Nothing was exported; see model_input_names in tokenizer_config.json."
+        )
 
 
 def _reference(folder: Path) -> Any:

@@ -145,7 +145,11 @@ class LoadedModel:
             ArtifactError: The model has no masked language model head.
         """
         if not hasattr(self.model, "forward_everywhere"):
-            raise self._cannot("fill blanks", "masked language model head", "artifacts/pretrain or an encoder's export")
+            raise self._cannot(
+                "fill blanks",
+                "masked language model head",
+                "artifacts/pretrain, an encoder's export or (ELECTRA) a generator",
+            )
         return fill_blanks(self.model, self.tokenizer, text, top_k, self.max_length)
 
     def embed(

@@ -38,6 +38,8 @@ class Wrapping:
     """Names of the modules that read the last layer; all others are below the first one."""
     other_settings: tuple[str, ...] = ()
     """Settings that its class reads besides those that its config class lists."""
+    other_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Names of weights that its class computes with by others, as patterns, and what stands for them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,12 +236,17 @@ _WRAPPED = (
     ),
     Family(
         model_type="deberta-v2",
-        title="DeBERTa-v3",
+        title="DeBERTa",
         class_prefix="DebertaV2",
-        names=(("bert.", "deberta."),),
+        names=(("bert.", "deberta."), ("cls.predictions.transform.", "lm_predictions.lm_head.")),
         defaults={"type_vocab_size": 0, "layer_norm_eps": 1e-7},
         wrapping=Wrapping(
-            other_settings=("position_buckets", "norm_rel_ebd", "share_att_key", "conv_kernel_size", "conv_act")
+            other_settings=("position_buckets", "norm_rel_ebd", "share_att_key", "conv_kernel_size", "conv_act"),
+            # The head of `legacy: false`, and of what was published: the same computation.
+            other_names={
+                r"^lm_predictions\.lm_head\.(dense|LayerNorm)": r"cls.predictions.transform.\1",
+                r"^lm_predictions\.lm_head\.bias": "cls.predictions.bias",
+            },
         ),
     ),
     Family(

@@ -178,7 +178,8 @@ class MaskPredictionProbe(Probe):
         ids = input_ids.to(self.machine.device)
         with evaluating(self.model, self.machine) as run:
             output = run(ids, torch.zeros_like(ids), torch.ones_like(ids), torch.full_like(ids[:, :1], position))
-        logits = self.objective.guesses(output)[0, 0]
+        # Embeddings may be padded: ids behind the tokenizer's stand for nothing.
+        logits = self.objective.guesses(output)[0, 0, : self.tokenizer.vocab_size]
         probabilities, guesses = logits.float().softmax(-1).topk(self.config.num_guesses)
         tokens = self.tokenizer.tokens(guesses.tolist())
         return [[token, round(prob, 6)] for token, prob in zip(tokens, probabilities.tolist(), strict=True)]

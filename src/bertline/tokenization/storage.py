@@ -75,8 +75,13 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
 
 
 def _input_names(folder: Path) -> dict[str, list[str]]:
-    """Return the setting that keeps transformers from giving the second text of a pair a token type of its own, which
-    it does for every `BertTokenizer`, if the folder's model has a single type."""
+    """Return the setting that makes transformers give the second text of a pair a token type of its own exactly where
+    the folder's model has two: a `BertTokenizer` always does, an `AlbertTokenizer` never."""
     config = folder / "config.json"
-    has_one_type = config.is_file() and read_json(config).get("type_vocab_size", 0) < 2
-    return {"model_input_names": ["input_ids", "attention_mask"]} if has_one_type else {}
+    if not config.is_file():
+        return {}
+    if read_json(config).get("type_vocab_size", 0) < 2:
+        return {"model_input_names": ["input_ids", "attention_mask"]}
+    if Tokenizer.load(folder).is_wordpiece:
+        return {}
+    return {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}

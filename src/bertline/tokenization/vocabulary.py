@@ -60,7 +60,10 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
     elif vocab_file.is_file():
         tokens = read_vocab_file(vocab_file)
     else:
-        raise DataError(f"{folder} has neither tokenizer.json nor vocab.txt, so there is no BERT vocabulary in it.")
+        raise DataError(
+            f"{folder} has neither tokenizer.json nor vocab.txt, so there is no tokenizer in it. Copy them from where "
+            "the model was published."
+        )
     config_file = folder / "tokenizer_config.json"
     config = _read_object(config_file) if config_file.is_file() else {}
     settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not has_capitals(tokens))
@@ -241,11 +244,9 @@ def resolve_folder(name_or_folder: str, revision: str | None) -> Path:
     if folder.is_dir():
         return folder
     if folder.is_file():
-        raise DataError(f"{folder} is a file; expected a folder with a BERT checkpoint or a Hugging Face hub name.")
+        raise DataError(f"{folder} is a file; expected a folder with a checkpoint or a Hugging Face hub name.")
     if name_or_folder.count("/") > 1 or name_or_folder.startswith((".", "/", "~")):
-        raise DataError(
-            f"{folder} does not exist; expected a folder with a BERT checkpoint or a hub name (owner/name)."
-        )
+        raise DataError(f"{folder} does not exist; expected a folder with a checkpoint or a hub name (owner/name).")
     return _hub_snapshot(name_or_folder, revision)
 
 

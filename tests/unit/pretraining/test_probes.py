@@ -39,6 +39,18 @@ def test_a_frame_has_the_likeliest_tokens_of_each_sentence(make_probe, tmp_path)
         assert all(isinstance(token, str) and 0 < probability < 1 for token, probability in row["guesses"])
 
 
+def test_rows_of_the_embeddings_behind_the_tokens_are_not_guessed(make_probe, tmp_path):
+    probe = make_probe("the [MASK] sat.")
+    tokens = probe.tokenizer.vocab
+    config = probe.model.bert.config
+    probe.model = BertForPreTraining(config, vocab_size=len(tokens) + 30, pad_token_id=0)
+    initialize(probe.model, config, seed=0)
+    torch.nn.init.constant_(probe.model.mlm_head.bias[len(tokens) :], 50.0)
+    probe.probe(5)
+    (row,) = read_mask_predictions(tmp_path / "mask_predictions.jsonl")
+    assert {token for token, _ in row["guesses"]} <= set(tokens)
+
+
 def test_the_guesses_are_the_models_at_the_first_blank(make_probe, tmp_path):
     probe = make_probe("the [MASK] sat [MASK].")
     tokenizer, model = probe.tokenizer, probe.model
