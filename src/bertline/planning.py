@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.pretraining.row_layout import packs, pretraining_attention, rows_at_once
 from bertline.tokenization.config import (
     ByteBpeTokenizerConfig,
-    ExistingTokenizerConfig,
     ExtendedTokenizerConfig,
     TokenizerConfig,
     TrainedTokenizerConfig,
@@ -527,18 +526,13 @@ def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[
     """Return the vocabulary size: that of the artifact, otherwise as configured, otherwise (hub name) that of BERT."""
     if made_so.get("examples") and (artifacts / "tokenizer" / MANIFEST_NAME).exists():
         return int(read_json(artifacts / "tokenizer" / MANIFEST_NAME)["vocab_size"])
-    match tokenizer:
-        case TrainedTokenizerConfig() | ByteBpeTokenizerConfig():
-            return tokenizer.vocab_size
-        case ExistingTokenizerConfig() | ExtendedTokenizerConfig():
-            more = tokenizer.num_new if isinstance(tokenizer, ExtendedTokenizerConfig) else 0
-            assert tokenizer.path is not None  # the configuration refuses it
-            path = Path(tokenizer.path).expanduser()
-            if path.is_dir():
-                return Tokenizer.load(path).vocab_size + more
-            return (len(read_vocabulary(path, lowercase=True).tokens) if path.exists() else _BERT_VOCAB_SIZE) + more
-        case _:
-            assert_never(tokenizer)
+    if isinstance(tokenizer, TrainedTokenizerConfig | ByteBpeTokenizerConfig):
+        return tokenizer.vocab_size
+    added = tokenizer.num_new if isinstance(tokenizer, ExtendedTokenizerConfig) else 0
+    path = Path(tokenizer.path or "").expanduser()  # never empty: the configuration refuses that
+    if path.is_dir():
+        return Tokenizer.load(path).vocab_size + added
+    return (len(read_vocabulary(path, lowercase=True).tokens) if path.exists() else _BERT_VOCAB_SIZE) + added
 
 
 def made_as_configured(lock: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, bool]:
@@ -649,7 +643,7 @@ def forecast(
     records: Sequence[Mapping[str, Any]] = (),
 ) -> Forecast:
     """Forecast a training run without running anything; raises as `memory_of` does."""
-    memory_of(training, num_devices)
+    memory_of(training, num_devices)  # the checks
     phases = []
     for phase in training.phases:
         length, sequences = phase.max_length, phase.steps * phase.global_batch_size
@@ -740,11 +734,12 @@ def data_rule(found: Forecast, training: Training) -> str:
     """
     ratio, epochs, most = found.targets_per_parameter, found.epochs, MAX_EPOCHS / training.mask_prob
     enough = "enough" if ratio >= TOKENS_PER_PARAMETER else "too few: more steps or a smaller model learn more"
+    made = "an unknown number" if epochs is None else _epochs(epochs)
     return (
         f"{TOKENS_PER_PARAMETER:g} tokens per parameter (Hoffmann et al., arXiv 2203.15556). Only targets teach an "
         f"encoder: {three_digits(found.total('targets'))} of them are {ratio:.3g} per parameter of the layers, "
         f"{enough}. Up to {MAX_EPOCHS:g} epochs are as good as new text (Muennighoff et al., arXiv 2305.16264); with "
-        f"{training.mask_prob:.0%} targets that is {most:.3g} epochs; this run makes {_epochs(epochs)}"
+        f"{training.mask_prob:.0%} targets that is {most:.3g} epochs; this run makes {made}"
         + (": more text would teach more." if epochs is not None and epochs > most else ".")
     )
 
@@ -783,7 +778,7 @@ def _table(found: Forecast) -> str:
     uncounted = sorted({phase.max_length for phase in found.phases} - found.text.lengths.keys())
     if uncounted:
         lengths = ", ".join(map(str, uncounted))
-        lines.append(f"Tokens of length {lengths}: at most; no examples of it have been counted (dvc repro examples).")
+        lines.append(f"Tokens: at most. No examples of length {lengths} have been counted (dvc repro examples).")
     return "\n".join(lines)
 
 
