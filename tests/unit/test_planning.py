@@ -319,9 +319,7 @@ def test_the_data_rule_counts_targets_per_parameter_and_epochs() -> None:
     assert "that is 26.7 epochs; this run makes 12.7." in text
     assert "makes 41.8: more text would teach more." in planning.data_rule(repeated, of)
     short = training("base", (1000, 128, 256))
-    assert "too few" in planning.data_rule(plan(short), short) and "an unknown number." in planning.data_rule(
-        plan(short), short
-    )
+    assert re.search("too few.* makes an unknown number", planning.data_rule(plan(short), short))
 
 
 def test_the_size_rule_says_what_fits_and_how() -> None:
