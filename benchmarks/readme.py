@@ -351,36 +351,15 @@ def _shown(score: tuple[float, float | None]) -> str:
 
 
 def scaling() -> str:
-    """Return measured and predicted steps of several processes, and the model's figures for GPUs."""
+    """Return the measured steps of several processes."""
     (path,) = RESULTS.glob("scaling_*.json")
-    record = _read(path)
-    rows = ["| processes | link | step | of it communication | by the model |", "|---|---|---|---|---|"]
-    for row in record["steps"]:
-        if row["ranks"] > 1:
-            note = "" if row["predicted"] else ", fitted"
-            rows.append(
-                f"| {row['ranks']} | {row['mbit']:g} Mbit/s | {row['step_s']:.2f} s | {row['communication_share']:.0%} "
-                f"| {row['model_s']:.2f} s ({row['error']:+.1%}{note}) |"
-            )
+    rows = ["| processes | link | step | of it communication |", "|---|---|---|---|"]
     rows += [
-        "",
-        f"Largest error of what the model was not fitted to: {record['max_error']:.1%}. On paper, not measured, for "
-        "H100 with NVLink, eight a node, 400 Gbit/s each between nodes, given the time of a step on one GPU:",
-        "",
-        "| model | tokens, time of a step on one GPU | " + " | ".join(f"{n} GPUs" for n in _gpus(record)) + " |",
-        "|---|---|" + "---|" * len(_gpus(record)),
+        f"| {row['ranks']} | {row['mbit']:g} Mbit/s | {row['step_s']:.2f} s | {row['communication_share']:.0%} |"
+        for row in _read(path)["steps"]
+        if row["ranks"] > 1
     ]
-    for model in dict.fromkeys(row["model"] for row in record["on_paper"]):
-        of_model = [row for row in record["on_paper"] if row["model"] == model]
-        first = of_model[0]
-        shown = " | ".join(f"{row['tokens_per_s'] / 1e6:.1f} M tokens/s" for row in of_model)
-        rows.append(f"| {model} | {first['tokens_per_gpu']:,}, {1000 * first['step_s_of_one']:.0f} ms | {shown} |")
     return "\n".join(rows)
-
-
-def _gpus(record: Mapping[str, Any]) -> list[int]:
-    """Return the numbers of GPUs of the model's figures."""
-    return list(dict.fromkeys(row["gpus"] for row in record["on_paper"]))
 
 
 def sentences() -> str:

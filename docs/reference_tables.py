@@ -25,7 +25,7 @@ from bertline.corpus.registry import SourceConfig
 from bertline.kinds.registry import KINDS, kind_part
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.stages import STAGES
-from bertline.planning.config import PlanConfig
+from bertline.planning import PlanConfig
 
 _LONG = 60
 

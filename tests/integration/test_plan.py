@@ -1,4 +1,4 @@
-"""`pipelines/plan.py` as people run it: the figures, the advice that can be taken as it is printed, the errors."""
+"""`pipelines/plan.py` as people run it: the figures, the documented page, the errors."""
 
 from __future__ import annotations
 
@@ -51,9 +51,8 @@ def test_the_present_configuration_is_forecast_and_nothing_is_touched(repository
     assert content["parameters"] == 110_106_428
     assert content["hours"] == pytest.approx(83.31, abs=0.01)
     assert content["money"] == pytest.approx(166.61, abs=0.02)
-    assert (content["fits"], content["device"]["precision"]) == (True, "bf16")
-    for said in ("110 M parameters", "42.6 B", "83.3 h (3.5 days)", "166.61, between", "not measured: 24.0%"):
-        assert said in text
+    assert (content["fits"], content["precision"]) == (True, "bf16")
+    assert max(map(len, text.splitlines())) <= 100
     (shown,) = re.findall(r"```console\n\$ python (.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     command, *lines = shown.splitlines()
     assert command == shlex.join(["pipelines/plan.py", *arguments])
@@ -62,46 +61,6 @@ def test_the_present_configuration_is_forecast_and_nothing_is_touched(repository
     written = {path.relative_to(repository) for path in set(after) - set(before)}
     written = {path for path in written if "__pycache__" not in path.parts and path.parts[:2] != ("runs", "hydra")}
     assert [path.parts[:2] for path in written] == [("runs", "plan")]
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        ("plan.device=a100", "plan.hours=24", "plan.corpus_tokens=4e9", "tokenizer=wordpiece_30k"),
-        ("plan.device=t4", "plan.hours=5", "plan.corpus_tokens=1e9", "experiment=smoke"),
-        ("plan.device=h100", "plan.num_devices=4", "plan.hours=10", "plan.corpus_tokens=1e11", "optimizer=muon",
-         "schedule=wsd", "model=large"),
-    ],
-    ids=["default", "smoke", "muon"],
-)  # fmt: skip
-def test_what_is_advised_is_valid_as_printed_and_takes_the_hours(repository: Path, asked: tuple[str, ...]) -> None:
-    text, content = plan(repository, *asked)
-    (command,) = [line for line in text.splitlines() if line.startswith("python pipelines/configure.py")]
-    assert text.count("\n> ") == 1
-    assert re.search(rf"^> {content['chosen']} ", text, flags=re.MULTILINE)
-    overrides = shlex.split(command)[2:-1]
-    assert overrides == content["overrides"]
-    checked = run_recipe(repository, "pipelines/configure.py", *overrides)
-    assert checked.returncode == 0, checked.stderr
-    assert checked.stdout.startswith("valid; it ")  # `not valid` holds the word, too
-    place = [one for one in asked if one.startswith(("plan.device", "plan.num_devices", "plan.corpus_tokens"))]
-    _, again = plan(repository, *overrides, *place)
-    hours = content["asked"]["hours"]
-    assert 0.85 * hours < again["hours"] <= hours
-    (chosen,) = [one for one in content["candidates"] if one["size"] == content["chosen"]]
-    assert again["parameters"] == chosen["forecast"]["parameters"]
-    assert again["fits"]
-
-
-@pytest.mark.parametrize(("decay", "kept"), [(200_000, False), (20_000, True)])
-def test_decay_steps_that_the_planned_run_has_no_room_for_become_a_fifth_of_it(
-    repository: Path, decay: int, kept: bool
-) -> None:
-    asked = ("plan.device=A100", "plan.hours=24", "plan.corpus_tokens=4e9", "schedule=wsd")
-    text, content = plan(repository, *asked, f"schedule.num_decay_steps={decay}")
-    (given,) = [one for one in content["overrides"] if one.startswith("schedule.num_decay_steps=")]
-    assert given == f"schedule.num_decay_steps={decay if kept else 'null'}"
-    assert (f"# schedule.num_decay_steps is {decay}, more than" in text) != kept
 
 
 def test_examples_that_are_made_are_counted(repository: Path) -> None:
@@ -127,27 +86,20 @@ def test_examples_that_are_made_are_counted(repository: Path) -> None:
     assert "unknown: the corpus (python_docs) has not been made yet" in text
 
 
-def test_a_checkpoint_to_go_on_from_keeps_its_size_and_rate(repository: Path) -> None:
-    continued = ("experiment=continued", "pretrain.start_from=some/model", "model=medium")
-    _, content = plan(repository, *continued, "plan.device=a100", "plan.hours=2", "plan.corpus_tokens=1e12")
-    assert [one["size"] for one in content["candidates"]] == ["medium"]
-    assert not [one for one in content["overrides"] if one.startswith(("optimizer.lr=", "model.hidden_size="))]
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("plan.hours=0",), "hours must be above 0"),
-        (("plan.hours=-2",), "hours must be above 0"),
+        (("plan.corpus_tokens=0",), "corpus_tokens must be above 0"),
+        (("plan.hours=24",), "plan.hours is no key of the configuration"),
         (("plan.device=gtx1080",), "plan.device is 'gtx1080', which is not in the table. Known: cpu"),
         (("plan.device=t4", "pretrain.precision=bf16"), "has no bf16 in hardware"),
         (
-            ("plan.device=t4", "plan.hours=1", "pretrain.extends=0123456789ab"),
-            "pretrain.extends names one to resume from",
+            ("plan.device=t4", "experiment=mlm", "model=modernbert_base", "tasks.docs_match.shared_tokens=plain",
+             "tasks.docs_parameters.word_case=plain"),
+            "plan knows the memory and the operations of BERT",
         ),
-        (("plan.device=t4", "plan.hours=lots"), "plan.hours"),
     ],
-)
+)  # fmt: skip
 def test_nonsense_is_refused_in_a_sentence(repository: Path, asked: tuple[str, ...], said: str) -> None:
     done = run_recipe(repository, "pipelines/plan.py", *asked)
     assert done.returncode == 1

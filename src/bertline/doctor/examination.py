@@ -22,7 +22,7 @@ from bertline.doctor.limits import Check, Deadline, run_checks
 from bertline.doctor.meeting import Place
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.slurm.script import job_script
-from bertline.planning.forecast import Forecast
+from bertline.planning import Training
 from bertline.pretraining.compact import most_sent
 from bertline.pretraining.row_layout import rows_at_once
 from bertline.training.config import RuntimeConfig
@@ -82,7 +82,7 @@ class Examination:
         self.num_ranks = max(place.ranks.world_size, runtime.num_devices * runtime.num_nodes)
         self.num_local_ranks = max(runtime.num_devices, place.num_local_ranks)
         self.device = torch.device("cpu")  # until it is found
-        self.forecast: Forecast | None = None
+        self.training: Training | None = None
 
     @property
     def several_machines(self) -> bool:
@@ -112,7 +112,7 @@ class Examination:
             device_type=self.device.type,
         )
         if self.place.ranks.local_rank == 0:
-            self.forecast = self.forecast_with(report.memory_bytes)
+            self.training = self.training_here()
             report.findings += run(self._software())
         report.findings += of_device
         if self.place.ranks.local_rank == 0:
@@ -122,12 +122,12 @@ class Examination:
             report.findings += run(self._folders())
         return report
 
-    def forecast_with(self, memory_bytes: int) -> Forecast | None:
-        """Return the forecast for ranks with this much memory; None if nothing is pretrained or it cannot be made."""
-        found: list[Forecast] = []
+    def training_here(self) -> Training | None:
+        """Return the pretraining on this device; None if nothing is pretrained or it cannot be planned."""
+        found: list[Training] = []
 
         def estimate() -> Iterable[Finding]:
-            found.append(memory.forecast_on(self.config, memory_bytes, self.device, num_ranks=self.num_ranks))
+            found.append(memory.training_on(self.config, self.device))
             return ()
 
         if self.config.pretrains:
@@ -140,8 +140,8 @@ class Examination:
         by_hand = runtime.micro_batch_size is not None or runtime.micro_batch_tokens is not None
 
         def compare() -> Iterator[Finding]:
-            found = memory.forecast_on(self.config, memory_bytes, self.device, num_ranks=self.num_ranks)
-            yield from memory.memory_findings(found, on_gpu=self.device.type == "cuda", chosen_by_hand=by_hand)
+            training = memory.training_on(self.config, self.device)
+            yield from memory.memory_findings(training, memory_bytes, num_ranks=self.num_ranks, chosen_by_hand=by_hand)
 
         if not self.config.pretrains:
             return [unused("memory", "not used: nothing is pretrained")]
@@ -149,7 +149,7 @@ class Examination:
 
     def folders(self) -> list[Folder]:
         """Return the folders to check."""
-        saved = memory.checkpoint_bytes(self.forecast) if self.forecast else 0
+        saved = memory.checkpoint_bytes(self.training) if self.training else 0
         keep = self.config.pretrain.keep_checkpoints + 2  # the best, and the next while the oldest is still there
         cache = _cache_folder(self.repository)
         runs = self.repository / self.config.runtime.runs_folder

@@ -200,7 +200,7 @@ def _measured_together(examination: Examination, meeting: Meeting, reports: Sequ
     if problems:
         said = "; ".join(f"{name}: {problem}" for name, problem in list(problems.items())[:4])
         return [red("all-reduce", f"the ranks cannot sum: {said}", _NETWORK)]
-    size = gradient_bytes(examination.forecast) if examination.forecast else 0
+    size = gradient_bytes(examination.training) if examination.training else 0
     return list(communication.communication_findings(measured, names, gradient_bytes=size))
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bertline.doctor.memory import checkpoint_bytes, forecast_on, gradient_bytes, memory_findings
+from bertline.doctor.memory import checkpoint_bytes, gradient_bytes, memory_findings, training_on
 from bertline.foundation.errors import ConfigError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
 def found(config, memory_bytes, device=CPU, chosen_by_hand=False, num_ranks=1):
-    forecast = forecast_on(config, memory_bytes, device, num_ranks=num_ranks)
-    return list(memory_findings(forecast, on_gpu=device.type == "cuda", chosen_by_hand=chosen_by_hand))
+    training = training_on(config, device)
+    return list(memory_findings(training, memory_bytes, num_ranks=num_ranks, chosen_by_hand=chosen_by_hand))
 
 
 @pytest.fixture
@@ -47,6 +47,6 @@ def test_more_ranks_than_sequences_is_an_error_of_the_configuration(config):
 
 
 def test_gradients_and_checkpoints_have_the_size_of_the_weights(config):
-    forecast = forecast_on(config("experiment=bert_base"), 10**12, CPU, num_ranks=1)
-    assert gradient_bytes(forecast) == 4 * 110_106_428
-    assert checkpoint_bytes(forecast) == 3 * gradient_bytes(forecast)  # AdamW: two moments
+    training = training_on(config("experiment=bert_base"), CPU)
+    assert gradient_bytes(training) == 4 * 110_106_428
+    assert checkpoint_bytes(training) == 3 * gradient_bytes(training)  # AdamW: two moments

@@ -101,7 +101,7 @@ def test_scores_are_stored_by_the_formula_and_by_the_fallback_of_a_cpu() -> None
     assert stores_scores("sdpa", CPU["bf16"], dropout_prob=0.1)
 
 
-@pytest.mark.parametrize("module", ["modeling.attention_choice", "pretraining.row_layout", "planning.forecast"])
+@pytest.mark.parametrize("module", ["modeling.attention_choice", "pretraining.row_layout", "planning"])
 def test_the_choice_needs_no_torch(module) -> None:
     code = f"import sys, bertline.{module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

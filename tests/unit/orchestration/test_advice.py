@@ -176,7 +176,7 @@ def test_an_override_that_nothing_reads_is_an_error(recipe: Recipe, config: str,
         ("finetune", "task=trec"), ("finetune", "+task.source.foo=1"), ("finetune", "sweep.num_seeds=1"),
         ("finetune", "sweep=tpe_halving"), ("finetune", "runtime/launcher=slurm"), ("predict", "input='a b'"),
         ("config", "+task@tasks.mine=table"), ("config", "+sweep.space.dropout_prob={kind: choice, values: [0]}"),
-        ("config", "~task@tasks.docs_match"), ("config", "+source@corpus.sources.a=text"), ("plan", "plan.hours=2"),
+        ("config", "~task@tasks.docs_match"), ("config", "+source@corpus.sources.a=text"), ("plan", "plan.device=t4"),
     ],
 )  # fmt: skip
 def test_an_override_that_something_reads_or_checks_is_none(recipe: Recipe, config: str, override: str) -> None:

@@ -25,8 +25,6 @@ class OptimizerSettings(ABC):
     """Number of fp32 values of optimizer state per weight, as the planner counts them."""
     moments_of_layers: ClassVar[int | None] = None
     """The same for the matrices of the layers; None if they have as many."""
-    takes_adamw_rates: ClassVar[bool] = True
-    """Whether AdamW's learning rates fit, so that the planner may advise one."""
 
     lr: float
     """Peak learning rate."""

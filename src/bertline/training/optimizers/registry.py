@@ -42,8 +42,6 @@ class LambConfig(AdamSettings):
     Biases and LayerNorm have neither weight decay nor adaptation to the norm of the weight.
     """
 
-    takes_adamw_rates: ClassVar[bool] = False
-
     kind: Literal["lamb"]
 
     def build(self, model: nn.Module, *, precision: Precision = "fp32") -> Lamb:
