@@ -5,8 +5,8 @@
     srun --nodes=2 --ntasks-per-node=8 make doctor ARGS="..."    every task checks, the first one prints
     make doctor ARGS="--json"                                    for programs
 
-A line is ok, or RED with the sentence that fixes it. The exit status is 0 if nothing is red, else 1. What is written for
-a trial is deleted.
+A line is ok, or RED with the sentence that fixes it. The exit status is 0 if nothing is red, else 1. What is written
+for a trial is deleted.
 """
 
 import on_ctrl_c  # noqa: F401

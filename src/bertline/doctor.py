@@ -7,6 +7,7 @@ hangs (a dead server, a network file system) is red, and the next check runs.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import platform
@@ -38,7 +39,7 @@ from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.slurm.script import job_script
 from bertline.orchestration.stages import ARTIFACTS
 from bertline.planning.config import THIS_MACHINE
-from bertline.planning.forecast import Forecast, Resources, Training, forecast, phases_reached
+from bertline.planning.forecast import Resources, Training, forecast, phases_reached
 from bertline.planning.hardware import GPUS, Hardware
 from bertline.planning.interconnect import link_of
 from bertline.planning.rates import Rates
@@ -135,9 +136,8 @@ def examine(config: PipelineConfig, *, as_json: bool) -> int:
         for one in unreported:
             print(f"{_named(ranks)}: {as_text(one)}", file=sys.stderr, flush=True)
         return int(bool(unreported))
-    for elsewhere in of_ranks[1:]:
-        for one in elsewhere:
-            tell(one)
+    for one in itertools.chain(*of_ranks[1:]):
+        tell(one)
     num_red = sum(not one.ok for one in findings)
     if as_json:
         print(json.dumps({"ok": not num_red, "findings": [asdict(one) for one in findings]}, indent=1))
@@ -166,7 +166,7 @@ def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[Check]:
     submits = isinstance(launcher, SlurmLauncherConfig) and "SLURM_JOB_ID" not in os.environ
     by_hand = runtime.micro_batch_size is not None or runtime.micro_batch_tokens is not None
     is_gpu = lambda: resolve_device(runtime, ranks).type == "cuda"  # noqa: E731
-    planned = cache(lambda: None if submits or not config.pretrains else forecast_on(config, ranks))
+    planned = cache(lambda: None if submits or not config.pretrains else planned_memory(config, ranks))
     yield Check(name="Python", run=python)
     yield Check(name="PyTorch", run=pytorch)
     step = f"srun --nodes={runtime.num_nodes} --ntasks-per-node={runtime.num_devices} make doctor, or torchrun"
@@ -179,9 +179,7 @@ def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[Check]:
         yield Check(name="cores", run=partial(cores, runtime, usable_cores()))
         yield Check(name="memory", run=lambda: memory(planned(), searches=not by_hand and is_gpu()))
         if ranks.world_size < runtime.num_devices * runtime.num_nodes:
-            yield Check(
-                name="all-reduce", run=lambda: f"not measured: start all ranks of the configuration with {step}"
-            )
+            yield Check(name="all-reduce", run=lambda: f"not measured: start all configured ranks with {step}")
     if ranks.local_rank == 0:
         yield Check(name="disk", run=lambda: disk(runs, planned, config.pretrain.keep_checkpoints))
         yield Check(name="lock", run=partial(lock, runs))
@@ -237,16 +235,14 @@ def device(chosen: torch.device) -> str:
     name = f"{torch.cuda.get_device_name(chosen)} ({chosen})" if chosen.type == "cuda" else chosen.type
     try:
         product = _product_of_ones(chosen)
+        problem = "" if product == 1024 else f"computes wrongly: a product of ones is {product}, expected 1024"
     except RuntimeError as error:
+        problem = f"cannot compute: {_first_line(error)}"
+    if problem:
         raise RedError(
-            f"{name} cannot compute: {_first_line(error)}",
-            "Look at nvidia-smi for errors (Xid, ECC) and for other processes. For 'no kernel image', install a build "
-            "of PyTorch for this GPU: a newer one for a newer GPU, an older CUDA for an older GPU.",
-        ) from error
-    if product != 1024:
-        raise RedError(
-            f"{name} computes wrongly: a product of ones is {product}, expected 1024",
-            "Do not train with it: use another GPU or node, and have this one tested.",
+            f"{name} {problem}",
+            "Look at nvidia-smi for errors (Xid, ECC), and use another GPU or node. For 'no kernel image', install a "
+            "build of PyTorch for this GPU: a newer one for a newer GPU, an older CUDA for an older GPU.",
         )
     if chosen.type != "cuda":
         return name
@@ -275,21 +271,17 @@ def compiler(runtime: RuntimeConfig, ranks: Ranks) -> str:
     problem = f"there is no {language.upper()} compiler ({asked})"
     if command is not None:
         # What kernels need: a module that Python loads, and on a CPU the standard library and loops over threads.
-        headers, flags = ("Python.h",), ["-shared", "-fPIC", f"-I{sysconfig.get_path('include')}"]
-        if language == "c++":
-            headers, flags = ("Python.h", "omp.h", "cmath"), [*flags, "-fopenmp"]
-        program = "".join(f"#include <{header}>\n" for header in headers)
+        program = "#include <Python.h>\n" + ("#include <omp.h>\n#include <cmath>\n" if language == "c++" else "")
+        flags = ["-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", *(["-fopenmp"] if language == "c++" else [])]
         with tempfile.TemporaryDirectory() as folder:
             call = [command, "-x", language, "-", *flags, "-o", f"{folder}/program.so"]
             done = subprocess.run(call, input=program, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return f"{command} compiles, with Python.h"
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        problem = (
-            f"{command} cannot compile a small program: {next((one for one in lines if 'error' in one), lines[0])}"
-        )
+        problem = f"{command} cannot compile: {next((one for one in lines if 'error' in one), lines[0])}"
     fix = (
-        f"Install what is missing (Debian: apt install build-essential python3-dev; on a cluster often: module load "
+        "Install what is missing (Debian: apt install build-essential python3-dev; on a cluster often: module load "
         f"gcc), name another compiler in {variable}, or use runtime.compile=off."
     )
     if runtime.compile == "on":
@@ -305,11 +297,8 @@ def cores(runtime: RuntimeConfig, usable: Sequence[int]) -> str:
     limit = f", {num_cores:g} of them by the quota of its cgroup" if num_cores < len(usable) else ""
     found = f"{len(usable)} core(s){limit} for {num_ranks} rank(s) with {runtime.num_workers} data workers each"
     if num_cores < num_ranks:
-        raise RedError(
-            found,
-            "Ask for more (srun --cpus-per-task, docker run --cpus, taskset), or lower runtime.num_devices: ranks "
-            "that share a core wait for each other.",
-        )
+        fix = "Ask for more (srun --cpus-per-task, docker run --cpus, taskset), or lower runtime.num_devices."
+        raise RedError(f"{found}, which wait for each other", fix)
     return found
 
 
@@ -333,8 +322,19 @@ def memory_limit() -> int:
     return max(0, min(limits))
 
 
-def forecast_on(config: PipelineConfig, ranks: Ranks) -> Forecast:
-    """Forecast the memory of the configured pretraining on this rank; its times and tokens mean nothing.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedMemory:
+    """What the configured pretraining needs, by the planner's estimate."""
+
+    usable_bytes: int
+    """Memory of a rank for tensors."""
+    checkpoint_bytes: int
+    phases: Sequence[tuple[str, int, int | None]]
+    """Each phase in words, the bytes that it needs, and the number of sequences at once that would fit, if any."""
+
+
+def planned_memory(config: PipelineConfig, ranks: Ranks) -> PlannedMemory:
+    """Return what the configured pretraining needs on this rank.
 
     Raises:
         ConfigError: The batches do not suit the number of ranks, or a micro-batch is too small for a row.
@@ -345,9 +345,7 @@ def forecast_on(config: PipelineConfig, ranks: Ranks) -> Forecast:
     on = resolve_device(config.runtime, ranks)
     precision, is_gpu = resolve_precision(config.pretrain.precision, on), on.type == "cuda"
     num_ranks = config.runtime.num_devices * config.runtime.num_nodes
-    memory_bytes = memory_limit() // config.runtime.num_devices
-    if is_gpu:
-        memory_bytes = int(torch.cuda.get_device_properties(on).total_memory)
+    of_host = memory_limit() // config.runtime.num_devices
     # Only memory is asked for: the rates of any device will do, and no text need be looked at.
     likeness = GPUS["a100"]
     hardware = Hardware(
@@ -355,7 +353,7 @@ def forecast_on(config: PipelineConfig, ranks: Ranks) -> Forecast:
         title="this rank",
         bf16_flops=likeness.bf16_flops if precision == "bf16" else None,
         fp32_flops=likeness.fp32_flops,
-        memory_bytes=memory_bytes,
+        memory_bytes=int(torch.cuda.get_device_properties(on).total_memory) if is_gpu else of_host,
         pattern="",
         source="",
         num_threads=None if is_gpu else 1,
@@ -377,35 +375,30 @@ def forecast_on(config: PipelineConfig, ranks: Ranks) -> Forecast:
         link=link_of(hardware.name, num_ranks, devices_per_node=num_ranks, network_gbit=1.0),
         text=TextSize(tokens=1.0, basis=""),
     )
-    return forecast(training, resources)
+    found = forecast(training, resources)
+    phases = [
+        (f"{one.micro_batch_size} sequences of {one.max_length}", one.memory.total, one.largest_micro_batch_size)
+        for one in found.phases
+    ]
+    checkpoint_bytes = 4 * found.parameters + found.fullest.memory.optimizer
+    return PlannedMemory(usable_bytes=found.usable_bytes, checkpoint_bytes=checkpoint_bytes, phases=phases)
 
 
-def memory(planned: Forecast | None, *, searches: bool) -> str:
-    """Compare the estimate of each phase with the memory of a rank.
-
-    Args:
-        planned: `forecast_on` this rank; None if nothing is pretrained.
-        searches: Whether training looks for a micro-batch that fits by itself.
-    """
+def memory(planned: PlannedMemory | None, *, searches: bool) -> str:
+    """Compare each phase with the memory of a rank; `searches` if training looks for a fitting micro-batch itself."""
     if planned is None:
         return "not used: nothing is pretrained"
     found, fix = f"{_size(planned.usable_bytes)} for a rank", ""
-    for number, phase in enumerate(planned.phases, start=1):
-        needed, fitting = phase.memory.total, phase.largest_micro_batch_size
-        found += (
-            f"; phase {number}: {_size(needed)} ± 25 % for {phase.micro_batch_size} sequences of {phase.max_length}"
-        )
+    for number, (at_once, needed, fitting) in enumerate(planned.phases, start=1):
+        found += f"; phase {number}: {_size(needed)} ± 25 % for {at_once}"
         if needed <= planned.usable_bytes:
             continue
-        if fitting is None:
-            found, fix = (
-                f"{found}, not even one fits",
-                "Take a smaller model, a larger device, or fewer ranks on a CPU.",
-            )
-        elif searches:
+        if not fitting:
+            raise RedError(f"{found}, not even one fits", "Take a smaller model, larger devices, or fewer CPU ranks.")
+        if searches:
             found += f": training takes smaller micro-batches by itself (runtime.micro_batch_size={fitting})"
-        else:  # the last phase has the longest sequences, but a model that does not fit at all comes first
-            fix = fix if "smaller model" in fix else f"Set runtime.micro_batch_size={fitting}, which changes no result."
+        else:  # the sentence of the last phase stays: it has the longest sequences
+            fix = f"Set runtime.micro_batch_size={fitting}, which changes no result."
     if fix:
         raise RedError(found, fix)
     return found
@@ -416,13 +409,13 @@ def _existing(path: Path) -> Path:
     return next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())
 
 
-def disk(folder: Path, planned: Callable[[], Forecast | None], num_kept: int) -> str:
+def disk(folder: Path, planned: Callable[[], PlannedMemory | None], num_kept: int) -> str:
     """Compare the free space of the folder of runs with the checkpoints that a run keeps there."""
     place, needed = _existing(folder), 1 << 30
     try:
-        if (forecast := planned()) is not None:
+        if (pretraining := planned()) is not None:
             # Besides those that are kept: the best, and the next while the oldest is still there.
-            needed += (num_kept + 2) * (4 * forecast.parameters + forecast.fullest.memory.optimizer)
+            needed += (num_kept + 2) * pretraining.checkpoint_bytes
     except BertlineError:
         pass  # the check of the memory says what is wrong
     free, stat = shutil.disk_usage(place).free, os.statvfs(place)
@@ -442,8 +435,7 @@ def _trial_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise RedError(
             f"{place} cannot be written: {error.strerror}",
-            "Free space or quota there, mount it writable, give this user the right to write, or choose another "
-            "folder with runtime.runs_folder.",
+            "Free space or quota, mount it writable, give this user rights, or choose another runtime.runs_folder.",
         ) from error
     with trial as folder:
         yield Path(folder)
@@ -482,7 +474,7 @@ def rename(folder: Path) -> str:
                 if target.read_text() not in contents:
                     problems.append("half of a file")
             except OSError as error:
-                problems.append(error.strerror)
+                problems.append(str(error.strerror))
 
     with _trial_folder(folder) as trial:
         (trial / "target").write_text(contents[0])
@@ -514,11 +506,7 @@ def launched_ranks(environment: MutableMapping[str, str]) -> Ranks:
 def all_reduce(runtime: RuntimeConfig, ranks: Ranks, findings: Sequence[Finding], of_ranks: list[list[Finding]]) -> str:
     """Form the process group that training would form, sum over its ranks, and measure the bandwidth once.
 
-    Args:
-        runtime: The runtime section.
-        ranks: Place of this process.
-        findings: What this rank has found by itself.
-        of_ranks: Filled, by rank, with what is red on each one.
+    `of_ranks` is filled, by rank, with what is red among the `findings` of each one.
 
     Raises:
         MachineError: The ranks do not meet (see `training.process_group.process_group`).
@@ -577,43 +565,25 @@ def mlflow(tracking: TrackingConfig) -> str:
         except OSError as error:
             raise RedError(
                 f"{shown} does not answer: {getattr(error, 'reason', None) or error}",
-                "Start the server, open its port for this machine, or correct tracking.uri (a local store: "
-                "tracking.uri=sqlite:///runs/mlflow.db).",
+                "Start the server, open its port for this machine, or use tracking.uri=sqlite:///runs/mlflow.db.",
             ) from error
     from bertline.tracking.trial_run import ArtifactsRefusedError, try_run
 
     try:
         try_run(tracking.uri, tracking.experiment_name)
-    except ArtifactsRefusedError as error:
-        raise RedError(
-            f"{shown} takes runs, but no artifacts: {_first_line(error)}",
-            "Give the server a place for artifacts that it can write (mlflow server --artifacts-destination), and the "
-            "keys of that storage.",
-        ) from error
     except Exception as error:
-        raise RedError(f"{shown}: a run cannot be written: {_first_line(error)}", _mlflow_advice(error)) from error
+        what = "artifact" if isinstance(error, ArtifactsRefusedError) else "run"
+        raise RedError(
+            f"{shown} answers, but no {what} can be written: {_first_line(error)}",
+            "Look at its log. It must let this user in (MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_USERNAME, _PASSWORD), "
+            "allow this address (mlflow server --allowed-hosts), have a place for artifacts (--artifacts-destination), "
+            "and not have deleted tracking.experiment_name.",
+        ) from error
     return f"{shown} takes runs and artifacts"
 
 
-def _mlflow_advice(error: Exception) -> str:
-    message, code = str(error), getattr(error, "error_code", None)
-    if "Host header" in message or "rebinding" in message:
-        return "Start the server with this address among its allowed hosts: mlflow server --allowed-hosts HOST:PORT."
-    # MLflow's names of HTTP 401 and 403; the message has digits of its own, such as port 40151. Words are looked for
-    # with a space: the address holds a host and the experiment's name, which may be any single word.
-    if code in ("UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED") or " credential" in message:
-        return "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, of a writing user."
-    if " was deleted;" in message:
-        return "Restore the experiment in MLflow, or choose another name with tracking.experiment_name."
-    return "Look at the server's log; tracking.uri must be the address of an MLflow server or of its database."
-
-
 def studies(tracking: TrackingConfig, *, num_machines: int = 1) -> str:
-    """Check the database of Optuna's studies.
-
-    Args:
-        tracking: The tracking section.
-        num_machines: Number of machines that share a sweep.
+    """Check the database of Optuna's studies, which `num_machines` share.
 
     Raises:
         ConfigError: The address is none of a database.
@@ -666,13 +636,8 @@ def _postgresql(url: Any) -> str:
 
 
 def sqlite_database(file: Path, *, setting: str) -> str:
-    """Check that a database file can be written, with a transaction that is rolled back; a missing file stays missing.
-
-    Args:
-        file: The file.
-        setting: Key that names it, for messages.
-    """
-    fix = f"Correct the rights of the file and its folder, or choose another file with {setting}."
+    """Check that a database file can be written, in a transaction that is rolled back; a missing one stays missing."""
+    fix = f"Correct the rights of file and folder, move a damaged file away, or choose another with {setting}."
     if not file.exists():
         if os.access(_existing(file.parent), os.W_OK):
             return f"{file} is made by the first run"
@@ -684,8 +649,6 @@ def sqlite_database(file: Path, *, setting: str) -> str:
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
             return f"{file} is being written by another process"
-        if "not a database" in str(error) or "malformed" in str(error):
-            fix = f"Move it away, or choose another file with {setting}."
         raise RedError(f"{file} cannot be used: {error}", fix) from error
     return f"{file}, SQLite, writable"
 
@@ -707,8 +670,7 @@ def slurm(runtime: RuntimeConfig) -> str:
         except FileNotFoundError:
             raise RedError(
                 f"{command[0]} cannot be found",
-                "Start from a login node of the cluster, or load its module (module load slurm); in a container, bind "
-                "Slurm's commands and munge's socket into it.",
+                "Start from a login node, or module load slurm; in a container, bind its commands and munge's socket.",
             ) from None
         except subprocess.TimeoutExpired:
             raise RedError(f"{' '.join(command)}: no answer within {_CONNECT_S} s", fix) from None

@@ -246,7 +246,7 @@ def test_ranks_that_share_a_core_are_red_unless_srun_gives_each_its_own(runtime,
 def planned(config, monkeypatch, memory_bytes, *overrides):
     monkeypatch.setattr(doctor, "resolve_precision", lambda asked, on: "bf16")
     monkeypatch.setattr(doctor, "memory_limit", lambda: memory_bytes)
-    return doctor.forecast_on(config("experiment=bert_large", "runtime.device=cpu", *overrides), ALONE)
+    return doctor.planned_memory(config("experiment=bert_large", "runtime.device=cpu", *overrides), ALONE)
 
 
 def test_each_phase_is_compared_with_the_memory_of_a_rank(config, monkeypatch):
@@ -269,12 +269,12 @@ def test_more_ranks_than_sequences_is_an_error_of_the_configuration(config, monk
 
 
 def test_the_disk_has_room_for_the_checkpoints_and_a_folder_that_is_missing_is_not_made(tmp_path, monkeypatch):
-    forecast = SimpleNamespace(parameters=10**8, fullest=SimpleNamespace(memory=SimpleNamespace(optimizer=8 * 10**8)))
+    pretraining = doctor.PlannedMemory(usable_bytes=0, checkpoint_bytes=12 * 10**8, phases=[])
     usage = SimpleNamespace(free=6 * 10**9)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
-    assert "5.9 GB needed" in doctor.disk(tmp_path / "runs", lambda: forecast, 2)
+    assert "5.9 GB needed" in doctor.disk(tmp_path / "runs", lambda: pretraining, 2)
     usage.free = 5 * 10**9
-    assert "runtime.runs_folder" in red(doctor.disk, tmp_path / "runs", lambda: forecast, 2)[1]
+    assert "runtime.runs_folder" in red(doctor.disk, tmp_path / "runs", lambda: pretraining, 2)[1]
     usage.free = 5 * 10**8
     assert "1.1 GB needed" in red(doctor.disk, tmp_path / "runs", fails(ConfigError("too many ranks")), 2)[0]
     usage.free = 6 * 10**9
@@ -387,7 +387,7 @@ def test_a_database_file_is_tried_and_stays_as_it_is(tmp_path):
 
 def test_a_database_file_that_is_damaged_or_may_not_be_written_is_red(tmp_path, monkeypatch):
     (tmp_path / "damaged.db").write_text("no database at all" * 100)
-    assert "Move it away" in red(doctor.sqlite_database, tmp_path / "damaged.db", setting="tracking.uri")[1]
+    assert "move a damaged file away" in red(doctor.sqlite_database, tmp_path / "damaged.db", setting="tracking.uri")[1]
     monkeypatch.setattr(sqlite3, "connect", fails(sqlite3.OperationalError("attempt to write a readonly database")))
     found, fix = red(doctor.sqlite_database, tmp_path / "damaged.db", setting="tracking.uri")
     assert ("readonly" in found, "rights" in fix) == (True, True)
@@ -401,17 +401,8 @@ def test_an_mlflow_server_that_is_not_there_is_red_and_tracking_that_is_off_is_n
     assert "not used" in doctor.mlflow(tracking(config, enabled="false"))
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "body", "advice"),
-    [
-        ("", 401, "", "MLFLOW_TRACKING_TOKEN"),
-        ("", 403, '{"error_code": "PERMISSION_DENIED", "message": "no"}', "MLFLOW_TRACKING_TOKEN"),
-        ("", 403, "Invalid Host header - possible DNS rebinding attack detected", "--allowed-hosts"),
-        ("/401/403", 500, "boom", "server's log"),  # digits of the address, as in port 40151
-        ("/credentials/deleted", 500, "boom", "server's log"),  # words of the address, as an experiment's name
-    ],
-)
-def test_a_server_that_answers_and_refuses_a_run_is_red_with_its_own_remedy(config, path, status, body, advice):
+@pytest.mark.parametrize(("status", "body"), [(401, ""), (403, "Invalid Host header"), (500, "boom")])
+def test_a_server_that_answers_and_refuses_a_run_is_red_with_what_it_must_do(config, status, body):
     class Refusing(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(status)
@@ -425,9 +416,9 @@ def test_a_server_that_answers_and_refuses_a_run_is_red_with_its_own_remedy(conf
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        found, fix = red(doctor.mlflow, tracking(config, f"http://127.0.0.1:{server.server_port}{path}"))
+        found, fix = red(doctor.mlflow, tracking(config, f"http://127.0.0.1:{server.server_port}"))
         server.shutdown()
-    assert ("a run cannot be written" in found, advice in fix) == (True, True)
+    assert ("no run can be written" in found, "MLFLOW_TRACKING_TOKEN" in fix, "--allowed-hosts" in fix) == (True,) * 3
 
 
 @pytest.mark.parametrize(
