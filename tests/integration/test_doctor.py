@@ -24,8 +24,9 @@ IMPATIENT = f"""
 import runpy, sys
 sys.argv[0] = {str(DOCTOR)!r}
 sys.path.insert(0, {str(DOCTOR.parent)!r})
-import bertline.doctor, bertline.training.process_group
-bertline.doctor._PEER_TIMEOUT_S, bertline.training.process_group._LEAST_JOIN_S = 0.5, 3.0
+from bertline import doctor
+from bertline.training import process_group as group
+doctor._PEER_TIMEOUT_S, group._LEAST_JOIN_S = 0.5, 3.0
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 # The doctor of a rank whose part of a sum changes on its way.
