@@ -1,37 +1,52 @@
-"""`pipelines/doctor.py` as people start it: alone, with ranks of its own, under torchrun and as tasks of srun."""
+"""`pipelines/doctor.py` as people start it: alone, under torchrun and srun, and against real servers."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import warm_python
+from bertline import doctor
+from bertline.tracking.config import TrackingConfig
 from ports import free_port
-from terminal import coloured_on_terminal
+from servers import MLflowServer, PostgreSQL
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ROOT / "pipelines/doctor.py"
-
-
-def warm():
-    """For tests of what is printed: that the doctor imports all it needs is known from those of what it finds."""
-    return str(warm_python.programs() / "python")
+# The doctor whose ranks wait 3 s for one another instead of 120.
+IMPATIENT = f"""
+import runpy, sys
+sys.argv[0] = {str(DOCTOR)!r}
+sys.path.insert(0, {str(DOCTOR.parent)!r})
+from bertline import doctor
+from bertline.training import process_group as group
+doctor._PEER_TIMEOUT_S, group._LEAST_JOIN_S = 0.5, 3.0
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+# The doctor of a rank whose part of a sum changes on its way.
+WRONG = """
+import torch.distributed as dist
+whole = dist.all_reduce
+def broken(tensor, *args, **kwargs):
+    if tensor.dim() == 2 and dist.get_rank() == 1:
+        tensor[1, 7] += 1
+    return whole(tensor, *args, **kwargs)
+dist.all_reduce = broken
+"""
 
 
 @pytest.fixture
 def places(tmp_path):
     """Overrides that keep the doctor away from the runs of this repository."""
     runs = tmp_path / "runs"
-    return [
-        f"runtime.runs_folder={runs}",
-        f"tracking.uri=sqlite:///{runs}/mlflow.db",
-        f"tracking.studies_url=sqlite:///{runs}/studies.db",
-    ]
+    stores = [f"tracking.uri=sqlite:///{runs}/mlflow.db", f"tracking.studies_url=sqlite:///{runs}/studies.db"]
+    return [f"runtime.runs_folder={runs}", "runtime.device=cpu", *stores]
 
 
 def environment(**more):
@@ -44,144 +59,136 @@ def run(*command, **more):
     return subprocess.run(command, capture_output=True, text=True, env=environment(**more), timeout=600)
 
 
-def lines_of(done):
-    report = json.loads(done.stdout)
-    return report, {one["check"]: one for one in report["findings"]}
+def together(code, *arguments, **more):
+    """Exit status, output and errors of two ranks; `more` is in the environment of both."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), **more}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, *code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment(**shared, RANK=str(rank), LOCAL_RANK=str(rank), SLURMD_NODENAME=f"node{rank + 1}"),
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    outputs = [rank.communicate(timeout=600) for rank in ranks]
+    return [(rank.returncode, *output) for rank, output in zip(ranks, outputs, strict=True)]
+
+
+def findings(text):
+    return {one["check"]: one for one in json.loads(text)["findings"]}
 
 
 def test_alone_the_machine_is_examined_and_nothing_is_left(places, tmp_path):
     done = run(sys.executable, DOCTOR, *places, "--json")
-    report, lines = lines_of(done)
-    red = {name: one["found"] for name, one in lines.items() if one["status"] == "red"}
-    assert (done.returncode, red, report["ok"], report["num_ranks"]) == (0, {}, True, 1), done.stderr
-    assert lines["all-reduce"]["status"] == "unused"
-    for name in ("Python", "PyTorch", "compiler", "device", "open files", "shared memory", "memory: phase 1", "cores"):
-        assert name in lines
-    for folder in ("runs", "cache"):
-        for part in ("space", "lock", "rename", "speed"):
-            assert lines[f"{folder}: {part}"]["status"] in ("green", "note")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"]) == (0, True), done.stdout + done.stderr
+    assert [one["check"] for one in report["findings"]] == [
+        "Python", "PyTorch", "driver", "device", "compiler", "cores", "memory", "disk", "lock", "rename", "MLflow",
+        "studies", "Slurm",
+    ]  # fmt: skip
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_as_many_ranks_as_the_configuration_has_are_started_and_sum_correctly(places):
-    done = run(sys.executable, DOCTOR, *places, "runtime.num_devices=2", "--json")
-    report, lines = lines_of(done)
-    assert (done.returncode, report["num_ranks"]) == (0, 2), done.stdout + done.stderr
-    assert lines["ranks"]["status"] == "green"
-    assert lines["all-reduce"]["measured"]["bytes_per_s"] > 1e6
-    assert "correct over 2 ranks with gloo" in lines["all-reduce"]["found"]
-    assert abs(lines["clocks"]["measured"]["offset_s"]) < 0.5  # the same clock
-    assert lines["device"]["ranks"] == [0, 1]
-
-
-def test_ranks_of_torchrun_print_one_table_that_fits_its_width(places):
-    done = run(
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", DOCTOR, *places,
-        "runtime.num_devices=2",
-    )  # fmt: skip
+def test_two_ranks_of_torchrun_sum_correctly_and_the_first_prints_all(places):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = run(*launcher, DOCTOR, *places, "runtime.num_devices=2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("doctor on ") == 1
-    assert "correct over 2 ranks" in done.stdout
-    assert "\033" not in done.stdout
-    assert max(len(line) for line in done.stdout.splitlines()) <= 100
+    assert done.stdout.count("Nothing is red") == 1
+    assert "all-reduce  correct over 2 ranks with gloo" in done.stdout
 
 
-def test_tasks_of_srun_on_two_nodes_compare_their_folders_and_one_red_line_is_the_exit_status(places):
-    port = str(free_port())
-    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "MASTER_PORT": port}
-    step |= {"SLURM_STEP_NODELIST": "localhost", "SLURM_LOCALID": "0", "PATH": f"{Path(sys.executable).parent}:/bin"}
-    arguments = [sys.executable, DOCTOR, *places, "runtime.num_nodes=2", "tracking.uri=http://127.0.0.1:9", "--json"]
-    tasks = [
-        subprocess.Popen(
-            arguments,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(**step, SLURM_PROCID=str(task), SLURMD_NODENAME=f"node{task + 1}"),
-        )
-        for task in range(2)
-    ]
-    outputs = [task.communicate(timeout=600)[0] for task in tasks]
-    assert [task.returncode for task in tasks] == [1, 0]
-    assert outputs[1] == ""
-    report = json.loads(outputs[0])
-    lines = {one["check"]: one for one in report["findings"]}
-    assert report["hosts"] == ["node1", "node2"]
-    assert lines["Python"]["ranks"] == [0, 1]
-    assert lines["ranks"]["found"] == "2 on 2 host(s): node1 (1), node2 (1)"
-    for folder in ("runs", "cache"):
-        assert lines[f"{folder}: other nodes"]["status"] == "green"
-        assert lines[f"{folder}: lock of other nodes"]["status"] == "green"
-    assert lines["MLflow"]["status"] == "red"
-    assert lines["Slurm"]["status"] == "red"  # a job, and its commands are not on this path
+def test_tasks_of_srun_tell_the_first_what_is_red_on_them_and_that_is_the_exit_status(places):
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "PATH": f"{Path(sys.executable).parent}:/bin"}
+    first, second = together([DOCTOR], *places, "runtime.num_nodes=2", "runtime.compile=on", "--json", **step, CXX="no")
+    assert (first[0], *second[:2]) == (1, 0, ""), second
+    reds = [one for one in json.loads(first[1])["findings"] if not one["ok"]]
+    assert [one["check"] for one in reds] == ["compiler", "Slurm", "compiler"]  # a job, without Slurm's commands
+    assert reds[2]["found"].startswith("rank 1 (node2): there is no C++ compiler")
+    assert "correct over 2 ranks" in findings(first[1])["all-reduce"]["found"]
 
 
-def test_a_rank_that_never_comes_is_red_and_nothing_waits_for_it(places):
-    done = run(
-        sys.executable, "-c", IMPATIENT, *places, "--json",
-        RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    _, lines = lines_of(done)
-    assert lines["ranks"]["status"] == "red"
-    assert "1 of 2 reported; missing: 1" in lines["ranks"]["found"]
+def test_the_rank_that_adds_wrongly_is_named_and_so_is_another_number_of_ranks(places):
+    first, second = together(["-c", WRONG + IMPATIENT], *places, "runtime.num_nodes=2", "--json")
+    line = findings(first[1])["all-reduce"]
+    assert (first[0], second[0], line["ok"]) == (1, 0, False)
+    assert ("by the part of rank 1 (node2)" in line["found"], "take its node out" in line["fix"]) == (True, True)
+    first, _ = together([DOCTOR], *places, "--json")
+    assert "the configuration has 1 x 1 ranks" in findings(first[1])["all-reduce"]["found"]
 
 
-def test_a_rank_that_cannot_reach_the_first_says_so(places):
-    done = run(
-        sys.executable, "-c", IMPATIENT, *places,
-        RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "rank 1 on" in done.stderr
-    assert "cannot reach rank 0 at 127.0.0.1" in done.stderr
-
-
-def test_on_a_terminal_the_table_has_its_width_and_colours(places):
-    status, text = coloured_on_terminal(80, [warm(), str(DOCTOR), *places], environment=environment())
-    assert status == 0
-    assert "   \033[32mok\033[0m Python" in text
-    plain = text.replace("\033[0m", "").replace("\033[32m", "").replace("\033[33m", "").replace("\033[2m", "")
-    assert "\033" not in plain
-    assert max(len(line) for line in plain.splitlines()) <= 80
-
-
-@pytest.mark.parametrize("unwanted", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "TERM"])
-def test_on_a_terminal_that_wants_no_colours_there_are_none(places, unwanted):
-    command = [warm(), str(DOCTOR), *places]
-    status, text = coloured_on_terminal(80, command, environment=environment(), **unwanted)
-    assert (status, "\033" in text) == (0, False)
-    assert "   ok Python" in text
-
-
-def test_without_a_terminal_the_table_has_100_columns_and_no_colours(places):
-    done = run(warm(), DOCTOR, *places, COLUMNS="40")
-    assert (done.returncode, "\033" in done.stdout) == (0, False)
-    assert 80 < max(len(line) for line in done.stdout.splitlines()) <= 100
-
-
-def test_a_mistyped_key_is_explained(places):
-    done = run(warm(), DOCTOR, "runtime.num_device=2")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_whose_peer_never_comes_is_red_in_time(places, rank):
+    alone = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+    done = run(sys.executable, "-c", IMPATIENT, *places, "runtime.num_devices=2", **alone, MASTER_PORT=str(free_port()))
     assert done.returncode == 1
-    assert "runtime.num_devices" in done.stderr
+    said = "1 of 2 ranks have not joined within 3 s; missing: 1" if rank == 0 else "waited up to 3 s for rank 0"
+    assert said in (done.stdout if rank == 0 else done.stderr)
+
+
+def test_servers_that_take_connections_and_say_nothing_do_not_keep_the_doctor(places):
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        stores = [f"tracking.uri=http://{address}", f"tracking.studies_url=postgresql://ada@{address}/studies"]
+        done = run(sys.executable, DOCTOR, "--json", *places, *stores)
+    assert done.returncode == 1
+    assert {name for name, one in findings(done.stdout).items() if not one["ok"]} == {"MLflow", "studies"}
+
+
+def test_a_mistyped_key_is_explained():
+    done = run(sys.executable, DOCTOR, "runtime.num_device=2")
+    assert (done.returncode, "runtime.num_devices" in done.stderr) == (1, True)
 
 
 def test_make_installs_first_but_not_in_each_task_of_a_step():
     def planned(**more):
-        done = run("make", "--dry-run", "--always-make", "-C", ROOT, "doctor", "ARGS=--json", **more)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return run("make", "--dry-run", "--always-make", "-C", ROOT, "doctor", "ARGS=--json", **more).stdout
 
     alone, task = planned(), planned(SLURM_STEP_NUM_TASKS="16")
     assert ("pip install" in alone, "pip install" in task) == (True, False)
     assert "pipelines/doctor.py --json" in task
 
 
-# The doctor with 3 s instead of 40 for the ranks to meet.
-IMPATIENT = f"""
-import runpy, sys
-sys.argv[0] = {str(DOCTOR)!r}
-sys.path.insert(0, {str(DOCTOR.parent)!r})
-import bertline.doctor.together as together
-together._MEET_S = 3.0
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
+def tracking(uri="sqlite:///none.db", studies_url="sqlite:///none.db"):
+    return TrackingConfig(
+        enabled=True, uri=uri, experiment_name="doctor", log_text=False, studies_url=studies_url, system_metrics=False,
+        system_metrics_every_s=10.0,
+    )  # fmt: skip
+
+
+def red(run, *arguments):
+    with pytest.raises(doctor.RedError) as raised:
+        run(*arguments)
+    return raised.value.args
+
+
+def test_an_mlflow_server_that_takes_runs_and_artifacts_is_green_and_keeps_none_of_them(tmp_path):
+    artifacts = tmp_path / "artifacts"
+    with MLflowServer(f"sqlite:///{tmp_path}/mlflow.db", str(artifacts), hosts="127.0.0.1:*") as server:
+        uri = f"http://127.0.0.1:{server.port}"
+        assert "takes runs and artifacts" in doctor.mlflow(tracking(uri))
+        assert [path for path in artifacts.rglob("*") if path.is_file()] == []
+        from mlflow import MlflowClient
+
+        experiment = MlflowClient(uri).get_experiment_by_name("doctor")
+        assert MlflowClient(uri).search_runs([experiment.experiment_id]) == []
+        # By a name that the server was not told, its host check refuses.
+        assert "no run can be written" in red(doctor.mlflow, tracking(f"http://localhost:{server.port}"))[0]
+        shutil.rmtree(artifacts, ignore_errors=True)
+        artifacts.touch()  # a file, where the server wants to make folders
+        assert "no artifact can be written" in red(doctor.mlflow, tracking(uri))[0]
+
+
+def test_studies_in_postgresql_are_green_and_red_for_a_wrong_name_password_or_right(monkeypatch):
+    with PostgreSQL() as server:
+        url = server.database("doctor")
+        name, _, host = url.partition("@")
+        without_password = f"{name.rpartition(':')[0]}@{host}"
+        assert "~/.pgpass" in red(doctor.studies, tracking(studies_url=without_password))[1]
+        for address, said in [
+            (url, ""),
+            (f"{url}_that_is_not_there", "does not exist"),
+            (f"{url}?options=-c%20default_transaction_read_only%3Don", "read-only"),
+        ]:
+            monkeypatch.setenv("BERTLINE_STUDIES_URL", address)
+            found = red(doctor.studies, tracking())[0] if said else doctor.studies(tracking())
+            assert (said or "writable") in found
+            assert server.password not in found

@@ -37,15 +37,11 @@ def examine(cluster, tmp_path):
     return run
 
 
-def test_tasks_of_two_nodes_sum_and_see_each_others_files(examine):
+def test_tasks_of_two_nodes_sum(examine):
     step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2")
     status, lines = examine(*step, overrides=["runtime.num_nodes=2"])
-    assert lines["ranks"]["found"] == "2 on 2 host(s): node1 (1), node2 (1)"
     assert "correct over 2 ranks with gloo" in lines["all-reduce"]["found"]
-    assert lines["runs: other nodes"]["status"] == "green"
-    assert lines["Slurm"]["status"] == "green"
-    assert "no accounting" in lines["Slurm"]["found"]
-    assert status == 0
+    assert (lines["Slurm"]["found"], status) == ("answers", 0)
 
 
 def test_the_line_in_a_batch_script_is_a_job(examine, tmp_path):
@@ -55,17 +51,9 @@ def test_the_line_in_a_batch_script_is_a_job(examine, tmp_path):
     step = ("sbatch", "--wait", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2", "--output=/dev/null", script)
     one_red = ["runtime.num_nodes=2", "tracking.uri=http://127.0.0.1:9"]
     status, lines = examine(*step, overrides=one_red, printed=printed)
-    assert lines["ranks"]["found"] == "2 on 2 host(s): node1 (1), node2 (1)"
     assert "correct over 2 ranks with gloo" in lines["all-reduce"]["found"]
-    assert [check for check, line in lines.items() if line["status"] == "red"] == ["MLflow"]
+    assert [check for check, line in lines.items() if not line["ok"]] == ["MLflow"]
     assert status == 1  # sbatch and srun pass it on
-
-
-def test_one_task_for_each_node_starts_a_rank_for_each_device(examine):
-    step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2")
-    _, lines = examine(*step, overrides=["runtime.num_nodes=2", "runtime.num_devices=2", "runtime.num_workers=0"])
-    assert lines["ranks"]["found"] == "4 on 2 host(s): node1 (2), node2 (2)"
-    assert lines["device"]["ranks"] == [0, 1, 2, 3]
 
 
 def test_the_login_node_asks_whether_the_job_would_be_taken(examine):
@@ -73,10 +61,10 @@ def test_the_login_node_asks_whether_the_job_would_be_taken(examine):
     status, lines = examine(overrides=submits)
     assert "would take the job" in lines["Slurm"]["found"], lines["Slurm"]
     assert status == 0
-    assert "srun --nodes=2" in lines["ranks"]["fix"]
+    assert "srun --nodes=2" in lines["nodes"]["found"]
     assert "device" not in lines
     status, lines = examine(overrides=[*submits, "runtime.launcher.partition=none"])
-    assert (status, lines["Slurm"]["status"]) == (1, "red")
+    assert (status, lines["Slurm"]["ok"]) == (1, False)
     assert "partition" in lines["Slurm"]["found"]
     status, lines = examine(overrides=[*submits, "runtime.launcher.gpus=true"])  # this cluster has none
     assert (status, "gres" in lines["Slurm"]["found"]) == (1, True)
@@ -85,4 +73,4 @@ def test_the_login_node_asks_whether_the_job_would_be_taken(examine):
 def test_a_controller_that_is_gone_is_red(examine, cluster):
     cluster.stop()
     status, lines = examine(overrides=["runtime/launcher=slurm"])
-    assert (status, lines["Slurm"]["status"]) == (1, "red")
+    assert (status, lines["Slurm"]["ok"]) == (1, False)

@@ -80,9 +80,7 @@ def test_the_commands_on_clusters_run(
 
 def test_the_doctors_command_on_clusters_runs(clone: Workspace) -> None:
     (command,) = commands("doctor", FOR_SMOKE)
-    said = clone.finish("bash", "-c", command)
-    assert "correct over 4 ranks with gloo" in said
-    assert "node1 (2), node2 (2)" in said
+    assert "correct over 4 ranks with gloo" in clone.finish("bash", "-c", command)
 
 
 def test_the_commands_of_several_machines_run(clone: Workspace) -> None:

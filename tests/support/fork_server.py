@@ -23,7 +23,6 @@ import pytest
 PRELOADED = [
     "pretraining_processes", "finetuning_inputs", "sweep_pieces", "bertline.sweep.run", "hydra._internal.utils",
     "bertline.orchestration.stage_run", "bertline.planning", "tracking_processes",
-    "doctor_ranks",
 ]  # fmt: skip
 _CONTEXT = multiprocessing.get_context("forkserver")
 

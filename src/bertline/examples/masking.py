@@ -269,22 +269,3 @@ def masked_batch(
         # batches, which makes them contiguous; without a copy here, the different strides would cause recompilation.
         "next_sentence_labels": np.ascontiguousarray(examples.next_sentence_labels),
     }
-
-
-def full_batch(num_rows: int, max_length: int, mask_prob: float) -> dict[str, Array]:
-    """Return a batch as large as any of `masked_batch` can be: no padding, and all targets of one segment per row.
-
-    Args:
-        num_rows: Rows.
-        max_length: Tokens per row.
-        mask_prob: `examples.masking.mask_prob`.
-    """
-    targets = max_targets(max_length, mask_prob, num_segments=1)
-    return {
-        "input_ids": np.ones((num_rows, max_length), np.int64),
-        "token_type_ids": np.zeros((num_rows, max_length), np.int64),
-        "attention_mask": np.ones((num_rows, max_length), np.int64),
-        "masked_positions": np.tile(np.arange(targets), (num_rows, 1)),
-        "masked_labels": np.ones((num_rows, targets), np.int64),
-        "next_sentence_labels": np.zeros(num_rows, np.int64),
-    }

@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertline.examples.masking import full_batch
-from bertline.examples.packing import packed_batches
 from bertline.examples.store import Array
 from bertline.modeling.dropout import token_numbers
 
@@ -48,24 +46,6 @@ def compacted(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     if "sequence_ids" in arrays or "attention_mask" in arrays:
         sent["lengths"] = lengths
     return {name: torch.from_numpy(values.astype(np.int32)) for name, values in sent.items()}
-
-
-def most_sent(max_length: int, mask_prob: float) -> tuple[int, int]:
-    """Return the tensors of a micro-batch and the bytes per row that loader processes hand over, both at most.
-
-    Rows that are all full have the most of everything, whether padded or packed: each is a sequence, with all targets.
-
-    Args:
-        max_length: Tokens per row.
-        mask_prob: `examples.masking.mask_prob`.
-    """
-    rows = 16
-    full = {**full_batch(rows, max_length, mask_prob), "sequence_places": np.arange(rows)}
-    targets = full["masked_positions"].shape[1]
-    packed = packed_batches(full, pad_id=0, max_targets=targets, rows_per_batch=None)
-    sent = [list(compacted(arrays).values()) for arrays in (full, *packed)]
-    num_bytes = max(sum(values.nbytes for values in one) for one in sent)
-    return max(map(len, sent)), -(-num_bytes // rows)
 
 
 def expanded(sent: Mapping[str, Tensor], dropout_keys: Tensor | None = None) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import pretraining_inputs
-from bertline.pretraining.compact import compacted, expanded, most_sent
+from bertline.pretraining.compact import compacted, expanded
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.row_layout import RowLayout
 
@@ -61,16 +61,3 @@ def test_eight_workers_with_four_steps_ahead_fit_in_the_shared_memory_of_a_conta
     tokens_per_step = 131_072
     assert 8 * 4 * tokens_per_step * num_bytes / num_tokens < 0.5 * (64 << 20)
     assert {values.dtype for one in sent for values in one.values()} == {torch.int32}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_micro_batch_is_larger_than_the_doctor_counts_and_full_rows_are_as_large(inputs, layout):
-    sent = [compacted(arrays) for arrays in micro_batches(inputs, layout)]
-    tensors, bytes_per_row = most_sent(LENGTH, mask_prob=0.15)
-    assert max(map(len, sent)) <= tensors
-    rows = LAYOUTS[layout].rows or 64
-    num_bytes = sum(values.nbytes for one in sent for values in one.values())
-    most = -(-64 // rows) * rows * bytes_per_row
-    assert num_bytes <= most
-    if layout == "full":
-        assert num_bytes > 0.9 * most

@@ -1,0 +1,492 @@
+"""Checks of a machine, each green and red with the sentence that fixes it; servers and ranks: `tests/integration`."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import fcntl
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sysconfig
+import tempfile
+import threading
+import time
+import tomllib
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from bertline import doctor
+from bertline.doctor import Check, Finding, RedError
+from bertline.foundation.errors import ConfigError, MachineError
+from bertline.orchestration.config import SECTIONS, pipeline_config
+from bertline.training.devices import Ranks
+
+ROOT = Path(__file__).resolve().parents[2]
+ALONE = Ranks()
+SLURM = ["runtime/launcher=slurm"]
+
+
+@pytest.fixture(scope="session")
+def config(tmp_path_factory):
+    """`config("model=small", ...)`: the validated configuration, without lasting choices."""
+    conf = tmp_path_factory.mktemp("conf") / "conf"
+    shutil.copytree(ROOT / "conf", conf, ignore=shutil.ignore_patterns("local"))
+
+    @functools.cache
+    def composed(*overrides):
+        with initialize_config_dir(str(conf), version_base="1.3"):
+            mapping = OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
+        return pipeline_config({section: mapping[section] for section in SECTIONS})
+
+    return composed
+
+
+@pytest.fixture
+def runtime(config):
+    """`runtime(num_devices=2)`: the runtime section with changes."""
+    return functools.partial(dataclasses.replace, config().runtime)
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """No variables of a launcher."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "BERTLINE_STUDIES_URL", "SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def red(run, *arguments, **named):
+    """What a check found, and the sentence that fixes it."""
+    with pytest.raises(RedError) as raised:
+        run(*arguments, **named)
+    return raised.value.args
+
+
+def fails(error):
+    def refuse(*_, **__):
+        raise error
+
+    return refuse
+
+
+def system_error(number):
+    return OSError(number, os.strerror(number))
+
+
+def test_a_check_that_hangs_is_red_in_time():
+    started, never = time.monotonic(), threading.Event()
+    finding = Check(name="MLflow", run=lambda: str(never.wait(600)), limit_s=0.1, advice="Start it.").finding()
+    never.set()
+    assert (finding.ok, finding.found, finding.fix) == (False, "no answer within 0 s", "Start it.")
+    assert time.monotonic() - started < doctor._LIMIT_S / 2
+
+
+@pytest.mark.parametrize(
+    ("error", "found", "fix"),
+    [
+        (RedError("no space", "Free some."), "no space", "Free some."),
+        (MachineError("there is no GPU. Use the CPU."), "there is no GPU", "Use the CPU."),
+        (ValueError("https://ada:s3cret@host\nmore"), "ValueError: https://ada:***@host", "Advice."),
+    ],
+)
+def test_whatever_a_check_raises_is_red_with_advice_and_without_passwords(error, found, fix):
+    finding = Check(name="x", run=fails(error), advice="Advice.").finding()
+    assert (finding.ok, finding.found, finding.fix) == (False, found, fix)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_exit_status_and_the_json_say_whether_anything_is_red(config, monkeypatch, capsys, broken):
+    checks = [Check(name="disk", run=lambda: "much"), Check(name="lock", run=fails(RedError("none", "Mount it.")))]
+    monkeypatch.setattr(doctor, "checks", lambda config, ranks: checks[: 1 + broken])
+    assert doctor.examine(config(), as_json=True) == int(broken)
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is not broken
+    assert report["findings"][0] == {"check": "disk", "ok": True, "found": "much", "fix": ""}
+    assert [one["fix"] for one in report["findings"][1:]] == ["Mount it."] * broken
+    assert doctor.examine(config(), as_json=False) == int(broken)
+    assert ("RED lock" in (said := capsys.readouterr().out), "-> Mount it." in said) == (broken, broken)
+
+
+@pytest.mark.parametrize(("terminal", "no_colour"), [(True, ""), (True, "1"), (False, "")])
+def test_marks_are_coloured_on_a_terminal_that_wants_it(monkeypatch, terminal, no_colour):
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: terminal))
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    monkeypatch.setenv("TERM", "xterm")
+    said = doctor.as_text(Finding(check="disk", ok=False, found="full", fix="Free space."))
+    assert ("\033" in said) == (terminal and not no_colour)
+
+
+def test_only_supported_pythons_are_green():
+    assert doctor.python().startswith("3.")
+    for version in ((3, 10), (3, 14)):
+        assert "make install PYTHON=python3.13" in red(doctor.python, version)[1]
+
+
+def test_only_supported_torches_are_green_and_a_newer_one_is_said():
+    assert doctor.pytorch("2.11.0a0+nv25.12") == "2.11.0a0+nv25.12"
+    assert "newer than 2.13" in doctor.pytorch("2.14.0")
+    assert "TORCH=keep" in red(doctor.pytorch, "2.10.1")[1]
+
+
+def test_the_supported_versions_are_those_that_the_project_declares_and_locks():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    first, after = re.findall(r"3\.(\d+)", project["requires-python"])
+    assert ((3, int(first)), (3, int(after) - 1)) == doctor.PYTHONS
+    (oldest,) = [re.search(r">=2\.(\d+)", one)[1] for one in project["dependencies"] if one.startswith("torch>")]
+    (locked,) = re.findall(r"^torch==2\.(\d+)", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE)
+    assert ((2, int(oldest)), (2, int(locked))) == doctor.TORCHES
+
+
+def test_the_driver_is_named_with_what_this_torch_is_built_for(tmp_path):
+    assert "not used" in doctor.driver(tmp_path / "none")
+    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12")
+    assert doctor.driver(tmp_path / "version").startswith("535.183.01; PyTorch is a build for")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU with 79 of 80 GB free; what it has free and computes is changed by `gpu(free=..., product=...)`."""
+    facts = {"free": 79e9, "product": 1024.0}
+    monkeypatch.setattr(doctor, "resolve_device", lambda runtime, ranks: torch.device("cuda", ranks.local_rank))
+    monkeypatch.setattr(doctor, "_product_of_ones", lambda on: facts["product"])
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda on: "NVIDIA Imagined")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda on: (int(facts["free"]), int(80e9)))
+    return lambda **changes: facts.update(changes)
+
+
+def test_all_devices_that_training_would_use_here_are_checked_and_under_a_launcher_the_ranks_own(runtime, gpu):
+    assert doctor.devices(runtime(num_devices=2), ALONE).count("79.0 GB free") == 2
+    found = doctor.devices(runtime(num_devices=4), Ranks(rank=3, world_size=4, local_rank=3))
+    assert found == "NVIDIA Imagined (cuda:3), 79.0 GB free"
+
+
+def test_a_device_that_computes_wrongly_or_not_at_all_or_is_used_is_red(runtime, gpu, monkeypatch):
+    gpu(free=30e9)
+    assert "nvidia-smi" in red(doctor.devices, runtime(), ALONE)[1]
+    gpu(product=1000.0)
+    assert "expected 1024" in red(doctor.devices, runtime(), ALONE)[0]
+    monkeypatch.setattr(doctor, "_product_of_ones", fails(RuntimeError("no kernel image is available\nmore")))
+    found, fix = red(doctor.devices, runtime(), ALONE)
+    assert (found.endswith("no kernel image is available"), "build of PyTorch for this GPU" in fix) == (True, True)
+
+
+def test_a_device_that_is_not_there_is_red_and_the_cpu_is_green(runtime):
+    assert doctor.devices(runtime(device="cpu"), ALONE) == "cpu"
+    if not torch.cuda.is_available():
+        finding = Check(name="device", run=lambda: doctor.devices(runtime(device="cuda"), ALONE)).finding()
+        assert (finding.ok, "runtime.device" in finding.fix or "TORCH=keep" in finding.fix) == (False, True)
+
+
+def test_this_machines_compiler_is_tried_with_a_program(runtime):
+    if shutil.which("g++") is None:
+        pytest.skip("no compiler here")
+    assert "compiles, with Python.h" in doctor.compiler(runtime(device="cpu", compile="on"), ALONE)
+
+
+def test_no_compiler_is_red_where_compilation_is_asked_for_and_only_said_elsewhere(runtime, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    found, fix = red(doctor.compiler, runtime(device="cpu", compile="on"), ALONE)
+    assert (found, "apt install build-essential" in fix) == ("there is no C++ compiler (g++)", True)
+    assert "a third of the speed" in doctor.compiler(runtime(device="cpu", compile="auto"), ALONE)
+    assert "not used" in doctor.compiler(runtime(device="cpu", compile="off"), ALONE)
+
+
+def test_a_gpu_needs_the_c_compiler_and_a_compiler_that_fails_is_quoted(runtime, gpu, monkeypatch, tmp_path):
+    monkeypatch.setenv("CC", "icx-of-another-machine")
+    assert "no C compiler (icx-of-another-machine)" in red(doctor.compiler, runtime(compile="on"), ALONE)[0]
+    (tmp_path / "cc").write_text(
+        "#!/bin/sh\necho 'In file x:' >&2; echo 'fatal error: Python.h: No such' >&2; exit 1\n"
+    )
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    found, fix = red(doctor.compiler, runtime(compile="on"), ALONE)
+    assert ("fatal error: Python.h: No such" in found, "python3-dev" in fix) == (True, True)
+
+
+@pytest.fixture
+def cgroup(monkeypatch, tmp_path):
+    """A cgroup with a quota of 1.5 cores and 0.6 MB of memory left, of which 0.1 MB is cache."""
+    for name, content in {
+        "job/cpu.max": "150000 100000", "job/memory.max": "1000000", "job/memory.current": "400000",
+        "job/memory.stat": "anon 300000\ninactive_file 100000", "job/step/cpu.max": "max 100000",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{content}\n")
+    (tmp_path / "own").write_text("0::/job/step\n")
+    monkeypatch.setattr(doctor, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(doctor, "_OWN_CGROUP", tmp_path / "own")
+
+
+def test_limits_of_cgroups_above_count(runtime, cgroup):
+    assert doctor.memory_limit() == 700_000
+    found, fix = red(doctor.cores, runtime(num_devices=2), range(64))
+    assert ("64 core(s), 1.5 of them by the quota" in found, "--cpus-per-task" in fix) == (True, True)
+
+
+def test_ranks_that_share_a_core_are_red_unless_srun_gives_each_its_own(runtime, monkeypatch):
+    monkeypatch.setattr(doctor, "_CGROUPS", Path("/nowhere"))
+    assert "2 core(s) for 2 rank(s)" in doctor.cores(runtime(num_devices=2), [0, 1])
+    assert "1 core(s) for 2 rank(s)" in red(doctor.cores, runtime(num_devices=2), [0])[0]
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    assert "1 core(s) for 1 rank(s)" in doctor.cores(runtime(num_devices=2), [0])
+
+
+def planned(config, monkeypatch, memory_bytes, *overrides):
+    monkeypatch.setattr(doctor, "resolve_precision", lambda asked, on: "bf16")
+    monkeypatch.setattr(doctor, "memory_limit", lambda: memory_bytes)
+    return doctor.planned_memory(config("experiment=bert_large", "runtime.device=cpu", *overrides), ALONE)
+
+
+def test_each_phase_is_compared_with_the_memory_of_a_rank(config, monkeypatch):
+    roomy = planned(config, monkeypatch, 2 * 10**12)
+    assert re.findall(r"phase \d: [\d.,]+ GB", doctor.memory(roomy, searches=False))[1] > "phase 2: 100"
+    tight = planned(config, monkeypatch, 80 * 10**9)
+    found, fix = red(doctor.memory, tight, searches=False)
+    assert ("80.0 GB" not in found, "phase 2" in found) == (True, True)
+    assert re.fullmatch(r"Set runtime.micro_batch_size=\d+, which changes no result.", fix)
+    assert "takes smaller micro-batches by itself" in doctor.memory(tight, searches=True)
+    for searches in (False, True):
+        found, fix = red(doctor.memory, planned(config, monkeypatch, 4 * 10**9), searches=searches)
+        assert ("not even one fits" in found, "smaller model" in fix) == (True, True)
+    assert "not used" in doctor.memory(None, searches=True)
+
+
+def test_a_phase_fits_that_needs_all_of_the_memory_and_the_sentence_is_that_of_the_longest_sequences():
+    def phases(*needed):
+        named = [(f"{at_once} sequences", of_phase, at_once) for of_phase, at_once in zip(needed, (64, 8), strict=True)]
+        return doctor.PlannedMemory(usable_bytes=10**9, checkpoint_bytes=0, phases=named)
+
+    assert "phase 2: 1.0 GB" in doctor.memory(phases(10**8, 10**9), searches=False)
+    assert "micro_batch_size=64" in red(doctor.memory, phases(10**9 + 1, 10**8), searches=False)[1]
+    assert "micro_batch_size=8" in red(doctor.memory, phases(10**9 + 1, 10**9 + 1), searches=False)[1]
+
+
+def test_more_ranks_than_sequences_is_an_error_of_the_configuration(config, monkeypatch):
+    with pytest.raises(ConfigError, match="global_batch_size"):
+        planned(config, monkeypatch, 10**15, "runtime.num_devices=100000")
+
+
+def test_the_disk_has_room_for_the_checkpoints_and_a_folder_that_is_missing_is_not_made(tmp_path, monkeypatch):
+    pretraining = doctor.PlannedMemory(usable_bytes=0, checkpoint_bytes=12 * 10**8, phases=[])
+    usage = SimpleNamespace(free=6 * 10**9)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
+    assert "5.9 GB needed" in doctor.disk(tmp_path / "runs", lambda: pretraining, 2)
+    usage.free = 5 * 10**9
+    assert "runtime.runs_folder" in red(doctor.disk, tmp_path / "runs", lambda: pretraining, 2)[1]
+    usage.free = 5 * 10**8
+    assert "1.1 GB needed" in red(doctor.disk, tmp_path / "runs", fails(ConfigError("too many ranks")), 2)[0]
+    usage.free = 6 * 10**9
+    monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_files=10**6, f_favail=9))
+    assert "only 9 more files" in red(doctor.disk, tmp_path, lambda: None, 2)[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("check", [doctor.lock, doctor.rename])
+def test_a_folder_is_left_as_it_was_and_one_that_cannot_be_written_is_red(tmp_path, monkeypatch, check):
+    assert check(tmp_path / "runs")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", fails(system_error(errno.EROFS)))
+    found, fix = red(check, tmp_path / "runs")
+    assert (found, "mount it writable" in fix) == (f"{tmp_path} cannot be written: Read-only file system", True)
+
+
+def test_a_full_disk_is_red(tmp_path):
+    (tmp_path / "small").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path / "small")]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        finding = Check(name="rename", run=lambda: doctor.rename(tmp_path / "small")).finding()
+    finally:
+        subprocess.run(["umount", str(tmp_path / "small")], check=True)
+    assert (finding.ok, "No space left" in finding.found) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("function", "fault", "said"),
+    [
+        ("flock", fails(system_error(errno.ENOSYS)), "refused"),
+        ("flock", lambda handle, flags: None, "locked again"),
+        ("lockf", fails(system_error(errno.ENOLCK)), "refused"),
+    ],
+)
+def test_locks_that_are_missing_or_lock_nothing_are_red(tmp_path, monkeypatch, function, fault, said):
+    monkeypatch.setattr(fcntl, function, fault)
+    found, fix = red(doctor.lock, tmp_path)
+    assert (said in found, "-o flock" in fix) == (True, True)
+
+
+@pytest.mark.parametrize("way", ["copied", "removed first"])
+def test_a_rename_that_is_not_atomic_is_red(tmp_path, monkeypatch, way):
+    seen, read = threading.Event(), Path.read_text
+
+    def read_text(path):
+        content = ""
+        try:
+            content = read(path)
+        finally:
+            if len(content) < 65_536:
+                seen.set()
+        return content
+
+    def replace(source, target):
+        content = source.read_text()
+        if way == "removed first":
+            target.unlink()
+            assert seen.wait(600)
+        with target.open("w") as new:
+            new.write(content[:100])
+            new.flush()
+            assert seen.wait(600)
+            new.write(content[100:])
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr(os, "replace", replace)
+    found, fix = red(doctor.rename, tmp_path)
+    assert ("half of a file" if way == "copied" else "No such file") in found
+    assert "atomic rename" in fix
+
+
+def test_the_place_among_the_ranks_is_that_of_torchrun_or_srun():
+    assert doctor.launched_ranks({}) == ALONE
+    torchrun = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
+    srun = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_STEP_NODELIST": "gpu[07-08]"}
+    for environment in (torchrun, srun):
+        assert doctor.launched_ranks(environment) == Ranks(rank=3, world_size=4, local_rank=1)
+
+
+def test_a_machine_that_only_submits_says_how_to_check_the_nodes(config, monkeypatch):
+    submits = config(*SLURM, "runtime.num_nodes=2", "runtime.num_devices=4")
+    by_name = {check.name: check for check in doctor.checks(submits, ALONE)}
+    assert "srun --nodes=2 --ntasks-per-node=4 make doctor" in by_name["nodes"].run()
+    assert {"disk", "lock", "MLflow", "studies", "Slurm"} <= by_name.keys()
+    assert not {"device", "compiler", "cores", "memory"} & by_name.keys()
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    of_last = {check.name for check in doctor.checks(submits, Ranks(rank=7, world_size=8, local_rank=3))}
+    assert of_last == {"Python", "PyTorch", "driver", "device", "compiler", "cores", "memory"}
+
+
+def tracking(config, uri="sqlite:///none.db", **changes):
+    return config(f"tracking.uri={uri}", *(f"tracking.{key}={value}" for key, value in changes.items())).tracking
+
+
+def test_a_database_file_is_tried_and_stays_as_it_is(tmp_path):
+    file = tmp_path / "studies.db"
+    assert "made by the first run" in doctor.sqlite_database(file, setting="x")
+    assert list(tmp_path.iterdir()) == []
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE study (id INTEGER)")
+        before = file.read_bytes()
+        assert doctor.sqlite_database(file, setting="x").endswith("SQLite, writable")
+        assert file.read_bytes() == before
+        connection.execute("BEGIN EXCLUSIVE")
+        assert "another process" in doctor.sqlite_database(file, setting="x")
+
+
+def test_a_database_file_that_is_damaged_or_may_not_be_written_is_red(tmp_path, monkeypatch):
+    (tmp_path / "damaged.db").write_text("no database at all" * 100)
+    assert "move a damaged file away" in red(doctor.sqlite_database, tmp_path / "damaged.db", setting="tracking.uri")[1]
+    monkeypatch.setattr(sqlite3, "connect", fails(sqlite3.OperationalError("attempt to write a readonly database")))
+    found, fix = red(doctor.sqlite_database, tmp_path / "damaged.db", setting="tracking.uri")
+    assert ("readonly" in found, "rights" in fix) == (True, True)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    assert "cannot be made" in red(doctor.sqlite_database, tmp_path / "below/none.db", setting="tracking.uri")[0]
+
+
+def test_an_mlflow_server_that_is_not_there_is_red_and_tracking_that_is_off_is_not_used(config):
+    found, fix = red(doctor.mlflow, tracking(config, "http://127.0.0.1:9"))
+    assert ("does not answer" in found, "tracking.uri" in fix) == (True, True)
+    assert "not used" in doctor.mlflow(tracking(config, enabled="false"))
+
+
+@pytest.mark.parametrize(("status", "body"), [(401, ""), (403, "Invalid Host header"), (500, "boom")])
+def test_a_server_that_answers_and_refuses_a_run_is_red_with_what_it_must_do(config, status, body):
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found, fix = red(doctor.mlflow, tracking(config, f"http://127.0.0.1:{server.server_port}"))
+        server.shutdown()
+    assert ("no run can be written" in found, "MLFLOW_TRACKING_TOKEN" in fix, "--allowed-hosts" in fix) == (True,) * 3
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://ada:s3cret@127.0.0.1:9/studies", "postgresql://127.0.0.1:9/studies?password=s3cret"]
+)
+def test_a_studies_database_that_is_not_there_is_red_without_its_password(config, monkeypatch, address):
+    pytest.importorskip("psycopg", reason="the extra `postgresql` is not installed")
+    monkeypatch.setenv("BERTLINE_STUDIES_URL", address)
+    found, fix = red(doctor.studies, tracking(config))
+    assert ("~/.pgpass" in fix, "s3cret" in found + fix) == (True, False)
+
+
+def test_a_driver_that_is_missing_and_another_kind_of_database_are_named(config, monkeypatch):
+    monkeypatch.setattr("sqlalchemy.create_engine", fails(ModuleNotFoundError("No module named 'psycopg'")))
+    assert "bertline[postgresql]" in red(doctor.studies, tracking(config, studies_url="postgresql://ada@db/s"))[1]
+    with pytest.raises(ConfigError, match="mysql"):
+        doctor.studies(tracking(config, studies_url="mysql://db/studies"))
+
+
+def test_several_machines_cannot_share_a_file_of_studies(config, tmp_path):
+    section = tracking(config, studies_url=f"sqlite:///{tmp_path}/studies.db")
+    assert doctor.studies(section)
+    assert "runtime.launcher.sweep_tasks=1" in red(doctor.studies, section, num_machines=4)[1]
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """`commands(sbatch="script", ...)`: Slurm's commands as shell scripts; nothing else is on the path."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def write(**scripts):
+        for name, script in {"sbatch": "exit 0", "squeue": "exit 0", "scontrol": "echo is UP", **scripts}.items():
+            (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+            (tmp_path / name).chmod(0o755)
+
+    return write
+
+
+def test_slurm_is_looked_at_where_it_is_used(config, commands, monkeypatch):
+    assert "not used" in doctor.slurm(config().runtime)
+    assert "module load slurm" in red(doctor.slurm, config(*SLURM).runtime)[1]
+    commands()
+    assert doctor.slurm(config(*SLURM).runtime) == "answers, and would take the job"
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert doctor.slurm(config().runtime) == "answers"
+
+
+@pytest.mark.parametrize(
+    ("scripts", "said", "advice"),
+    [
+        ({"scontrol": "echo 'Slurmctld(primary) at login1 is DOWN'"}, "is DOWN", "slurmctld"),
+        ({"squeue": "echo 'Unable to contact slurm controller' >&2; exit 1"}, "Unable to contact", "slurmctld"),
+        ({"scontrol": "exec /bin/sleep 30"}, "no answer within", "slurmctld"),
+        ({"sbatch": "echo 'sbatch: error: invalid partition' >&2; exit 1"}, "invalid partition", "runtime.launcher"),
+    ],
+)
+def test_a_controller_that_is_silent_or_refuses_the_job_is_red(config, commands, monkeypatch, scripts, said, advice):
+    monkeypatch.setattr(doctor, "_CONNECT_S", 2)
+    commands(**scripts)
+    found, fix = red(doctor.slurm, config(*SLURM).runtime)
+    assert (said in found, advice in fix) == (True, True)
