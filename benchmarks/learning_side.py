@@ -23,7 +23,7 @@ from trainer_muon import MuonAndAdamW
 from bertline.examples.store import ExampleStore
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import load_pretraining_model, save_model
+from bertline.modeling.huggingface import load_with_head, save_model
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig, PretrainConfig
 from bertline.pretraining.data import MaskedExamples
@@ -205,7 +205,7 @@ def loss_on_share(model_folder: Path, settings: SideSettings) -> float:
     """Compute the MLM loss in nats on validation sequences with fixed masks, in fp32 for both sides."""
     machine = resolve_machine(runtime_of(settings), "fp32")
     objective = section(ObjectiveConfig, "objective/mlm_nsp")
-    losses = PreTrainingLosses(load_pretraining_model(model_folder), objective).to(machine.device)
+    losses = PreTrainingLosses(load_with_head(model_folder, BertForPreTraining), objective).to(machine.device)
     phase = PhaseConfig(steps=1, max_length=settings.length, global_batch_size=settings.batch_size)
     validation = ShareProbe(
         losses,

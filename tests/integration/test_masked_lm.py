@@ -20,13 +20,13 @@ from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.export.build import build_export
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import write_manifest
-from bertline.modeling.huggingface import load_masked_lm
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from export_inputs import EXPORT
 from pretraining_inputs import pretrain_job
+from tiny import load_masked_lm
 
 WORDS = tuple(f"{first}{vowel}{last}" for first in "bdfgk" for vowel in "aeiou" for last in "lrst")
 MLM = {

@@ -3,9 +3,9 @@
 import torch
 
 import pretraining_processes as processes
-from bertline.modeling.huggingface import load_pretraining_model
 from ports import free_port
 from pretraining_inputs import pretrain_job, write_inputs
+from tiny import load_pretraining_model
 
 
 def test_tasks_of_srun_train_as_ranks_of_torchrun_do(tmp_path):

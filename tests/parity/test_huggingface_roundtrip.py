@@ -15,16 +15,9 @@ from safetensors.torch import load_file, save_file
 import tiny
 from bertline.encoders.loading import load_model
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
-from bertline.modeling.huggingface import (
-    architecture_of,
-    load_encoder,
-    load_masked_lm,
-    load_pretraining_model,
-    read_config,
-    read_labels,
-    save_model,
-)
+from bertline.modeling.huggingface import architecture_of, load_encoder, read_config, read_labels, save_model
 from bertline.modeling.initialization import initialize
+from tiny import load_masked_lm, load_pretraining_model
 
 CONFIG = tiny.model_config(
     hidden_size=24,

@@ -14,10 +14,10 @@ from bertline.encoders.loading import load_model
 from bertline.examples.packing import packed_batches
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, set_attention
-from bertline.modeling.huggingface import load_masked_lm, load_pretraining_model
 from bertline.modeling.losses import masked_lm_loss_sum, sequence_loss_sum
 from bertline.modeling.weight_files import to_disk
 from bertline.pretraining.module import PreTrainingLosses
+from tiny import load_masked_lm, load_pretraining_model
 
 KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")
 VOCAB_SIZE = 99

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.probes import read_mask_predictions
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import curve, newest_state
+from tiny import load_pretraining_model
 
 
 def newest_checkpoint(job: PretrainJob) -> int:

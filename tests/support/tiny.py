@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import torch
 
 from bertline.foundation.files import write_json
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
-from bertline.modeling.bert import BertForPreTraining, BertModel
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertModel
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import save_model
+from bertline.modeling.huggingface import load_with_head, save_model
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.objectives.contrastive import Contrastive
@@ -166,3 +168,13 @@ def write_encoder(
     initialize(model, config, seed=seed)
     save_model(model, folder)
     return folder
+
+
+def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
+    """A folder's model with both pretraining heads."""
+    return load_with_head(folder, partial(BertForPreTraining, attention=attention))
+
+
+def load_masked_lm(folder: Path, *, attention: AttentionKind = "plain") -> BertForMaskedLM:
+    """A folder's model with the masked language model head alone."""
+    return load_with_head(folder, partial(BertForMaskedLM, attention=attention))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -16,8 +15,6 @@ from bertline.foundation.files import read_json, write_json
 from bertline.foundation.progress import warn
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import (
-    BertForMaskedLM,
-    BertForPreTraining,
     BertForSequenceClassification,
     BertModel,
     BertWithClassifier,
@@ -176,19 +173,6 @@ def keep_pooler(start: Path, folder: Path) -> None:
     weights = {name: tensor for name, tensor in read.items() if name.startswith(_POOLER)}
     if weights:
         write_weights({**read_weights(folder, with_output=True), **weights}, folder / WEIGHTS_NAME)
-
-
-def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
-    """Load any BERT folder as a model with both pretraining heads.
-
-    Heads that the folder lacks are initialised randomly, with a warning.
-    """
-    return load_with_head(folder, partial(BertForPreTraining, attention=attention))
-
-
-def load_masked_lm(folder: Path, *, attention: AttentionKind = "plain") -> BertForMaskedLM:
-    """Load any BERT folder as a model with the masked language model head alone; see `load_pretraining_model`."""
-    return load_with_head(folder, partial(BertForMaskedLM, attention=attention))
 
 
 def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel:

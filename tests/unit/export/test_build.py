@@ -28,10 +28,11 @@ from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import sha256_of_file
-from bertline.modeling.huggingface import load_masked_lm, load_pretraining_model, save_model
+from bertline.modeling.huggingface import save_model
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT
 from finetuning_inputs import table_source
+from tiny import load_masked_lm, load_pretraining_model
 
 
 def export(

@@ -15,11 +15,12 @@ from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.fill_mask.model import FillMask, _evenly
 from bertline.modeling.bert import BertForMaskedLM
-from bertline.modeling.huggingface import load_masked_lm, save_model
+from bertline.modeling.huggingface import save_model
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.stored_rows import PlainRows
 from bertline.tokenization.tokenizer import Tokenizer
+from tiny import load_masked_lm
 
 
 def config(**changes):

@@ -14,7 +14,8 @@ import bertline
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.filling import filled
 from bertline.inference.loading import load
-from bertline.modeling.huggingface import load_encoder, load_pretraining_model, save_model
+from bertline.modeling.huggingface import load_encoder, save_model
+from tiny import load_pretraining_model
 
 
 def test_each_blank_gets_its_likeliest_tokens_in_order(encoder_folder: Path) -> None:

@@ -18,12 +18,12 @@ from bertline.modeling.huggingface import (
     architecture_of,
     config_from_huggingface,
     load_encoder,
-    load_pretraining_model,
     read_labels,
     save_model,
 )
 from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import count_parameters
+from tiny import load_pretraining_model
 
 
 @pytest.fixture

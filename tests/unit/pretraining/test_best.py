@@ -6,13 +6,13 @@ import pytest
 import pytorch_lightning as pl
 
 from bertline.foundation.manifests import read_manifest
-from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import assert_same_weights
+from tiny import load_pretraining_model
 
 PHASES = [
     PhaseConfig(steps=20, max_length=16, global_batch_size=8),

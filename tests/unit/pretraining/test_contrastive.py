@@ -10,7 +10,7 @@ import tiny
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.modeling.bert import BertForMaskedLM, BertModel
 from bertline.modeling.heads import pooled, pooled_packed
-from bertline.modeling.huggingface import architecture_of, load_encoder, load_masked_lm, save_model
+from bertline.modeling.huggingface import architecture_of, load_encoder, save_model
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import info_nce_sums
 from bertline.pretraining.compact import expanded
@@ -23,6 +23,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
+from tiny import load_masked_lm
 
 LAYOUTS = {
     "padded": RowLayout(packed=False, rows=None),

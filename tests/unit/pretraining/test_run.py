@@ -9,13 +9,13 @@ import torch
 from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import read_metrics
-from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.probes import MaskPredictionProbe, read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
 from pretraining_inputs import again, assert_same_weights, curve, signal_at, weights
 from servers import wait_until
+from tiny import load_pretraining_model
 
 LONGER = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
 

@@ -14,7 +14,6 @@ import pretraining_inputs
 from bertline.examples.packing import packed_batches
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertForPreTraining
-from bertline.modeling.huggingface import load_pretraining_model
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import shared_token_sums
 from bertline.pretraining.compact import expanded
@@ -25,6 +24,7 @@ from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
+from tiny import load_pretraining_model
 
 LAYOUTS = {
     "padded": RowLayout(packed=False, rows=None),

@@ -72,7 +72,7 @@ def test_an_encoder_without_a_head_starts_no_worse_than_the_unigram_distribution
 
 
 def test_a_checkpoint_keeps_its_embeddings_whatever_random_weights_would_start_with(make_job, pretrained):
-    from bertline.modeling.huggingface import load_masked_lm
+    from tiny import load_masked_lm
 
     job = dataclasses.replace(make_job(pretrain__initial_embeddings="cooccurrence"), start_from_folder=pretrained)
     model = build_model(job, Tokenizer.load(job.tokenizer_folder), resolve_machine(job.runtime, "fp32"))
@@ -85,7 +85,7 @@ def test_a_checkpoint_with_a_head_keeps_it(pretrained, encoder):
 
 
 def test_the_first_prediction_is_the_frequencies_whatever_the_encoder_says(make_job, pretrained):
-    from bertline.modeling.huggingface import load_masked_lm
+    from tiny import load_masked_lm
 
     model = load_masked_lm(pretrained)
     counts = np.arange(model.bert.vocab_size)

@@ -23,7 +23,6 @@ import tiny
 import warm_python
 from bertline.foundation.errors import BertlineError, MachineError
 from bertline.foundation.metrics_log import read_metrics
-from bertline.modeling.huggingface import load_pretraining_model
 from bertline.orchestration import launching, recording, stage_run
 from bertline.orchestration.config import pipeline_config
 from bertline.orchestration.launching import run_in_worker
@@ -36,6 +35,7 @@ from bertline.tracking.tracker import Tracker
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
 from ports import free_port
+from tiny import load_pretraining_model
 
 NODE = """
 import json, sys

@@ -16,7 +16,6 @@ import pretraining_failures as failures
 import probing_inputs as language
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
-from bertline.modeling.huggingface import load_pretraining_model
 from bertline.orchestration import stage_run, worker
 from bertline.orchestration.ownership import hold_lock
 from bertline.orchestration.stage_run import open_stage
@@ -24,6 +23,7 @@ from bertline.orchestration.status import Status, read_status, write_status
 from bertline.pretraining.job import FREE_KEYS
 from bertline.pretraining.probes import ValidationProbe, read_mask_predictions
 from bertline.training.checkpoints import CheckpointFolder
+from tiny import load_pretraining_model
 from unfinished_runs import BEGIN, CODE, STEPS, WORK, curve, looks_unfinished, opening, train
 
 Compose = Callable[..., dict[str, Any]]

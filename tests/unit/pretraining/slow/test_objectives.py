@@ -9,7 +9,7 @@ import torch
 import pretraining_inputs
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.modeling.huggingface import architecture_of, load_pretraining_model
+from bertline.modeling.huggingface import architecture_of
 from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.compact import expanded
@@ -21,6 +21,7 @@ from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
+from tiny import load_pretraining_model
 
 NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 TWO_LENGTHS = [

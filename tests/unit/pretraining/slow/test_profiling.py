@@ -2,8 +2,8 @@
 
 import torch
 
-from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.run import run_pretraining
+from tiny import load_pretraining_model
 
 
 def test_a_profiled_run_says_where_its_profile_is_and_trains_the_same(make_job, capsys):
