@@ -45,10 +45,10 @@ from bertline.orchestration.choices import (
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, name_in_yaml
 from bertline.orchestration.enough_text import check_enough_text
 from bertline.orchestration.fingerprints import code_fingerprint
+from bertline.orchestration.run_folder import locked_folders
 from bertline.orchestration.secrets import refuse_secrets_of_dvc
 from bertline.orchestration.stages import CODE, STAGES
 from bertline.orchestration.start_checkpoint import check_start
-from bertline.orchestration.status import open_folders
 from bertline.orchestration.stopping import in_one_line
 from bertline.orchestration.user_data import check_paths, checked, link_user_data
 from bertline.tracking.config import masked
@@ -145,7 +145,7 @@ def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] |
     write_atomically(PARAMS, header(mapping, set_by_experiment) + OmegaConf.to_yaml(OmegaConf.create(content)))
     for stage in STAGES:
         write_json(CODE / stage.name, code_fingerprint(stage))
-    for running in open_folders(Path(config.runtime.runs_folder)):
+    for running in locked_folders(Path(config.runtime.runs_folder)):
         say(
             f"stage {running.parent.name} is running with the configuration it started with ({running}/config.yaml). "
             "If anything it depends on has changed, DVC will not record its result: it is kept there, and the next "

@@ -46,6 +46,7 @@ from bertline.orchestration.given_task import (
     with_settings,
 )
 from bertline.orchestration.stages import stage_named
+from bertline.training.environment import use_training_environment
 from composition import CONF, conf_task, given_overrides, recipe
 
 # Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
@@ -240,4 +241,5 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent))
+    use_training_environment()
     recipe(main, config="finetune", ignored=IGNORED)()

@@ -23,10 +23,10 @@ from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.progress import say
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.stages import stage_named
-from bertline.orchestration.status import read_status
 from bertline.sweep.glue import FoundSet, GlueOutcome, found_sets, glue_average, glue_markdown, glue_rows, task_of
 from bertline.sweep.job import resolved_encoder
 from bertline.tasks.build import build_task
+from bertline.training.environment import use_training_environment
 from composition import recipe
 
 
@@ -90,12 +90,7 @@ def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> Glue
                 config = stage.config
                 stage.finish(build_task(name, config.tasks[name], config.python_docs, rows))
         with open_stage("sweep", asked, places={"tasks": rows, "pretrain": encoder}) as stage:
-            try:
-                stage.finish(stage.work(SWEEP_WORK))
-            except BertlineError as error:
-                if read_status(stage.folder).state == "stopped":
-                    raise KeyboardInterrupt from error  # stopping one set stops the whole command
-                raise
+            stage.finish(stage.work(SWEEP_WORK))
             return GlueOutcome(found=found, result=read_json(stage.output / "result.json"))
     except BertlineError as error:
         say(f"{found.glue_set.title} failed: {error}")
@@ -109,4 +104,5 @@ def fingerprint(composed: dict[str, Any], start: str | None) -> str:
 
 
 if __name__ == "__main__":
+    use_training_environment()
     recipe(main, config="glue", ignored=("corpus", "tokenizer", "examples", "objective", "optimizer", "schedule"))()

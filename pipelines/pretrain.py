@@ -4,7 +4,7 @@
     python pipelines/pretrain.py runtime.profile=true      # where the time of a step goes
 
 `bertline.pretraining.run` is the page to read: it builds tokenizer, model, probes, data and trainer, then trains. It
-runs in a worker process in runs/pretrain/FINGERPRINT. After a kill, the same command resumes. With
+works in runs/pretrain/FINGERPRINT. After a stop or a kill, the same command resumes. With
 experiment=finetune nothing is trained: the checkpoint of pretrain.start_from is read, checked and written as it is.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from bertline.foundation.progress import warn
 from bertline.orchestration.stage_run import StageRun, open_stage
+from bertline.training.environment import use_training_environment
 from composition import recipe
 
 WORK = "bertline.pretraining.run:run"
@@ -55,4 +56,5 @@ def main(composed: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    use_training_environment()
     main()

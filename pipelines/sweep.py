@@ -2,8 +2,8 @@
 
     python pipelines/sweep.py task_name=docs_library sweep=tpe_halving
 
-`bertline.sweep.run` is the page to read: trials, candidates over seeds, test, baselines, in this order. It runs in a
-worker process in runs/sweep@TASK/FINGERPRINT. After a kill, the same command resumes.
+`bertline.sweep.run` is the page to read: trials, candidates over seeds, test, baselines, in this order. It works
+in runs/sweep@TASK/FINGERPRINT. After a stop or a kill, the same command resumes.
 """
 
 import on_ctrl_c  # noqa: F401
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.orchestration.stage_run import open_stage
+from bertline.training.environment import use_training_environment
 from composition import recipe
 
 WORK = "bertline.sweep.run:run"
@@ -38,4 +39,5 @@ def main(composed: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    use_training_environment()
     main()

@@ -37,7 +37,7 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.parallel import usable_cores
 from bertline.modeling.attention_choice import AttentionDevice
 from bertline.orchestration.config import PipelineConfig
-from bertline.orchestration.slurm.script import job_script
+from bertline.orchestration.slurm import job_script
 from bertline.orchestration.stages import ARTIFACTS
 from bertline.planning import (
     GPUS,
@@ -654,7 +654,7 @@ def slurm(runtime: RuntimeConfig) -> str:
     calls = [(["scontrol", "ping"], "", fix), (["squeue", "--noheader", "--me"], "", fix)]
     if isinstance(launcher, SlurmLauncherConfig):
         folder = Path(runtime.runs_folder) / "doctor"
-        script = job_script(folder, "bertline.doctor:none", runtime, launcher, name="doctor", ranks=True)
+        script = job_script(folder, "bertline.doctor:none", runtime, name="doctor", ranks=True)
         fix = "Correct runtime.launcher, runtime.num_nodes or runtime.num_devices; sinfo shows partitions and nodes."
         calls.append((["sbatch", "--test-only"], script, fix))
     elif "SLURM_JOB_ID" not in os.environ:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,10 +34,11 @@ class _CommandLine(logging.Handler):
     """Prints messages to standard output, and warnings, marked as such, to standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.WARNING:
-            print(self.format(record), flush=True)
-        else:
-            print(f"warning: {self.format(record)}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # a closed terminal or pipe must not end the work
+            if record.levelno < logging.WARNING:
+                print(self.format(record), flush=True)
+            else:
+                print(f"warning: {self.format(record)}", file=sys.stderr, flush=True)
 
 
 _LOGGER = logging.getLogger("bertline")
@@ -219,11 +220,8 @@ class LiveLine:
 
     def stop(self) -> None:
         """Draw the line for the last time, and leave it on the terminal."""
-        self._live.stop()
-
-    def print_above(self, text: str) -> None:
-        """Print a line of text as it is, above the line of progress."""
-        self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        with suppress(OSError):
+            self._live.stop()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield what rich draws, for the width that the terminal has now."""

@@ -1,4 +1,4 @@
-"""Signals that ask a process to stop: Ctrl-C, TERM of schedulers, and USR1 and USR2, which job scripts send ahead."""
+"""Signals that ask a process to stop: Ctrl-C, TERM of schedulers, USR1 and USR2 of job scripts, HUP of a terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""All of them. Schedulers repeat one: Slurm sends TERM when the grace time begins and when it ends, to every process of
-a step at once, and launchers pass on what they receive."""
+STOP_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    *([] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [signal.SIGHUP]),
+)
+"""All of them, without HUP where it is ignored, as under `nohup`. Schedulers repeat one: Slurm sends TERM when the
+grace time begins and when it ends, to every process of a step at once, and launchers pass on what they receive."""
 _OF_SCRIPTS = (signal.SIGUSR1, signal.SIGUSR2)
+_PASSES_ON = "job-script-signals"
 # Two Ctrl-C within this time are one: several processes may have passed the same one on.
 _SAME_CTRL_C_S = 1.0
 
@@ -63,9 +70,11 @@ def receive_signals(handler: Callable[[int, FrameType | None], Any]) -> None:
     USR1 and USR2 remain blocked, and so they do in child processes: a thread waits for them and passes them on to the
     main thread. Call it in the main thread.
     """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _OF_SCRIPTS)
     for number in STOP_SIGNALS:
         signal.signal(number, handler)
-    threading.Thread(target=_pass_on, name="job-script-signals", daemon=True).start()
+    if not any(thread.name == _PASSES_ON for thread in threading.enumerate()):
+        threading.Thread(target=_pass_on, name=_PASSES_ON, daemon=True).start()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 

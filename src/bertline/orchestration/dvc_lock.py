@@ -13,7 +13,6 @@ import psutil
 
 from bertline.foundation.files import lock_file
 from bertline.foundation.formats import duration
-from bertline.orchestration.stages import STAGES
 
 _FOLDER = Path(".dvc/tmp")
 _COMMANDS = _FOLDER / "lock"
@@ -46,11 +45,8 @@ def _of_holder(pid: int, command: str, stages: list[str]) -> str:
         )
     since = duration(time.time() - process.create_time())
     at = f" and is at stage {', '.join(stages)}" if stages else ""
-    # A command attaches if the stage's work is in a worker; others would start again.
-    parts = [(stage, name.partition("@")[2]) for name in stages for stage in STAGES if stage.name == name.split("@")[0]]
-    watch = "".join(f" To watch it: {stage.command(task)}" for stage, task in parts if stage.in_worker)
     return (
-        f"process {pid} (dvc, for {since}) is running{at}. Wait for it, or press Ctrl-C in its terminal.{watch}"
+        f"process {pid} (dvc, for {since}) is running{at}. Wait for it, or press Ctrl-C in its terminal."
         f"\nDo not delete {_STAGES}: two runs would write the same files."
     )
 

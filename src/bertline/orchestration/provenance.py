@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -21,12 +24,15 @@ except ImportError:  # PyYAML was built without libyaml
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
 from bertline.evaluation.facts import PROVENANCE_NAME
+from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.parallel import usable_cores
 from bertline.foundation.processor import processor_name
 from bertline.orchestration.stages import stage_named
 from bertline.training.config import RuntimeConfig
 
+_DIGESTS, _MOST_KEPT = "digests.json", 1000
+_MUST_BE_OLDER_S = 2.0
 _DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
 
 
@@ -63,7 +69,7 @@ def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeCo
     """Write `provenance.json` into a result: what the report says about where and when the work was done.
 
     Args:
-        result: Result folder of a worker that has just finished.
+        result: Result folder of finished work.
         frozen: Content of the run folder's config.yaml.
         runtime: Its section `runtime`.
     """
@@ -78,11 +84,57 @@ def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeCo
     write_json(result / PROVENANCE_NAME, content)
 
 
-def add_tracked_run(artifact: Path, run_id: str | None) -> None:
-    """Add the id of the MLflow run to the provenance of an artifact; a worker does not know it."""
-    path = artifact / PROVENANCE_NAME
-    if run_id is not None and path.exists():
-        write_json(path, {**read_json(path), "mlflow_run": run_id})
+def digests_of(inputs: Mapping[str, Path], runs_folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each input, a file or a folder.
+
+    Every command needs them, and hashing 100 GB takes minutes, so a digest is kept in `runs_folder` with a mark of the
+    files that it was computed from: their names, sizes, inodes and change times, which nobody can set back.
+
+    Args:
+        inputs: Paths by name; all exist.
+        runs_folder: Folder in which digests are kept.
+    """
+    path = runs_folder / _DIGESTS
+    kept: dict[str, str] = {}
+    with suppress(BertlineError):
+        kept = read_json(path) if path.exists() else {}
+    digests: dict[str, str] = {}
+    new: dict[str, str] = {}
+    for name, place in inputs.items():
+        mark, newest = _mark_of(place)
+        digests[name] = kept.get(mark) or sha256_of_path(place)
+        # A file system that dates changes coarsely may give a later one the same time. git has the same rule.
+        if mark not in kept and time.time() - newest > _MUST_BE_OLDER_S and _mark_of(place)[0] == mark:
+            new[mark] = digests[name]
+    if new:
+        with suppress(BertlineError):  # keeping them only saves time
+            write_json(path, {**(kept if len(kept) < _MOST_KEPT else {}), **new})
+    return digests
+
+
+def changed_inputs(frozen: Mapping[str, Any]) -> list[str]:
+    """Return the paths of inputs that are gone, or whose content is not that of a run folder's frozen configuration."""
+    digests: Mapping[str, str] = frozen["made_of"]["inputs"]
+    paths = {name: Path(frozen["inputs"][name]) for name in digests}
+    present = digests_of(
+        {name: path for name, path in paths.items() if path.exists()},
+        Path(frozen["config"]["runtime"]["runs_folder"]),
+    )
+    return [path.as_posix() for name, path in paths.items() if present.get(name) != digests[name]]
+
+
+def _mark_of(path: Path) -> tuple[str, float]:
+    """Return a mark of a file's or folder's state, and when it was last changed, in seconds of the epoch."""
+    files = [path]
+    if path.is_dir():  # unlike rglob, os.walk does not fail where a folder is removed meanwhile
+        files = sorted(Path(place, name) for place, _, names in os.walk(path) for name in names)
+    digest, newest = hashlib.sha256(), 0.0
+    for file in files:
+        with suppress(FileNotFoundError):
+            status = file.stat()
+            digest.update(f"{file}\0{status.st_size}\0{status.st_ino}\0{status.st_ctime_ns}\n".encode())
+            newest = max(newest, status.st_ctime)
+    return digest.hexdigest()[:16], newest
 
 
 def _machine(runtime: RuntimeConfig) -> str:

@@ -1,31 +1,20 @@
-"""Records of a stage in MLflow: opened by its recipe, and ended by its worker if no recipe is left to do it.
-
-A worker outlives its recipe (a lost terminal, a killed `dvc`). The recipe therefore leaves in the run folder what its
-records were opened with. A worker that ends while no recipe has the folder open continues the same run of MLflow from
-there, adds what a recipe would have added, and ends it.
-"""
+"""Records of a stage in MLflow."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.files import sha256_of_path
 from bertline.foundation.manifests import MANIFEST_NAME
-from bertline.foundation.progress import say
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.run_pages import charted, stage_page
-from bertline.orchestration.stages import Stage, stage_named
-from bertline.orchestration.status import RESULT_NAME, hold_unopened, read_status
+from bertline.orchestration.stages import Stage
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import TrackedRun, Tracker, open_tracker
-
-OPENING_NAME = "record.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +55,6 @@ def opened(opening: Opening, tracking: TrackingConfig) -> Iterator[tuple[Tracker
         yield tracker, record
 
 
-def leave_opening(folder: Path, opening: Opening) -> None:
-    """Write into a run folder what its worker needs to end the records."""
-    write_json(folder / OPENING_NAME, dataclasses.asdict(opening))
-
-
 def follow_work(record: TrackedRun, stage: Stage, folder: Path) -> None:
     """Send curves, trials and other files of a run folder while its worker writes them."""
     record.follow(folder / "metrics.jsonl")
@@ -100,30 +84,3 @@ def describe(
         record.log_artifact(output / MANIFEST_NAME, contains_text=stage.per_task)
     page = stage_page(config, stage, name, metrics, output)
     record.set_tags({**page, "bertline.output_sha256": sha256_of_path(output)})
-
-
-def end_without_recipe(folder: Path, stage_name: str, config: PipelineConfig) -> None:
-    """End the records of a run folder whose worker is done, unless a recipe has it open or opened none."""
-    status = read_status(folder)
-    if not (folder / OPENING_NAME).exists() or status.state == "running":
-        return
-    with hold_unopened(folder) as alone:
-        if not alone:
-            return
-        say("no command watches this run any more: its record in MLflow is completed here")
-        opening = Opening(**read_json(folder / OPENING_NAME))
-        stage = stage_named(stage_name)
-        # An error or a signal that ended the work gives the run its status, as it does in a recipe.
-        with (
-            suppress(BertlineError, KeyboardInterrupt),
-            opened(opening, config.tracking) as (_, record),
-        ):
-            follow_work(record, stage, folder)
-            if status.state == "stopped":
-                raise KeyboardInterrupt
-            if status.state == "failed":
-                raise BertlineError(status.message)
-            attach_work(record, stage, folder)
-            write_json(folder / "metrics.json", status.metrics)
-            record.log_artifact(folder / "metrics.json", contains_text=False)
-            describe(record, config, stage, opening.name, status.metrics, folder / RESULT_NAME)

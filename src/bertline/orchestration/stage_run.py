@@ -5,7 +5,8 @@ A recipe opens its stage, calls the library and passes the headline figures to `
     with open_stage("corpus", composed) as stage:
         stage.finish(build_corpus(stage.config.corpus, ..., stage.output, ...))
 
-Under DVC the result goes to `artifacts/`; by hand it goes to `runs/STAGE/FINGERPRINT/result`, never over `artifacts/`.
+The work runs in the recipe's own process. Under DVC the result goes to `artifacts/`; by hand it goes to
+`runs/STAGE/FINGERPRINT/result`, never over `artifacts/`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from bertline.demo.docstrings import docstrings_kept_in
-from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.files import (
     drop_leftovers,
     folder_written_atomically,
@@ -32,35 +34,45 @@ from bertline.foundation.files import (
     write_atomically,
     write_json,
 )
-from bertline.foundation.mappings import ABSENT, differences
-from bertline.foundation.progress import can_draw, say
-from bertline.foundation.system_load import load_sampled
+from bertline.foundation.mappings import ABSENT, differences, value_at
+from bertline.foundation.progress import say
+from bertline.foundation.signals import RECEIVED
 from bertline.foundation.validation import to_mapping
-from bertline.orchestration.by_hand import place_by_hand
-from bertline.orchestration.changed import changed_code, changed_sections, marks_of, refuse_changes, tracked_sections
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
-from bertline.orchestration.digests import digests_of
 from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
-from bertline.orchestration.launching import run_in_worker
 from bertline.orchestration.provenance import (
-    add_tracked_run,
     artifact_digest,
+    digests_of,
     experiment_name,
     git_commit,
+    locked_stages,
     running_under_dvc,
 )
-from bertline.orchestration.recording import Opening, attach_work, describe, follow_work, leave_opening, opened
+from bertline.orchestration.ranks import do_work, run_on_devices
+from bertline.orchestration.recording import Opening, attach_work, describe, follow_work, opened
+from bertline.orchestration.run_folder import (
+    CONFIG_NAME,
+    RESULT_NAME,
+    Outcome,
+    Status,
+    finished_status,
+    held,
+    read_status,
+    recorded,
+)
 from bertline.orchestration.run_pages import headline_params, pipeline_name, source_tags, write_headline
-from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, SOURCES, Stage, stage_named
-from bertline.orchestration.status import RESULT_NAME, mark_open, read_status
-from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
+from bertline.orchestration.slurm import run_job
+from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, SOURCES, STAGES, Stage, stage_named
+from bertline.orchestration.stopping import Stopped, named
 from bertline.orchestration.unused import is_unused, uses_pretrained
 from bertline.orchestration.user_data import holds_nothing
 from bertline.tracking.tracker import TrackedRun, Tracker
+from bertline.training.launchers import SlurmLauncherConfig
 from bertline.training.nodes import Node, this_node
 
 # These two affect speed and locations, never results, so no fingerprint covers them.
 UNTRACKED_SECTIONS = ("runtime", "tracking")
+PARAMS = Path("params.yaml")
 _DOCSTRINGS = "docstrings"
 
 
@@ -73,10 +85,9 @@ class StageRun:
     config: PipelineConfig
     inputs: dict[str, Path]
     """Folders of the inputs by artifact name (`examples`, `checkpoint`, ...)."""
-    marks: dict[str, str]
-    """See `changed.marks_of`."""
     made_of: dict[str, Any]
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
+    outcome: Outcome = field(default_factory=Outcome)
     tracker: Tracker = field(default_factory=Tracker)
     record: TrackedRun = field(default_factory=TrackedRun)
     opened_s: float = 0.0
@@ -103,30 +114,61 @@ class StageRun:
         return Path(self.stage.output.format(task=self.task_name)) if running_under_dvc() else self.folder / RESULT_NAME
 
     def work(self, function: str) -> dict[str, float]:
-        """Run the stage's long work in a worker process, or attach to a running one, and copy the result to `output`.
+        """Do the stage's long work, or resume it, and copy its result to `output`; return its headline figures.
+
+        With one device it is a call in this process; with several, torchrun starts a process for each; under Slurm it
+        is a job, which does the same.
 
         Args:
             function: Function of a `Work` that does it, as an import path: `bertline.pretraining.run:run`.
+
+        Raises:
+            BertlineError: The work failed; what was saved is resumed by the same command.
+            Stopped: A signal stopped it.
         """
         follow_work(self.record, self.stage, self.folder)
-        metrics = run_in_worker(
-            self.folder, function, self.config.runtime, several_devices=self.stage.on_several_devices
-        )
-        self._refuse_changes(kept=self.folder / RESULT_NAME)
+        runtime, several = self.config.runtime, self.stage.on_several_devices
+        try:
+            if isinstance(runtime.launcher, SlurmLauncherConfig):
+                metrics = _metrics(run_job(self.folder, function, runtime, ranks=several, freeze=self.freeze))
+            elif several and runtime.num_devices * runtime.num_nodes > 1:
+                metrics = self._work_on_devices(function)
+            else:
+                with held(self.folder):
+                    status = finished_status(self.folder)
+                    if status is None:
+                        self.freeze()
+                    metrics = status.metrics if status else do_work(self.folder, function)
+        except KeyboardInterrupt as error:
+            number = RECEIVED.first or signal.SIGINT
+            if isinstance(error, Stopped) and "; " in str(error):
+                raise  # it says what continues
+            how = str(error).removeprefix(f"by {named(number)}").strip(": ")
+            again = "run the same command again to resume"
+            raise Stopped("; ".join(filter(None, [f"by {named(number)}", how, again])), number) from None
         if self.output != self.folder / RESULT_NAME:
             with folder_written_atomically(self.output) as temporary:
                 shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
-                add_tracked_run(temporary, self.record.run_id)
         attach_work(self.record, self.stage, self.folder)
         return metrics
+
+    def _work_on_devices(self, function: str) -> dict[str, float]:
+        node = _node(self.stage, self.config)
+        if node.is_first:
+            with held(self.folder):  # waits; the first rank then holds it
+                if (status := finished_status(self.folder)) is not None:
+                    return status.metrics
+                self.freeze()
+        return _metrics(run_on_devices(self.folder, function, self.config.runtime, node))
 
     def finish(self, metrics: Mapping[str, float]) -> None:
         """Record the headline figures and print where the result is.
 
         Raises:
-            ArtifactError: Under DVC, configuration, code or inputs changed since the stage was opened.
+            ArtifactError: Under DVC, configuration or inputs changed since the stage was opened.
         """
-        self._refuse_changes(kept=self.folder / RESULT_NAME if self.stage.in_worker else self.output)
+        self._refuse_changes()
+        self.outcome.metrics = metrics
         target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
         write_json(target, dict(metrics))
         kept = self.folder / "headline.json"
@@ -139,45 +181,64 @@ class StageRun:
         say(f"{self.name}: {self.output} ({shown})")
 
     def _took_s(self) -> float:
-        """Return the seconds of the work. A worker writes its own: this command may have attached to it late."""
-        work_s = read_status(self.folder).work_s if self.stage.in_worker else None
+        """Return the seconds of the work, which a finished run folder knows better than this command."""
+        work_s = read_status(self.folder).work_s if self.stage.is_long else None
         return time.monotonic() - self.opened_s if work_s is None else work_s
 
-    def _refuse_changes(self, *, kept: Path) -> None:
-        """Fail if DVC would record the result with other dependencies than the frozen ones."""
+    def _refuse_changes(self) -> None:
+        """Fail if DVC, which reads params.yaml and the inputs after the stage, would record others than it used."""
         if not running_under_dvc():
             return  # the frozen configuration is the record
+        changed = changed_sections(self.stage, self.task_name, self.made_of["sections"])
         present = {key: path for key, path in self.inputs.items() if path.exists()}
         digests = digests_of(present, Path(self.config.runtime.runs_folder))
         now = {key: digests.get(key, ABSENT) for key in self.inputs}
-        changed = {
-            "the configuration": changed_sections(self.stage, self.task_name, self.made_of["sections"]),
-            "the code": changed_code(self.stage, self.made_of["code"]),
-            "what it reads": [self.inputs[key].as_posix() for key in differences(self.made_of["inputs"], now)],
-        }
-        if any(changed.values()) and kept == self.output:
-            # DVC deletes the outputs of a stage before it runs it again.
-            kept = self.folder / RESULT_NAME
-            with folder_written_atomically(kept) as temporary:
+        changed += [self.inputs[key].as_posix() for key in differences(self.made_of["inputs"], now)]
+        if not changed:
+            return
+        if not (self.folder / RESULT_NAME).exists():  # DVC deletes the outputs of a stage before it runs it again
+            with folder_written_atomically(self.folder / RESULT_NAME) as temporary:
                 shutil.copytree(self.output, temporary, dirs_exist_ok=True)
-        refuse_changes(self.name, changed, kept=kept)
+        raise ArtifactError(
+            f"stage {self.name}: what it depends on changed since it started, so DVC would record it wrongly: "
+            f"{', '.join(changed)}. Its result is kept in {self.folder / RESULT_NAME}. Run `dvc repro` again: the "
+            "stage runs with what is there now, or takes that result if you set the configuration back"
+        )
+
+    def freeze(self) -> None:
+        """Write the run folder's config.yaml."""
+        import yaml
+
+        frozen = {
+            "stage": self.stage.name,
+            "task_name": self.task_name,
+            "fingerprint": self.fingerprint,
+            "inputs": {key: path.as_posix() for key, path in self.inputs.items()},
+            "config": to_mapping(self.config),
+            "commit": git_commit(),
+            "made_of": {key: self.made_of[key] for key in ("inputs", "code", "versions")},
+        }
+        write_atomically(self.folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
 
 
 @contextmanager
 def open_stage(
     name: str, composed: Mapping[str, Any], *, places: Mapping[str, Path] | None = None
 ) -> Iterator[StageRun]:
-    """Validate the configuration, find the inputs, freeze both to the run folder and open the record in MLflow.
+    """Validate the configuration, find the inputs, and open the record in MLflow.
+
+    A stage whose recipe does the work (`Stage.is_long` is False) is recorded, and its run folder locked, for the whole
+    block; `StageRun.work` does that for the others.
 
     Args:
         name: The stage's name, without a task.
-        composed: The composed configuration, with `task_name` if the stage works on one task.
-        places: Folders of inputs (`tasks`, `pretrain`) to read instead of those in `artifacts/`; by hand only.
+        composed: The composed configuration, with `task_name` if the stage works on one task, and with `inputs`
+            (folders by artifact name) to read instead of those in `artifacts/`; by hand only.
+        places: More such folders.
 
     Raises:
-        ConfigError: The configuration is not valid or names no known task, or an unfinished pretraining in another
-            folder would end with the same weights.
-        ArtifactError: A stage before this one has not been run.
+        ConfigError: The configuration is not valid or names no known task.
+        ArtifactError: A stage before this one has not been run, or was run under another configuration.
         MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
     opened_s = time.monotonic()
@@ -186,29 +247,52 @@ def open_stage(
     if running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
         drop_leftovers(Path(stage.output.format(task=task)))
     config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
-    run = _stage_run(stage, _task_of(stage, task, config), config, places or {})
-    if running_under_dvc():
-        refuse_changes(run.name, {"the code": changed_code(stage, run.made_of["code"])})
-    if stage.name == "pretrain":
-        check_unfinished(run.folder, run.made_of)
-    _freeze(run)
+    run = _stage_run(stage, _task_of(stage, task, config), config, {**_named_inputs(composed), **(places or {})})
     with (
-        mark_open(run.folder),
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
         _records(run) as (tracker, record),
-        _load_sampled(run),
     ):
-        if not stage.in_worker:
-            record.follow_load(run.folder)
-        yield dataclasses.replace(run, tracker=tracker, record=record, opened_s=opened_s)
+        run = dataclasses.replace(run, tracker=tracker, record=record, opened_s=opened_s)
+        if stage.is_long:
+            yield run
+            return
+        record.follow_load(run.folder)
+        with held(run.folder):
+            run.freeze()
+            with recorded(run.folder, config) as outcome:
+                yield dataclasses.replace(run, outcome=outcome)
 
 
-def _load_sampled(run: StageRun) -> AbstractContextManager[None]:
-    """Sample the load of this machine if the recipe does the work; else the worker does."""
-    tracking = run.config.tracking
-    if run.stage.in_worker or not (tracking.enabled and tracking.system_metrics):
-        return nullcontext()
-    return load_sampled(run.folder, tracking.system_metrics_every_s)
+def _metrics(status: Status) -> dict[str, float]:
+    """Return the figures of finished work.
+
+    Raises:
+        BertlineError: It failed, or was stopped or killed.
+        KeyboardInterrupt: A signal to this process stopped it.
+    """
+    if status.state == "finished":
+        return status.metrics
+    if status.state != "failed" and RECEIVED.first is not None:
+        raise KeyboardInterrupt(status.message)
+    why = {"failed": status.message, "stopped": f"the work was stopped {status.message}"}
+    message = why.get(status.state, "the work was killed; its last words are above")
+    raise BertlineError(f"{message}; run the same command again to resume")
+
+
+def _named_inputs(composed: Mapping[str, Any]) -> dict[str, Path]:
+    """Return the folders that `inputs.NAME=FOLDER` names.
+
+    Raises:
+        ConfigError: There are some, and DVC runs the stage.
+        ArtifactError: A folder is missing.
+    """
+    folders = {name: Path(folder) for name, folder in (composed.get("inputs") or {}).items() if folder is not None}
+    for name, folder in folders.items():
+        if running_under_dvc():
+            raise ConfigError(f"inputs.{name} is for stages that are run by hand; DVC knows those of dvc.yaml only.")
+        if not folder.is_dir():
+            raise ArtifactError(f"inputs.{name} is {folder}, which is no folder.")
+    return folders
 
 
 @contextmanager
@@ -247,8 +331,6 @@ def _records(run: StageRun) -> Iterator[tuple[Tracker, TrackedRun]]:
         pipeline_params=headline_params(mapping),
         pipeline_config=mapping,
     )
-    if stage.in_worker and node.is_first:
-        leave_opening(run.folder, opening)
     with opened(opening, tracking) as (tracker, record):
         yield tracker, record
 
@@ -271,8 +353,20 @@ def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | No
     return task
 
 
+def _stage_run(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> StageRun:
+    """Return a stage under a configuration and with its present inputs, before it is opened."""
+    inputs = _inputs_of(stage, task, config, places)
+    made_of = {
+        "sections": tracked_sections(stage, task, config),
+        "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
+        "code": code_fingerprint(stage),
+        "versions": stage_versions(stage, task, to_mapping(config)),
+    }
+    return StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of)
+
+
 def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    inputs: dict[str, Path] = {}
     for template in stage.inputs:
         path = Path(template.format(task=task))
         if path.parent == ENCODERS:
@@ -283,33 +377,45 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
         # By hand, sources are read where they are; their digests are for DVC.
         if is_unused(name, config) or (path == SOURCES and not running_under_dvc()):
             continue
-        if name in places:
-            path = places[name]
-        elif not running_under_dvc():
-            path = place_by_hand(path, config, lambda earlier, of: _stage_run(earlier, of, config, {}).folder)
         if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
             continue  # a place for the user's data that this configuration does not use
-        if path.exists():
-            found[name] = path
-        else:
+        if name not in places and not path.exists():
             raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
-    for key, named in _paths_named(stage, task, config).items():
-        if named is not None and Path(named).exists():
-            found[key] = Path(named)  # by hand it need not be linked from its place in data/
-    return found
+        if name not in places and not running_under_dvc():
+            _refuse_other_configuration(name, path, config)
+        inputs[name] = places.get(name, path)
+    for key, named_path in _paths_named(stage, task, config).items():
+        if named_path is not None and Path(named_path).exists():
+            inputs[key] = Path(named_path)  # by hand it need not be linked from its place in data/
+    return inputs
 
 
-def _stage_run(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> StageRun:
-    """Return a stage under a configuration and with its present inputs, before it is opened."""
-    inputs = _inputs_of(stage, task, config, places)
-    marks = marks_of(inputs)
-    made_of = {
-        "sections": tracked_sections(stage, task, config),
-        "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
-        "code": code_fingerprint(stage),
-        "versions": stage_versions(stage, task, to_mapping(config)),
-    }
-    return StageRun(stage=stage, task_name=task, config=config, inputs=inputs, marks=marks, made_of=made_of)
+def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfig) -> None:
+    """Check that an artifact, and those that it was made of, were made under this configuration, as dvc.lock records.
+
+    Raises:
+        ArtifactError: They were not.
+    """
+    lock = locked_stages()
+    waiting, changed = [artifact], dict[str, tuple[Any, Any]]()
+    while waiting:
+        path = waiting.pop()
+        for stage in STAGES:
+            for task in config.tasks if stage.per_task else (None,):
+                output = Path(stage.output.format(task=task))
+                if path not in (output, *([output.parent] if stage.per_task else [])):
+                    continue
+                waiting += [Path(template.format(task=task)) for template in stage.inputs]
+                made_under = lock.get(stage.full_name(task), {}).get("params", {}).get("params.yaml")
+                if made_under is not None:
+                    changed |= differences(made_under, tracked_sections(stage, task, config))
+    if changed:
+        keys = ", ".join(f"{key} ({old!r} there, {new!r} here)" for key, (old, new) in sorted(changed.items())[:5])
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        raise ArtifactError(
+            f"{artifact} was made under another configuration: {keys}{more}. Leave these keys as they are, or save "
+            f"them and run `dvc repro`, or name a folder that was made under them: inputs.{name}=FOLDER"
+        )
 
 
 def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, str | None]:
@@ -328,24 +434,23 @@ def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict
             return {}
 
 
-def _freeze(run: StageRun) -> None:
-    """Write the run folder's config.yaml."""
+def tracked_sections(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, Any]:
+    """Return the part of a configuration that a result depends on, `{"tasks.docs_library": {...}, "sweep": ...}`."""
+    whole = to_mapping(config)
+    return {key: value_at(whole, key) for key in (template.format(task=task) for template in stage.sections)}
+
+
+def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) -> list[str]:
+    """Return the keys of params.yaml whose value changed since a stage started, with both values, as text."""
     import yaml
 
-    runtime = run.config.runtime
-    if can_draw():  # progress at least every two seconds, if it is drawn as a bar
-        runtime = dataclasses.replace(runtime, progress_every_s=min(runtime.progress_every_s, 2.0))
-    frozen = {
-        "stage": run.stage.name,
-        "task_name": run.task_name,
-        "fingerprint": run.fingerprint,
-        "inputs": {key: path.as_posix() for key, path in run.inputs.items()},
-        "input_marks": run.marks,
-        "config": {**to_mapping(run.config), "runtime": to_mapping(runtime)},
-        "commit": git_commit(),
-        "made_of": {key: run.made_of[key] for key in ("inputs", "code", "versions")},
-    }
-    write_atomically(run.folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
+    try:
+        present = yaml.safe_load(PARAMS.read_text(encoding="utf-8")) or {}
+        config = pipeline_config({key: present[key] for key in SECTIONS if key in present})
+        now = tracked_sections(stage, task, config)
+    except (OSError, BertlineError) as error:
+        return [f"{PARAMS} ({error})"]
+    return [f"{key} (was {old!r}, is {new!r})" for key, (old, new) in differences(dict(frozen), now).items()]
 
 
 def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:

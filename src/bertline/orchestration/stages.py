@@ -89,12 +89,12 @@ class Stage:
     versions: tuple[str, ...] = ()
     """Distributions that the stage computes or writes with. Python's minor version is always added."""
     versions_where: tuple[VersionsWhere, ...] = ()
-    in_worker: bool = False
-    """Whether the work runs in a process of its own, which outlives the recipe and can be resumed."""
+    is_long: bool = False
+    """Whether `StageRun.work` does the work, which can be stopped, resumed, and run as a job of Slurm."""
     compiles: bool = False
     """Whether the work may compile its model."""
     on_several_devices: bool = False
-    """Whether the worker may run on `runtime.num_devices` devices of each of `runtime.num_nodes` machines, as one
+    """Whether the work may run on `runtime.num_devices` devices of each of `runtime.num_nodes` machines, as one
     process per device."""
     attachments: tuple[Attachment, ...] = ()
     tables: tuple[Table, ...] = ()
@@ -163,7 +163,7 @@ STAGES = (
             VersionsWhere("pretrain.linear_probe", None, ("scikit-learn",)),
             VersionsWhere("pretrain.initial_embeddings", None, ("scikit-learn", "scipy")),
         ),
-        in_worker=True,
+        is_long=True,
         compiles=True,
         on_several_devices=True,
         attachments=(
@@ -214,7 +214,7 @@ STAGES = (
             "transformers",
         ),
         versions_where=(VersionsWhere("tasks.{task}.kind", _SEARCHES, ("bm25s", "faiss-cpu")),),
-        in_worker=True,
+        is_long=True,
         attachments=(
             Attachment("result/trials.csv", contains_text=False),
             Attachment("result/result.json", contains_text=True),

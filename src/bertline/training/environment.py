@@ -45,6 +45,16 @@ def environment_for_training(environment: Mapping[str, str]) -> dict[str, str]:
     return chosen
 
 
+def use_training_environment() -> None:
+    """Start this program again with the settings above, if some are missing: a process reads them only as it starts.
+
+    It remains the same process (the same id), so whoever started it can still send it signals. Call it first.
+    """
+    environment = environment_for_training(os.environ)
+    if environment != dict(os.environ):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+
+
 # One vectorised kernel needs all of it.
 _ONE_KERNEL = "torch.compile(torch.exp)(torch.ones(4096))"
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/gpus")
