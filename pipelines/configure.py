@@ -54,6 +54,8 @@ from bertline.orchestration.user_data import check_paths, checked, link_user_dat
 from bertline.tracking.config import masked
 from composition import CONF, loaded, plain, unreadable_yaml
 
+ONLY_BY_HAND = ("task_name", "inputs")
+"""Keys of conf/config.yaml that no stage of DVC is given."""
 PARAMS = Path("params.yaml")
 TASK_LIST = CONF / "tasks.yaml"
 SOURCE_LIST = CONF / "sources.yaml"
@@ -126,7 +128,7 @@ def composed(overrides: list[str]) -> dict[str, Any]:
         raise ConfigError(said or f"conf/ does not compose: {error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(unreadable_yaml(error, str(CONF))) from error
-    return {key: mapping[key] for key in mapping if key != "task_name"}
+    return {key: mapping[key] for key in mapping if key not in ONLY_BY_HAND}
 
 
 def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] | None = None) -> None:
@@ -337,7 +339,7 @@ def _mask_secrets() -> None:
 
 def _present() -> dict[str, Any]:
     present: Any = OmegaConf.to_container(loaded(PARAMS), resolve=True)
-    return {key: value for key, value in present.items() if key != "task_name"}
+    return {key: value for key, value in present.items() if key not in ONLY_BY_HAND}
 
 
 def _at_stake(mapping: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
