@@ -14,7 +14,7 @@ written to the full disk) does not count, and one of another kind takes its plac
 
 The last line is JSON. `metrics_lost` counts (key, step) of train/* and val/* that the undisturbed run has and the
 disturbed run's metrics.jsonl or MLflow lacks, and values of that file that MLflow lacks; `metrics_doubled` counts
-repetitions in the file and in MLflow, `orphans` processes, `leftovers` unfinished files and files of owners. The exit
+repetitions in the file and in MLflow, `orphans` processes, `leftovers` unfinished files. The exit
 status is 1 unless the weights are the same, all of these are 0, and so many faults were done.
 """
 
@@ -49,8 +49,8 @@ from slurm_cluster import Settings, SlurmCluster
 from slurm_workspace import Workspace
 
 EXPERIMENT = "chaos"
-# `.NAME.HEX` of files.write_atomically and of the owner's file, its `.turn`, `.partial` folders, half checkpoints.
-_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{6,}|.*\.part|\.partial|\.?owner\.json(\..*)?")
+# `.NAME.HEX` of files.write_atomically, `.partial` folders, half checkpoints.
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{6,}|.*\.part|\.partial")
 Point = tuple[str, int]
 """Key and step of a metric."""
 SETTINGS = Settings(networks=True, requeue_delay_s=5, kill_wait=2, node_timeout_s=60)

@@ -4,9 +4,9 @@ python benchmarks/same_results.py 97d7ed78 HEAD --parts smoke two_ranks
 python benchmarks/same_results.py 97d7ed78 HEAD --folder /tmp/same --data ../shared/data     # all parts
 
 Each part is run in a clone of each commit: `smoke` (the whole pipeline), `wiki_mini` (100 steps, on Wikipedia),
-`two_ranks` (BERT-base made small, on two processes), `trec` (`bertline finetune` on TREC), `default` (the whole default
-pipeline, half an hour). With `--folder`, the results of a commit are kept there and not computed again. The last line is
-JSON; the exit status is 1 if anything differs.
+`two_ranks` (BERT-base made small, on two processes), `trec` (`bertline finetune` on TREC), `default` (the whole
+default pipeline, half an hour). With `--folder`, the results of a commit are kept there and not computed again. The
+last line is JSON; the exit status is 1 if anything differs.
 """
 
 from __future__ import annotations

@@ -122,23 +122,6 @@ def test_a_recipe_ends_in_one_line_while_it_imports(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
-def test_a_worker_that_still_imports_ends_without_a_traceback(tmp_path: Path) -> None:
-    for name in ("yaml", "pyarrow"):
-        (tmp_path / f"{name}.py").write_text(SLOW_IMPORT)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bertline.orchestration.worker", str(tmp_path / "ready")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")])},
-    )
-    while not (tmp_path / "ready").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=600)[0] == b""
-    assert process.returncode == -signal.SIGINT
-
-
 SMALL = """
 import sys, time
 from pathlib import Path

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from bertline.orchestration.ownership import hold_lock
+from bertline.orchestration.run_folder import held
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,7 +33,7 @@ def test_a_running_pretraining_comes_first_then_the_finished_encoder_then_the_ne
     Path("artifacts/pretrain").mkdir(parents=True)
     Path("artifacts/pretrain/model.safetensors").touch()
     assert try_blanks.newest_model() == Path("artifacts/pretrain")
-    with hold_lock(Path("runs/pretrain/b")):
+    with held(Path("runs/pretrain/b")):
         assert try_blanks.newest_model() == Path("runs/pretrain/b/latest")
 
 
