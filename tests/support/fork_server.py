@@ -73,7 +73,8 @@ def run_recipe(
 def _run(folder: Path, words: list[str], environment: Mapping[str, str], output: Path, errors: Path) -> None:
     for stream, path in ((1, output), (2, errors)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), stream)
-    os.environ.update(environment)
+    # As set, they keep a recipe from starting its program again (`use_training_environment`).
+    os.environ.update({"GOMP_SPINCOUNT": "1000", "GLIBC_TUNABLES": "", **environment})
     os.chdir(folder)
     sys.argv = words
     sys.path.insert(0, str(Path(words[0]).resolve().parent))

@@ -129,7 +129,8 @@ def _submitted(
     write_status(folder, Status(state="new"))
     script = folder / SCRIPT_NAME
     write_atomically(script, job_script(folder, function, runtime, name=name, ranks=ranks))
-    answer = _run("sbatch", "--parsable", str(script))
+    # On the command line it comes before what SBATCH_JOB_NAME says.
+    answer = _run("sbatch", "--parsable", f"--job-name={name}", str(script))
     number = re.match(r"(\d+)", answer.stdout)
     if answer.returncode != 0 or number is None:
         raise MachineError(

@@ -39,11 +39,6 @@ def test_rows_that_are_twice_in_the_file_are_doubled(tmp_path):
         ".step-00000025.pt.part",
         ".step-00000025.pt.sha256.0a1b2c3d",
         ".metrics.jsonl.0a1b2c3d",
-        ".job.json.0a1b2c",
-        "owner.json",
-        ".owner.json.0123456789abcdef",
-        ".owner.json.turn",
-        ".now.0a1b2c3d",
         ".partial",
     ],
 )

@@ -43,19 +43,12 @@ def test_a_free_project_has_nothing_to_explain(tmp_path: Path) -> None:
     assert explanation(tmp_path) is None
 
 
-def test_a_running_stage_is_named_with_the_command_that_shows_it(tmp_path: Path, dvc: int) -> None:
+def test_a_running_stage_is_named(tmp_path: Path, dvc: int) -> None:
     locked_by(tmp_path, dvc)
     said = explanation(tmp_path) or ""
     assert f"process {dvc} (dvc, for " in said
     assert "is at stage sweep@docs_match" in said
-    assert "To watch it: python pipelines/sweep.py task_name=docs_match" in said
     assert "Do not delete .dvc/tmp/rwlock" in said
-
-
-def test_a_stage_without_a_worker_cannot_be_watched(tmp_path: Path, dvc: int) -> None:
-    locked_by(tmp_path, dvc, "corpus")
-    said = explanation(tmp_path) or ""
-    assert "is at stage corpus" in said and "To watch it" not in said
 
 
 def test_the_lock_of_a_killed_process_is_told_from_that_of_a_running_one(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def start(project: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         )
         return started[-1]
 
