@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -38,7 +39,7 @@ def test_the_tasks_of_an_array_share_a_sweep(pretrained, tmp_path, cluster, monk
         monkeypatch.setenv("BERTLINE_STUDIES_URL", server.database("studies"))
         workspace = array(pretrained, tmp_path / "workspace", cluster, "runtime.launcher.sweep_tasks=2")
         client = workspace.start(*SWEEP)
-        folder = workspace.until(lambda: next((workspace.folder / "runs/sweep@docs_match").glob("*/job.json"))).parent
+        folder = workspace.until(lambda: next((workspace.folder / "runs/sweep@docs_match").glob("*/job.sh"))).parent
         disturb(workspace, folder, disturbed)
         assert client.wait(600) == 0, (workspace.folder / "client.log").read_text()[-3000:]
         starts = [len(path.read_text().splitlines()) for path in folder.glob("*.starts.jsonl")]
@@ -57,14 +58,14 @@ def test_the_tasks_of_an_array_share_a_sweep(pretrained, tmp_path, cluster, monk
 
 def disturb(workspace: Workspace, folder: Path, how: str) -> None:
     """Kills the process that leads, or asks the other task to stop, once both are at work."""
-    owner = workspace.until(lambda: json.loads((folder / "owner.json").read_text()))
+    owner = workspace.until(lambda: re.match(r"process (\d+) on \S+ of job (\d+)", (folder / "lock").read_text()))
     workspace.until(lambda: (folder / "log").stat().st_size > 200)
     if how == "leader killed":
-        os.kill(owner["pid"], signal.SIGKILL)
+        os.kill(int(owner[1]), signal.SIGKILL)
         return
     shown = workspace.cluster.ask("squeue", "--noheader", "--array", "--format=%A %F_%K")
     tasks = dict(line.split() for line in shown.splitlines())
-    (other,) = (task for job, task in tasks.items() if job != owner["job"])
+    (other,) = (task for job, task in tasks.items() if job != owner[2])
     workspace.cluster.ask("scancel", "--signal=USR1", other)
     log = folder / f"log.task{other.partition('_')[2]}"
     workspace.until(lambda: "lets go of what it had" in log.read_text() or (folder / "result").exists())

@@ -192,7 +192,7 @@ def slow_validation(seconds: float, *, rank: int) -> Callable[[], None]:
 
 
 def stop_as_a_worker() -> Callable[[], None]:
-    """For `before`: outside of training, TERM raises KeyboardInterrupt, as in `bertline.orchestration.worker`."""
+    """For `before`: outside of training, TERM raises KeyboardInterrupt, as in a stage."""
     return functools.partial(signal.signal, signal.SIGTERM, signal.default_int_handler)
 
 

@@ -179,8 +179,8 @@ def main(folder: Path, function: str) -> int:
                 if finished_status(folder) is None:
                     do_work(folder, function)
     except KeyboardInterrupt as error:
-        with suppress(OSError):
-            say(f"rank {os.environ.get('RANK', '0')} stopped {error}")
+        if JOINS in os.environ:
+            say(f"this task lets go of what it had in progress: {error}")
         # torchrun would end the other ranks, which are saving still.
         return 0 if "TORCHELASTIC_RUN_ID" in os.environ else TO_BE_REQUEUED
     except BertlineError as error:

@@ -21,6 +21,6 @@ def _refuse(event: str, arguments: tuple[object, ...]) -> None:
         raise ConnectionRefusedError(f"the training process tried to reach {address}")
 
 
-if "bertline.orchestration.worker" in sys.orig_argv:
+if "bertline.orchestration.ranks" in sys.orig_argv:
     Path(os.environ["SOCKET_GUARD"]).touch()
     sys.addaudithook(_refuse)
