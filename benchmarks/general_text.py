@@ -70,9 +70,7 @@ class Clone:
 
 def pretrained(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
     """Pretrain, or resume, or take what is there; return the figures of the pretraining."""
-    times = ProcessorTime(
-        clone.folder / "processor_time.json", folder=clone.folder, named="pipelines/pretrain.py"
-    )
+    times = ProcessorTime(clone.folder / "processor_time.json", folder=clone.folder, named="pipelines/pretrain.py")
     if not (clone.folder / "conf/local/default.yaml").exists():
         choices = ["experiment=wiki_mini", f"corpus.path={Path(arguments.corpus).resolve()}"]
         threads = [f"runtime.num_threads={arguments.cores}", "runtime.num_workers=0"]

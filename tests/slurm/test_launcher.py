@@ -250,9 +250,7 @@ def test_secrets_of_the_environment_are_in_no_file_of_the_job(
     workspace = new_workspace(*SHORT, seen, warm=True)
     workspace.finish()
     assert "the job has it" in workspace.log
-    assert {"job.sh", "log", "starts.jsonl", "config.yaml"} <= {
-        path.name for path in workspace.run.iterdir()
-    }
+    assert {"job.sh", "log", "starts.jsonl", "config.yaml"} <= {path.name for path in workspace.run.iterdir()}
     kept = [*workspace.folder.rglob("*"), *(workspace.cluster.folder / "log").iterdir()]
     # What sbatch keeps of the environment is Slurm's own, in files of the controller that root alone may read.
     kept += (workspace.cluster.folder / "state").rglob("script")

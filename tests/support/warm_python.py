@@ -131,7 +131,8 @@ def _serve(folder: Path) -> tuple[list[str], dict[str, str], str]:
         if pid == 0:
             connection.close()
             _take(files, numbers)
-            return arguments, environment, place
+            # As set, they keep a recipe from starting its program again (`use_training_environment`).
+            return arguments, {"GOMP_SPINCOUNT": "1000", "GLIBC_TUNABLES": "", **environment}, place
         for file in files:
             os.close(file)
         for standard in (0, 1, 2):
