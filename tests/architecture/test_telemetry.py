@@ -46,7 +46,7 @@ SHOWS = "import json, os, bertline; print(json.dumps([os.environ.get(name) for n
 
 
 @pytest.mark.parametrize(
-    "first", ["import bertline", "import bertline.orchestration.worker", "import repository_source"]
+    "first", ["import bertline", "import bertline.orchestration.ranks", "import repository_source"]
 )
 def test_importing_an_entry_point_turns_telemetry_off(first: str) -> None:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "benchmarks")])

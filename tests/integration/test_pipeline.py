@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import yaml
-
-from bertline.orchestration.status import read_status
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PYTHON = sys.executable
@@ -198,9 +194,7 @@ def test_a_killed_pretraining_resumes_where_it_was(pipeline: Path, run: Run) -> 
         seen = newest_checkpoint(folder)
         while newest_checkpoint(folder) <= seen and process.poll() is None:
             time.sleep(0.05)
-        with suppress(ProcessLookupError):  # it has just ended
-            if (worker := read_status(folder).pid) is not None:
-                os.kill(worker, signal.SIGKILL)
+        process.kill()
         process.wait()
     resumed = run(pipeline, *command)
     assert resumed.returncode == 0, resumed.stderr

@@ -71,8 +71,8 @@ def test_the_commands_on_clusters_run(
         monkeypatch.setenv("BERTLINE_STUDIES_URL", server.database("studies"))
         for command in commands("cluster", FOR_JOBS):
             workspace.finish("bash", "-c", re.sub(r"^dvc repro$", "dvc repro pretrain", command))
-    assert (workspace.run / "job.json").exists()
-    (array,) = (workspace.folder / "runs/sweep@docs_match").glob("*/job.json")
+    assert (workspace.run / "job.sh").exists()
+    (array,) = (workspace.folder / "runs/sweep@docs_match").glob("*/job.sh")
     assert {"log.task0", "log.task1"} <= {path.name for path in array.parent.glob("log*")}
     assert [len(path.read_text().splitlines()) for path in array.parent.glob("*.starts.jsonl")] == [1, 1]
     assert len(set(workspace.accepted)) == 2
