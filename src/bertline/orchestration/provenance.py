@@ -21,7 +21,7 @@ except ImportError:  # PyYAML was built without libyaml
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
 from bertline.evaluation.facts import PROVENANCE_NAME
-from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.files import sha256_of_path, write_json
 from bertline.foundation.parallel import usable_cores
 from bertline.foundation.processor import processor_name
 from bertline.orchestration.stages import stage_named
@@ -76,13 +76,6 @@ def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeCo
         "versions": {"python": platform.python_version(), **frozen.get("made_of", {}).get("versions", {})},
     }
     write_json(result / PROVENANCE_NAME, content)
-
-
-def add_tracked_run(artifact: Path, run_id: str | None) -> None:
-    """Add the id of the MLflow run to the provenance of an artifact; a worker does not know it."""
-    path = artifact / PROVENANCE_NAME
-    if run_id is not None and path.exists():
-        write_json(path, {**read_json(path), "mlflow_run": run_id})
 
 
 def _machine(runtime: RuntimeConfig) -> str:

@@ -18,7 +18,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,21 +42,15 @@ from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_regis
 from bertline.orchestration.digests import digests_of
 from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
 from bertline.orchestration.launching import run_in_worker
-from bertline.orchestration.provenance import (
-    add_tracked_run,
-    artifact_digest,
-    experiment_name,
-    git_commit,
-    running_under_dvc,
-)
-from bertline.orchestration.recording import Opening, attach_work, describe, follow_work, leave_opening, opened
-from bertline.orchestration.run_pages import headline_params, pipeline_name, source_tags, write_headline
+from bertline.orchestration.provenance import git_commit, running_under_dvc
+from bertline.orchestration.run_pages import add_result, opening_record, write_headline
 from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, SOURCES, Stage, stage_named
-from bertline.orchestration.status import RESULT_NAME, mark_open, read_status
+from bertline.orchestration.status import RESULT_NAME, Status, mark_open, read_status, write_status
 from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
 from bertline.orchestration.unused import is_unused, uses_pretrained
 from bertline.orchestration.user_data import holds_nothing
-from bertline.tracking.tracker import TrackedRun, Tracker
+from bertline.tracking.record import Record, RunRecord, leave_record
+from bertline.tracking.sending import sending
 from bertline.training.nodes import Node, this_node
 
 # These two affect speed and locations, never results, so no fingerprint covers them.
@@ -77,8 +71,6 @@ class StageRun:
     """See `changed.marks_of`."""
     made_of: dict[str, Any]
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
-    tracker: Tracker = field(default_factory=Tracker)
-    record: TrackedRun = field(default_factory=TrackedRun)
     opened_s: float = 0.0
     """When the recipe opened the stage, in seconds of the monotonic clock."""
 
@@ -98,6 +90,26 @@ class StageRun:
         return Path(self.config.runtime.runs_folder) / self.name / self.fingerprint
 
     @cached_property
+    def records(self) -> Record:
+        """What MLflow shows of this stage and of the pipeline; of the nodes of a run, only the first one records it."""
+        tracking = self.config.tracking
+        enabled = tracking.enabled and _node(self.stage, self.config).is_first
+        return opening_record(
+            dataclasses.replace(self.config, tracking=dataclasses.replace(tracking, enabled=enabled)),
+            self.stage,
+            self.name,
+            fingerprint=self.fingerprint,
+            made_of=self.made_of,
+            inputs=self.inputs,
+            tracked=without_untracked(to_mapping(self.config)),
+        )
+
+    @property
+    def record(self) -> RunRecord:
+        """What MLflow shows of this stage."""
+        return self.records.stage
+
+    @cached_property
     def output(self) -> Path:
         """Folder of the result."""
         return Path(self.stage.output.format(task=self.task_name)) if running_under_dvc() else self.folder / RESULT_NAME
@@ -108,7 +120,6 @@ class StageRun:
         Args:
             function: Function of a `Work` that does it, as an import path: `bertline.pretraining.run:run`.
         """
-        follow_work(self.record, self.stage, self.folder)
         metrics = run_in_worker(
             self.folder, function, self.config.runtime, several_devices=self.stage.on_several_devices
         )
@@ -116,8 +127,6 @@ class StageRun:
         if self.output != self.folder / RESULT_NAME:
             with folder_written_atomically(self.output) as temporary:
                 shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
-                add_tracked_run(temporary, self.record.run_id)
-        attach_work(self.record, self.stage, self.folder)
         return metrics
 
     def finish(self, metrics: Mapping[str, float]) -> None:
@@ -133,7 +142,8 @@ class StageRun:
         shown_by_dvc = HEADLINE / f"{self.name}.json" if running_under_dvc() else kept
         write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=self._took_s(), kept=kept)
         self.record.log_artifact(target, contains_text=False)
-        describe(self.record, self.config, self.stage, self.name, metrics, self.output)
+        add_result(self.record, self.config, self.stage, self.name, metrics, self.output)
+        leave_record(self.folder, self.records)
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
         say(f"{self.name}: {self.output} ({shown})")
@@ -192,15 +202,32 @@ def open_stage(
     if stage.name == "pretrain":
         check_unfinished(run.folder, run.made_of)
     _freeze(run)
+    opened = dataclasses.replace(run, opened_s=opened_s)
+    leave_record(run.folder, opened.records)
     with (
         mark_open(run.folder),
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
-        _records(run) as (tracker, record),
+        sending(run.folder) if opened.records.tracking.enabled else nullcontext(),
+        nullcontext() if stage.in_worker else _status_written(run.folder),
         _load_sampled(run),
     ):
-        if not stage.in_worker:
-            record.follow_load(run.folder)
-        yield dataclasses.replace(run, tracker=tracker, record=record, opened_s=opened_s)
+        yield opened
+
+
+@contextmanager
+def _status_written(folder: Path) -> Iterator[None]:
+    """Write the status of work that a recipe does itself."""
+    started_s = time.time()
+    write_status(folder, Status(state="running", pid=os.getpid(), started_s=started_s))
+    status = Status(state="failed", started_s=started_s)
+    try:
+        yield
+        status = dataclasses.replace(status, state="finished")
+    except KeyboardInterrupt:
+        status = dataclasses.replace(status, state="stopped")
+        raise
+    finally:
+        write_status(folder, dataclasses.replace(status, ended_s=time.time()))
 
 
 def _load_sampled(run: StageRun) -> AbstractContextManager[None]:
@@ -222,35 +249,6 @@ def _docstrings_kept(folder: Path) -> Iterator[None]:
     finally:
         if reader_fingerprint() != reader:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _records(run: StageRun) -> Iterator[tuple[Tracker, TrackedRun]]:
-    """Open the records in MLflow; every node opens the stage, but only the first one records it."""
-    stage, config = run.stage, run.config
-    node = _node(stage, config)
-    tracking = dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first)
-    mapping, source = without_untracked(to_mapping(config)), source_tags(f"pipelines/{stage.name}.py")
-    tags = {"git.commit": git_commit()}
-    if experiment := experiment_name():
-        tags["dvc.experiment"] = experiment
-    digests = {f"bertline.input_sha256.{key}": sha for key, sha in run.made_of["inputs"].items()}
-    opening = Opening(
-        name=run.name,
-        key=run.fingerprint,
-        params=run.made_of["sections"],
-        tags={**tags, "bertline.fingerprint": run.fingerprint, **digests, **source},
-        inputs={key: (str(path), artifact_digest(path)) for key, path in run.inputs.items()},
-        pipeline_key=_digest({"config": mapping, "commit": git_commit()}),
-        pipeline_name=pipeline_name(config),
-        pipeline_tags={**tags, **source},
-        pipeline_params=headline_params(mapping),
-        pipeline_config=mapping,
-    )
-    if stage.in_worker and node.is_first:
-        leave_opening(run.folder, opening)
-    with opened(opening, tracking) as (tracker, record):
-        yield tracker, record
 
 
 def _node(stage: Stage, config: PipelineConfig) -> Node:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import signal
 
-from bertline.foundation.signals import RECEIVED, STOP_SIGNALS, hold_signals, receive_signals
+from bertline.foundation.signals import RECEIVED, hold_signals, receive_signals
 
 if __name__ == "__main__":
     # While the imports run, a Ctrl-C that the recipe passes on ends the process; Python would print a traceback.
@@ -32,14 +32,13 @@ from typing import Any
 from bertline.foundation.errors import ArtifactError, BertlineError, PeerLostError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.importing import defer_torchmetrics, uncollected_imports
-from bertline.foundation.progress import say, warn
+from bertline.foundation.progress import say
 from bertline.foundation.system_load import load_sampled, node_name
 from bertline.foundation.work import Work
 from bertline.orchestration.changed import changed_inputs, missing_inputs, shown
 from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.ownership import ALREADY_RUNNING, hold_lock, is_locked
 from bertline.orchestration.provenance import write_provenance
-from bertline.orchestration.recording import end_without_recipe
 from bertline.orchestration.stages import Stage, stage_named
 from bertline.orchestration.status import (
     EXIT_STATUS,
@@ -137,9 +136,7 @@ def _lead(folder: Path, function: str) -> int:
     except BertlineError as error:
         return _end(folder, Status(state="failed", message=str(error)))
     status = _end_of_work(function, frozen, config, folder)
-    exit_status = _end(folder, dataclasses.replace(status, started_s=started_s, ended_s=time.time()))
-    _end_records(folder, frozen, config)
-    return exit_status
+    return _end(folder, dataclasses.replace(status, started_s=started_s, ended_s=time.time()))
 
 
 def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> Status:
@@ -190,19 +187,6 @@ def _end(folder: Path, status: Status) -> int:
     if status.state == "stopped" and RECEIVED.first != signal.SIGINT:
         return TO_BE_REQUEUED
     return EXIT_STATUS[status.state]
-
-
-def _end_records(folder: Path, frozen: dict[str, Any], config: PipelineConfig) -> None:
-    """End the run in MLflow if the recipe is gone. The work is done: no error, and no signal, changes how it ended."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in STOP_SIGNALS}
-    try:
-        end_without_recipe(folder, frozen["stage"], config)
-    except Exception as error:
-        with suppress(OSError):
-            warn(f"the record in MLflow could not be completed ({type(error).__name__}: {error})")
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _frozen(folder: Path) -> tuple[dict[str, Any], PipelineConfig]:

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.feeds import TRIAL_TAG
-from bertline.tracking.mlflow_tracker import PIPELINE_KEY_TAG, STAGE_TAG
-from bertline.tracking.store import PARENT_TAG, Store
+from bertline.tracking.record import PARENT_TAG, PIPELINE_KEY_TAG, STAGE_TAG, TRIAL_TAG
+from bertline.tracking.store import Store
 
 REPORT = "report.html"
 _RUNS = 10

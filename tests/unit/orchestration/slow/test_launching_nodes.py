@@ -23,15 +23,14 @@ import tiny
 import warm_python
 from bertline.foundation.errors import BertlineError, MachineError
 from bertline.foundation.metrics_log import read_metrics
-from bertline.orchestration import launching, recording, stage_run
+from bertline.orchestration import launching, stage_run
 from bertline.orchestration.config import pipeline_config
 from bertline.orchestration.launching import run_in_worker
 from bertline.orchestration.ownership import hold_lock
 from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import Status, read_status, write_status
 from bertline.pretraining.job import PretrainJob
-from bertline.tracking.config import TrackingConfig
-from bertline.tracking.tracker import Tracker
+from bertline.tracking.record import RECORD_NAME, leave_record
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
 from ports import free_port
@@ -235,13 +234,6 @@ def test_torchrun_is_told_the_place_whatever_its_own_variables_say(
 def test_only_the_first_node_records_the_run(
     composed: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int, recorded: bool
 ) -> None:
-    seen: list[TrackingConfig] = []
-
-    def opened(config: TrackingConfig, **_: Any) -> Tracker:
-        seen.append(config)
-        return Tracker()
-
-    monkeypatch.setattr(recording, "open_tracker", opened)
     for name, value in place(rank, 29500).items():
         monkeypatch.setenv(name, value)
     config = pipeline_config(composed("runtime.num_nodes=2"))
@@ -249,6 +241,5 @@ def test_only_the_first_node_records_the_run(
     made_of: dict[str, Any] = {"sections": {}, "inputs": {}}
     stage = stage_named("pretrain")
     run = stage_run.StageRun(stage=stage, task_name=None, config=config, inputs={}, marks={}, made_of=made_of)
-    with stage_run._records(run):
-        pass
-    assert [tracking.enabled for tracking in seen] == [recorded]
+    leave_record(run.folder, run.records)
+    assert (run.folder / RECORD_NAME).exists() == recorded
