@@ -74,6 +74,11 @@ class RunRecord:
     attachments: list[Attachment] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
 
+    @property
+    def files(self) -> list[Attachment | Table]:
+        """Attachments and tables."""
+        return [*self.attachments, *self.tables]
+
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
         """Add headline figures."""
         self.metrics.update({key: float(value) for key, value in metrics.items()})
@@ -119,14 +124,18 @@ def read_record(folder: Path) -> Record:
     """
     content = read_json(folder / RECORD_NAME)
     try:
-        runs = {name: _run_record(content.pop(name)) for name in ("stage", "pipeline")}
-        return Record(**{**content, "tracking": TrackingConfig(**content["tracking"])}, **runs)
+        return Record(
+            tracking=TrackingConfig(**content["tracking"]),
+            opened_s=content["opened_s"],
+            stage=_run_record(content["stage"]),
+            pipeline=_run_record(content["pipeline"]),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"{folder / RECORD_NAME} was written by another version of bertline ({error})") from error
 
 
 def _run_record(content: dict[str, Any]) -> RunRecord:
-    attachments = [Attachment(**one) for one in content.pop("attachments")]
-    tables = [Table(**one) for one in content.pop("tables")]
-    inputs = {name: (path, digest) for name, (path, digest) in content.pop("inputs").items()}
-    return RunRecord(**content, inputs=inputs, attachments=attachments, tables=tables)
+    attachments = [Attachment(**one) for one in content["attachments"]]
+    tables = [Table(**one) for one in content["tables"]]
+    inputs = {name: (path, digest) for name, (path, digest) in content["inputs"].items()}
+    return RunRecord(**{**content, "inputs": inputs, "attachments": attachments, "tables": tables})

@@ -8,7 +8,6 @@ later by a command for what a server did not take. Importing this module is chea
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import threading
 import time
@@ -66,7 +65,7 @@ def sending(folder: Path) -> Iterator[None]:
     does not; what is not sent stays in the folder, which a warning says.
     """
     with suppress(ImportError):  # here and not in the thread, where it would meet the imports of the work
-        importlib.import_module("bertline.tracking.store")
+        import bertline.tracking.store  # noqa: F401
     sender, ended = _Sender(folder), threading.Event()
     thread = threading.Thread(target=_send_until, args=(ended, sender), name="tracking", daemon=True)
     thread.start()
@@ -265,12 +264,13 @@ class _Sender:
             figures = {f"final/{key}" if key in self._curves else key: value for key, value in content.metrics.items()}
             self._attempt("figures", run.log_figures, figures, ended.get("ended_s") or time.time())
             self._send_files(run, content, own_text=own_text, finished=status == "FINISHED")
-        if self._refused:
-            return False
         if status != "RUNNING":
             if newest:
                 pipeline.set_status(status, ended_s=ended.get("ended_s"))
             stage.set_status(status, ended_s=ended.get("ended_s"))
+        if self._refused:
+            return False
+        if status != "RUNNING":
             stage.set_tags({_SENT_TAG: state})
         self._done = state
         return True
@@ -306,7 +306,7 @@ class _Sender:
             self._attempt("config.yaml", run.attach_config, config, _sha256(config))
 
     def _send_files(self, run: StoredRun, content: RunRecord, *, own_text: bool, finished: bool) -> None:
-        for one in (*content.attachments, *content.tables):
+        for one in content.files:
             path = self.folder / one.path
             if not (path.exists() and (finished or (isinstance(one, Attachment) and one.while_working))):
                 continue
@@ -396,7 +396,7 @@ class _Sender:
         names = (RECORD_NAME, "status.json", "metrics.jsonl", "events.jsonl")
         paths = [self.folder / name for name in names] + sorted(self.folder.glob(PATTERN))
         for content in (record.pipeline, record.stage):
-            paths += [self.folder / one.path for one in (*content.attachments, *content.tables)]
+            paths += [self.folder / one.path for one in content.files]
         files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
         states = []
         for file in files:

@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -246,9 +247,10 @@ class StoredRun:
         self.status = status
 
     def _attach_as(self, name: str, sha256: str, upload: Callable[[], None]) -> None:
-        if self.tags.get(_DIGEST_TAG + name) != sha256:
+        tag = _DIGEST_TAG + re.sub(r"[^\w. -]", "_", name)  # `sweep@TASK.json` is no key of a tag
+        if self.tags.get(tag) != sha256:
             upload()
-            self.set_tags({_DIGEST_TAG + name: sha256})
+            self.set_tags({tag: sha256})
 
     def _steps_of(self, key: str) -> set[int]:
         if key not in self._steps:

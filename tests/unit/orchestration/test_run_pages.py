@@ -13,11 +13,14 @@ import pytest
 
 import tiny
 from bertline.evaluation.facts import RESULT_FORMAT
+from bertline.foundation.validation import to_mapping
 from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.run_pages import (
     NAMES,
+    add_result,
     headline,
     headline_params,
+    opening_record,
     pipeline_page,
     source_tags,
     stage_page,
@@ -50,6 +53,38 @@ def sweep_folder(folder: Path, **changes: Any) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "result.json").write_text(json.dumps(result))
     return folder
+
+
+def test_runs_of_a_pipeline_have_one_key_and_a_stage_its_own(config: PipelineConfig, tmp_path: Path) -> None:
+    made_of = {"sections": {"model": {"hidden_size": 8}}, "inputs": {"examples": "5ha"}}
+    mapping = to_mapping(config)
+    records = {
+        name: opening_record(
+            config,
+            stage_named(name),
+            name,
+            fingerprint=name,
+            made_of=made_of,
+            inputs={"examples": tmp_path},
+            tracked=mapping,
+        )
+        for name in ("corpus", "pretrain")
+    }
+    corpus, pretrain = records["corpus"], records["pretrain"]
+    assert corpus.pipeline.key == pretrain.pipeline.key and corpus.stage.key != pretrain.stage.key
+    assert pretrain.pipeline.name == "docs_tiny" and pretrain.pipeline.config == mapping
+    assert pretrain.stage.params == {"model": {"hidden_size": 8}}
+    tags = {"bertline.fingerprint": "pretrain", "bertline.input_sha256.examples": "5ha"}
+    assert tags.items() <= pretrain.stage.tags.items()
+    assert list(pretrain.stage.inputs) == ["examples"]
+    assert "health.jsonl" in {one.path for one in pretrain.stage.files}
+    (tmp_path / "manifest.json").write_text("{}")
+    add_result(
+        pretrain.stage, config, stage_named("pretrain"), "pretrain", {"val/mlm_loss": 3.64, "steps": 5}, tmp_path
+    )
+    assert pretrain.stage.metrics == {"val/mlm_loss": 3.64}
+    assert "manifest.json" in {Path(one.path).name for one in pretrain.stage.files}
+    assert pretrain.stage.tags[NAME_TAG] == "pretrain: MLM 3.64"
 
 
 def test_a_sweep_is_named_by_its_score_and_its_table_has_the_best_first(config: PipelineConfig, tmp_path: Path) -> None:

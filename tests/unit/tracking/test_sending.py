@@ -161,12 +161,19 @@ def test_files_of_the_work_are_attached_while_it_runs_and_the_others_at_its_end(
     assert files_of(config, runs_of(config)["pretrain"]) == {"mask_predictions.txt"}
     (folder / "plots").mkdir()
     (folder / "plots/a.svg").write_text("<svg/>")
+    (folder / "sweep@reviews.json").write_text("{}")
+    content.stage.log_artifact(folder / "sweep@reviews.json", contains_text=False)
     content.stage.log_artifact(folder / "plots", contains_text=False)
     content.stage.log_artifact(folder / "missing", contains_text=False)
     finish(folder, content)
     assert send(folder)
-    assert files_of(config, runs_of(config)["pretrain"]) == {"mask_predictions.txt", "trials.csv", "plots"}
-    assert (calls["log_artifact"], calls["log_artifacts"]) == (3, 1)  # nothing was sent again
+    assert files_of(config, runs_of(config)["pretrain"]) == {
+        "mask_predictions.txt",
+        "trials.csv",
+        "plots",
+        "sweep@reviews.json",
+    }
+    assert (calls["log_artifact"], calls["log_artifacts"]) == (4, 1)  # nothing was sent again
 
 
 def test_a_file_that_another_run_has_overwritten_is_left_out(config: TrackingConfig, folder: Path) -> None:
@@ -408,7 +415,7 @@ def test_what_the_server_refuses_is_warned_of_once_and_does_not_hold_up_the_rest
     warnings = capsys.readouterr().err
     assert warnings.count("refused tags") == 1
     run = runs_of(config)["pretrain"]
-    assert steps_of(config, run, "train/loss") == [0, 1]
+    assert (steps_of(config, run, "train/loss"), run.info.status) == ([0, 1], "FINISHED")
     assert not send(folder)
 
 
