@@ -7,6 +7,7 @@ later by a command for what a server did not take. Importing this module is chea
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import threading
@@ -126,10 +127,10 @@ def register(folder: Path, name: str, model: Path, registration: Registration) -
     """
     if not (folder / RECORD_NAME).exists():
         return None
-    record = read_record(folder)
     try:
         from bertline.tracking.registry import register_folder
 
+        record = read_record(folder)
         store = _store(record.tracking)
         return register_folder(store, _pipeline_run(store, record).id, name, model, registration)
     except Exception as error:
@@ -236,7 +237,7 @@ class _Sender:
         status_file = self.folder / "status.json"
         ended = read_json(status_file) if status_file.exists() else {}
         status = _STATUS.get(ended.get("state", ""), "RUNNING")
-        state = self._digest(record)
+        state = self._digest(record, ended)
         if state == self._done:
             return True
         self.show_progress()
@@ -391,14 +392,13 @@ class _Sender:
             trial.log_points((key, float(value), ended_s, last) for key, value in (event.get("metrics") or {}).items())
             trial.set_status(_STATUS_OF_TRIAL[event["state"]])
 
-    def _digest(self, record: Record) -> str:
-        """Return a digest of the state of everything that is sent: names, sizes and times of change of the files."""
-        names = (RECORD_NAME, "status.json", "metrics.jsonl", "events.jsonl")
-        paths = [self.folder / name for name in names] + sorted(self.folder.glob(PATTERN))
+    def _digest(self, record: Record, ended: Mapping[str, Any]) -> str:
+        """Return a digest of everything that is sent: of files the name, the size and the time of change."""
+        paths = [self.folder / "metrics.jsonl", self.folder / "events.jsonl", *sorted(self.folder.glob(PATTERN))]
         for content in (record.pipeline, record.stage):
             paths += [self.folder / one.path for one in content.files]
         files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        states = []
+        states: list[Any] = [dataclasses.asdict(record), ended]
         for file in files:
             with suppress(FileNotFoundError):
                 status = file.stat()
