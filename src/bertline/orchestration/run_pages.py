@@ -120,8 +120,8 @@ def source_tags(recipe: str) -> dict[str, str]:
 
 def headline_params(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of the pipeline's run by dotted key, those of its configuration that it has."""
-    found = {key: value_at(config, key) for key in _HEADLINE_PARAMS}
-    return {key: value for key, value in found.items() if value is not None}
+    params = {key: value_at(config, key) for key in _HEADLINE_PARAMS}
+    return {key: value for key, value in params.items() if value is not None}
 
 
 def charted(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -177,8 +177,8 @@ def pipeline_page(
         report: The report.
     """
     results = {task: read_result(folder / "result.json") for task, folder in sweeps.items()}
-    of_objective = [f"val/{score.metric}" for score in config.objective.showing.scores]
-    headline = {key: metrics[key] for key in of_objective if key in metrics}
+    scores_shown = [f"val/{score.metric}" for score in config.objective.showing.scores]
+    headline = {key: metrics[key] for key in scores_shown if key in metrics}
     rows, sentences = [], []
     for task, result in results.items():
         arm, metric = result["arms"]["encoder"], result["metric"]
@@ -208,9 +208,9 @@ def _loss(config: PipelineConfig, metrics: Mapping[str, float]) -> list[str]:
 
 
 def _arms(result: Mapping[str, Any]) -> str:
-    found = [(one["title"], _with_std(one), one["test_mean"]) for one in result["arms"].values() if one]
-    found += [(one["title"], f"{one['test']:.3f}", one["test"]) for one in result["baselines"].values()]
-    best_first = sorted(found, key=lambda row: -row[2])
+    rows = [(one["title"], _with_std(one), one["test_mean"]) for one in result["arms"].values() if one]
+    rows += [(one["title"], f"{one['test']:.3f}", one["test"]) for one in result["baselines"].values()]
+    best_first = sorted(rows, key=lambda row: -row[2])
     return markdown_table(["model", f"test {metric_name(result['metric'])}"], [row[:2] for row in best_first])
 
 
@@ -241,17 +241,17 @@ def headline(stage: str, metrics: Mapping[str, float], objective: Objective, *, 
         strongest simple opponent), `loss` (by which the objective is judged, on held-out text), `rows` (documents,
         tokens of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
     """
-    found = {name: _matching(metrics, key) for name, key in _patterns(stage, objective).items()}
-    told: dict[str, float] = {name: values[0] for name, values in found.items() if values}
-    if "rows" in told:
-        told["rows"] = len(found["rows"]) if stage == "export" else sum(found["rows"])
-    if stage == "evaluate" and "score" in told:
-        told["score"] = sum(found["score"]) / len(found["score"])
+    matching = {name: _matching(metrics, key) for name, key in _patterns(stage, objective).items()}
+    figures: dict[str, float] = {name: values[0] for name, values in matching.items() if values}
+    if "rows" in figures:
+        figures["rows"] = len(matching["rows"]) if stage == "export" else sum(matching["rows"])
+    if stage == "evaluate" and "score" in figures:
+        figures["score"] = sum(matching["score"]) / len(matching["score"])
     difference = metrics.get("encoder/difference_from_strongest")
-    if stage == "sweep" and "score" in told and difference is not None:
-        told["baseline"] = told["score"] - difference
-    told["seconds"] = round(seconds, 1)
-    return {name: told[name] for name in NAMES if name in told}
+    if stage == "sweep" and "score" in figures and difference is not None:
+        figures["baseline"] = figures["score"] - difference
+    figures["seconds"] = round(seconds, 1)
+    return {name: figures[name] for name in NAMES if name in figures}
 
 
 def write_headline(

@@ -133,10 +133,10 @@ def _description_of(folder: Path) -> str:
         return text
     rest = f"\n\n(The whole card is `{_CARD}` among the files.)"
     # Cut between paragraphs, not inside a table; a heading is not left alone.
-    kept = text[: _MAX_DESCRIPTION - len(rest)].split("\n\n")[:-1]
-    while kept and kept[-1].startswith("#"):
-        kept.pop()
-    return "\n\n".join(kept) + rest
+    paragraphs = text[: _MAX_DESCRIPTION - len(rest)].split("\n\n")[:-1]
+    while paragraphs and paragraphs[-1].startswith("#"):
+        paragraphs.pop()
+    return "\n\n".join(paragraphs) + rest
 
 
 def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> Verdict:
@@ -219,21 +219,21 @@ def _versions(client: MlflowClient, name: str, uri: str) -> dict[str, Mapping[st
     """
     quoted = name.replace("'", "''")
     try:
-        found = client.search_model_versions(f"name = '{quoted}'")
+        versions = client.search_model_versions(f"name = '{quoted}'")
     except MlflowException as error:
         raise ConfigError(f"{name} cannot be looked up in {uri}: {masked(str(error))}") from error
-    if not found:
+    if not versions:
         raise ConfigError(
             f"{uri} has no registered model {name!r}. Run the stage export first, or check task_name and "
             "export.model_name."
         )
-    return {str(version.version): dict(version.tags) for version in found}
+    return {str(version.version): dict(version.tags) for version in versions}
 
 
 def _described(version: str, versions: Mapping[str, Mapping[str, str]]) -> str:
     if version == "none":
         return version
     tags = versions.get(version, {})
-    told = {name: tags[name] if name == "metric" else f"{float(tags[name]):.4f}" for name in _SCORES if name in tags}
-    scores = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    shown = {name: tags[name] if name == "metric" else f"{float(tags[name]):.4f}" for name in _SCORES if name in tags}
+    scores = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
     return f"version {version} ({scores})" if scores else f"version {version}"

@@ -78,19 +78,19 @@ def test_a_server_that_comes_late_and_is_killed_in_between_has_one_clean_curve(
             time.sleep(0.02)
 
     rows: list[int] = []
-    said = ""
+    output = ""
 
     def has_said(words: str) -> bool:
-        nonlocal said
-        said += capsys.readouterr().out
-        return words in said
+        nonlocal output
+        output += capsys.readouterr().out
+        return words in output
 
     try:
         with sending(folder):
             log_until(lambda: has_said("takes no records now"))
             server.start()
             log_until(lambda: has_said("takes records again"))
-            said = ""
+            output = ""
             server.stop(signal.SIGKILL)
             log_until(lambda: has_said("takes no records now"))
             server.start()
