@@ -10,7 +10,6 @@ import logging
 import math
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,7 +31,7 @@ from mlflow.exceptions import MlflowException
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import locked
-from bertline.tracking.config import database_file, masked
+from bertline.tracking.config import database_file
 from bertline.tracking.record import NOTE_TAG, Table
 
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
@@ -63,8 +62,6 @@ _EXPERIMENT_TAGS = {
 }
 _DIGEST_TAG = "bertline.sha256."
 """With the name of an artifact: the digest of its content."""
-LOG = Path("runs/tracking.log")
-"""Log file for connection messages of libraries."""
 
 
 def refused(error: Exception) -> bool:
@@ -78,7 +75,7 @@ class Store:
     def __init__(self, uri: str, experiment_name: str) -> None:
         for name in ("mlflow", "alembic"):  # both log on every start
             logging.getLogger(name).setLevel(logging.WARNING)
-        _keep_off_the_terminal("urllib3")  # it logs every attempt; the sender warns once per outage
+        logging.getLogger("urllib3").setLevel(logging.ERROR)  # it warns of every attempt, the sender once per outage
         self.uri = uri
         self._experiment_name = experiment_name
         self._experiment_id: str | None = None
@@ -363,26 +360,6 @@ def _json(value: Any) -> str:
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-def _keep_off_the_terminal(name: str) -> None:
-    """Redirect a library's log to `runs/tracking.log`."""
-    logger = logging.getLogger(name)
-    if not any(isinstance(handler, _LogFile) for handler in logger.handlers):
-        logger.addHandler(_LogFile())
-        logger.propagate = False
-
-
-class _LogFile(logging.Handler):
-    """Handler that appends to `runs/tracking.log`, created at the first record; write errors are ignored."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {record.levelname} {record.name}: {masked(record.getMessage())}\n"
-        with suppress(OSError):
-            LOG.parent.mkdir(parents=True, exist_ok=True)
-            with LOG.open("a", encoding="utf-8") as handle:
-                handle.write(line)
 
 
 def _artifact_location(uri: str) -> str | None:

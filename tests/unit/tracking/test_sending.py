@@ -31,7 +31,6 @@ from bertline.tracking.config import TrackingConfig
 from bertline.tracking.record import PARENT_TAG, RECORD_NAME, Attachment, Table, leave_record, read_record
 from bertline.tracking.sending import register, send, send_all, sending
 from bertline.tracking.serving import Registration
-from bertline.tracking.store import LOG
 from fork_server import forking
 from servers import wait_until
 from serving_inputs import serving
@@ -552,16 +551,13 @@ def test_a_slow_server_is_waited_for_while_it_answers(
     assert (len(steps_of(config, run, "train/loss")), run.info.status) == (5_000, "FINISHED")
 
 
-def test_connection_messages_of_libraries_go_to_a_file_without_passwords(
-    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_libraries_do_not_report_every_attempt_to_connect(
+    config: TrackingConfig, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.chdir(folder)
     opened(folder, record(config))
     assert send(folder)
-    logging.getLogger("urllib3.connectionpool").warning("Retrying after https://ada:pa55@h: %s", "refused")
-    output = capsys.readouterr()
-    assert "Retrying" not in output.err + output.out
-    assert "Retrying after https://ada:***@h: refused" in (folder / LOG).read_text()
+    logging.getLogger("urllib3.connectionpool").warning("Retrying")
+    assert "Retrying" not in caplog.text
 
 
 # The record.
