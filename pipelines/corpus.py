@@ -32,7 +32,7 @@ def main(composed: dict[str, Any]) -> None:
             samples=samples,
         )
         for shard in sorted(stage.output.glob("train-*.parquet"))[:1]:
-            stage.record.log_table(shard, "documents", num_rows=20, contains_text=True)
+            stage.record.log_table(shard, "documents", num_rows=20)
         stage.finish(metrics)
         show_corpus(stage, samples)
 

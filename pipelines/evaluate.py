@@ -30,10 +30,11 @@ def evaluated(composed: Mapping[str, Any], places: Mapping[str, Path] | None = N
         metrics = build_evaluation(stage.config.evaluate, folders, stage.output, num_workers=num_workers)
         report = stage.output / "report.html"
         headline, page = pipeline_page(stage.config, metrics, folders.sweeps, report)
-        stage.tracker.log_metrics(headline)
-        stage.tracker.set_tags(page)
-        stage.tracker.log_artifact(report, contains_text=True)
-        stage.tracker.log_artifact(stage.output / "plots", contains_text=False)
+        pipeline = stage.records.pipeline
+        pipeline.log_metrics(headline)
+        pipeline.set_tags(page)
+        pipeline.log_artifact(report, contains_text=True)
+        pipeline.log_artifact(stage.output / "plots", contains_text=False)
         stage.finish(metrics)
         return stage.output
 

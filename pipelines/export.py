@@ -16,6 +16,8 @@ from bertline.inference.pyfunc import serving_of
 from bertline.orchestration.provenance import git_commit
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.summary import pipeline_facts, pipeline_folders, standing_of
+from bertline.tracking.sending import register
+from bertline.tracking.serving import Registration
 from composition import recipe
 
 
@@ -42,17 +44,17 @@ def exported(composed: Mapping[str, Any], places: Mapping[str, Path] | None = No
             if stage.config.pretrains:
                 encoder = stage.output / "encoder"
                 serving = serving_of(encoder, pair=False, dataset=None)
-                stage.tracker.register(config.model_name, encoder, alias=config.alias, tags=tags, serving=serving)
+                registration = Registration(alias=config.alias, tags=tags, serving=serving)
+                register(stage.folder, config.model_name, encoder, registration)
             for task, sweep in folders.sweeps.items():
                 pair = is_pair(stage.config.tasks[task], sweep / "predictions.parquet")
-                stage.tracker.register(
-                    f"{config.model_name}-{task}",
-                    stage.output / task,
+                registration = Registration(
                     alias=config.alias,
                     tags=tags,
                     serving=serving_of(stage.output / task, pair=pair, dataset=(task, folders.tasks[task].as_posix())),
                     standing=standing_of(sweep, alias=config.champion_alias),
                 )
+                register(stage.folder, f"{config.model_name}-{task}", stage.output / task, registration)
         return stage.output
 
 

@@ -25,7 +25,7 @@ def rows_made(composed: Mapping[str, Any]) -> Path:
         num_workers = stage.config.runtime.num_workers
         metrics = build_task(stage.task_name, task, stage.config.python_docs, stage.output, num_workers=num_workers)
         for split in ("train", "dev", "test"):
-            stage.record.log_table(stage.output / f"{split}.parquet", split, num_rows=100, contains_text=True)
+            stage.record.log_table(stage.output / f"{split}.parquet", split, num_rows=100)
         stage.finish(metrics)
         return stage.output
 

@@ -562,7 +562,7 @@ def mlflow(tracking: TrackingConfig) -> str:
                 f"{shown} does not answer: {getattr(error, 'reason', None) or error}",
                 "Start the server, open its port for this machine, or use tracking.uri=sqlite:///runs/mlflow.db.",
             ) from error
-    from bertline.tracking.trial_run import ArtifactsRefusedError, try_run
+    from bertline.tracking.store import ArtifactsRefusedError, try_run
 
     try:
         try_run(tracking.uri, tracking.experiment_name)

@@ -23,7 +23,7 @@ from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_B
 
 from bertline.foundation import system_load
 from bertline.tracking import mlmodel
-from bertline.tracking.values import METRICS_PER_BATCH, PARAMS_PER_BATCH
+from bertline.tracking.store import METRICS_PER_BATCH, PARAMS_PER_BATCH
 
 
 @pytest.fixture(scope="module")

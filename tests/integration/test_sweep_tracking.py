@@ -11,10 +11,10 @@ import finetuning_inputs as inputs
 from bertline.sweep.config import SuccessiveHalvingPrunerConfig
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
-from bertline.tracking.config import TrackingConfig
-from bertline.tracking.feeds import TRIAL_TAG
-from bertline.tracking.tracker import open_tracker
-from bertline.tracking.values import NOTE_TAG
+from bertline.tracking.record import NOTE_TAG, PARENT_TAG, STAGE_TAG, TRIAL_TAG, Attachment
+from bertline.tracking.sending import send
+from bertline.tracking.store import Store
+from tracking_inputs import opened, record, tracking
 
 STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
 
@@ -62,25 +62,16 @@ def test_a_study_that_depends_on_the_number_of_workers_says_so(swept):
 
 def test_the_runs_of_mlflow_have_optunas_states_points_and_curves(swept, tmp_path):
     job, _ = swept
-    config = TrackingConfig(
-        enabled=True,
-        uri=f"sqlite:///{tmp_path}/mlflow.db",
-        experiment_name="sweep",
-        log_text=False,
-        studies_url=job.studies_url,
-        system_metrics=False,
-        system_metrics_every_s=1.0,
-    )
-    with (
-        open_tracker(config, pipeline_key="pipeline", tags={}, params={}) as tracker,
-        tracker.stage("sweep@halves", key="key", params={}, tags={}, inputs={}) as record,
-    ):
-        record.follow_events(job.run_folder / "events.jsonl")
-        record.log_artifact(job.run_folder / "result" / "trials.csv", contains_text=False)
-    client = tracker.store.client
+    config = tracking(f"sqlite:///{tmp_path}/mlflow.db", "sweep")
+    trials = Attachment(path="result/trials.csv", contains_text=False)
+    opened(job.run_folder, record(config, name="sweep@halves", attachments=[trials]), "finished")
+    assert send(job.run_folder)
+    store = Store(config.uri, config.experiment_name)
+    (sweep,) = store.find_runs({STAGE_TAG: "sweep@halves"})
+    client = store.client
     runs = {
         run.data.tags[TRIAL_TAG]: run
-        for run in tracker.store.find_runs({"mlflow.parentRunId": record.run_id})
+        for run in store.find_runs({PARENT_TAG: sweep.info.run_id})
         if TRIAL_TAG in run.data.tags
     }
     study = optuna.load_study(study_name="halves/run/encoder", storage=job.studies_url)
@@ -96,4 +87,4 @@ def test_the_runs_of_mlflow_have_optunas_states_points_and_curves(swept, tmp_pat
         assert steps == [round(100 * share) for share, _ in trial.user_attrs.get("curve", [])]
     seeds = [run for name, run in runs.items() if "/seed/" in name]
     assert all("test/accuracy" in run.data.metrics and run.info.status == "FINISHED" for run in seeds)
-    assert {file.path for file in client.list_artifacts(record.run_id)} == {"trials.csv"}
+    assert {file.path for file in client.list_artifacts(sweep.info.run_id)} == {"trials.csv"}

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertline.tracking.config import TrackingConfig
+from mlflow import MlflowClient
+
+from bertline.tracking.sending import send
 from bertline.tracking.store import Store
-from bertline.tracking.tracker import open_tracker
 
 
-def send_some_and_die(config: TrackingConfig, metrics_file: Path, num_points: int) -> None:
-    """Record a stage that follows a file, and end in the middle of a batch of points."""
-    send = Store.log_points
+def send_some_and_die(folder: Path, num_points: int) -> None:
+    """Send a run folder, and end in the middle of a batch of points."""
+    log_batch = MlflowClient.log_batch
 
-    def some(store: Store, run_id: str, points: Sequence[Any]) -> None:
-        send(store, run_id, points[:num_points])
-        os._exit(9)
+    def some(client: MlflowClient, run_id: str, metrics: Sequence[Any] = (), **others: Any) -> None:
+        log_batch(client, run_id, metrics=metrics[:num_points], **others)
+        if metrics:
+            os._exit(9)
 
-    Store.log_points = some  # type: ignore[method-assign]
-    tracker = open_tracker(config, pipeline_key="pipeline-1", tags={}, params={})
-    with tracker.stage("pretrain", key="key-1", params={}, tags={}, inputs={}) as run:
-        run.follow(metrics_file)
+    MlflowClient.log_batch = some
+    send(folder)
 
 
 def find_or_create_run(uri: str, experiment: str) -> None:
     """Open the store, and the run of a pipeline in it."""
-    Store(uri, experiment).find_or_create_run({"bertline.pipeline_key": "one"}, "pipeline", {})
+    Store(uri, experiment).find_or_create_run({"bertline.pipeline_key": "one"}, "pipeline", start_s=1.0)

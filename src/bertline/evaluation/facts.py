@@ -43,7 +43,6 @@ class Provenance:
     machine: str
     """Processor or GPUs; no host name."""
     versions: Mapping[str, str]
-    mlflow_run: str = ""
 
 
 def read_provenance(folder: Path) -> Provenance | None:
@@ -69,7 +68,6 @@ def provenance_line(found: Sequence[Provenance], params: Mapping[str, Any], trai
         "machine": _by_stage(found, {one.stage: one.machine for one in found}),
         "versions": _versions(found),
         "fingerprint": f"{found[0].stage} {found[0].fingerprint}" if found else "",
-        "MLflow run": f"{found[0].stage} {found[0].mlflow_run}" if found and found[0].mlflow_run else "",
         "training time": "" if train_time_s is None else duration(train_time_s),
     }
     items = (f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items() if fact)

@@ -19,10 +19,6 @@ class ArtifactError(BertlineError):
     """A file that another stage should have written is missing, damaged, or has another format version."""
 
 
-class WorkContinues(KeyboardInterrupt):
-    """A command was stopped that only watched work; another process continues it."""
-
-
 class MachineError(BertlineError):
     """The machine cannot run the configuration: device, disk, compiler."""
 

@@ -26,7 +26,7 @@ from bertline.inference.row_files import cell
 from bertline.kinds.retrieval.serving import DOCUMENTS_COLUMN, GivenDocuments, RetrievalPredictor
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.table_files import Record
-from bertline.tracking.tracker import Serving
+from bertline.tracking.serving import Serving
 
 PAIR_COLUMN = "text_pair"
 PACKAGES = (

@@ -1,9 +1,12 @@
-"""What MLflow shows of a run besides curves: its name, the note on its page, its source, and the metrics it charts."""
+"""What MLflow shows of a run besides curves (name, note, source, charted metrics), and what DVC shows of a stage."""
 
 from __future__ import annotations
 
 import getpass
+import hashlib
+import json
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,16 +14,16 @@ from typing import Any
 
 from bertline.evaluation.facts import read_result
 from bertline.evaluation.html import metric_name
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.formats import count, markdown_table
+from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.mappings import value_at
 from bertline.orchestration.config import PipelineConfig
-from bertline.orchestration.provenance import git_commit, running_under_dvc
+from bertline.orchestration.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
 from bertline.orchestration.stages import Stage
 from bertline.pretraining.objectives.base import Objective
-from bertline.tracking.values import NOTE_TAG
+from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
 
-NAME = "mlflow.runName"
 # What a person compares pipelines by; `config.yaml` among the artifacts has the rest.
 _HEADLINE_PARAMS = (
     "corpus.kind",
@@ -35,6 +38,66 @@ _HEADLINE_PARAMS = (
 )
 _OTHER_FIGURES = 30
 """Most figures of a stage that its note lists; `figures.json` among the artifacts has all."""
+
+
+def opening_record(
+    config: PipelineConfig,
+    stage: Stage,
+    name: str,
+    *,
+    fingerprint: str,
+    made_of: Mapping[str, Any],
+    inputs: Mapping[str, Path],
+    tracked: dict[str, Any],
+) -> Record:
+    """Return what the runs of a stage and of its pipeline show from the start.
+
+    Args:
+        config: The whole configuration.
+        stage: The stage.
+        name: Its name with its task, such as `sweep@docs_library`.
+        fingerprint: Digest of `made_of`, which identifies the stage's run.
+        made_of: Everything that the stage's result depends on: `sections`, and digests of `inputs`.
+        inputs: Paths of the inputs by name.
+        tracked: Configuration that results depend on; with the commit, it identifies the pipeline's run.
+    """
+    commit = git_commit()
+    tags = {"git.commit": commit, **source_tags(f"pipelines/{stage.name}.py")}
+    if experiment := experiment_name():
+        tags["dvc.experiment"] = experiment
+    digests = {f"bertline.input_sha256.{key}": sha for key, sha in made_of["inputs"].items()}
+    content = json.dumps({"config": tracked, "commit": commit}, sort_keys=True)
+    return Record(
+        tracking=config.tracking,
+        opened_s=time.time(),
+        stage=RunRecord(
+            key=fingerprint,
+            name=name,
+            params=made_of["sections"],
+            tags={**tags, "bertline.fingerprint": fingerprint, **digests},
+            inputs={key: (str(path), artifact_digest(path)) for key, path in inputs.items()},
+            attachments=list(stage.attachments),
+            tables=list(stage.tables),
+        ),
+        pipeline=RunRecord(
+            key=hashlib.sha256(content.encode()).hexdigest()[:12],
+            name=pipeline_name(config),
+            params=headline_params(tracked),
+            tags=tags,
+            config=tracked,
+        ),
+    )
+
+
+def add_result(
+    record: RunRecord, config: PipelineConfig, stage: Stage, name: str, metrics: Mapping[str, float], output: Path
+) -> None:
+    """Add to a stage's record what is known when it has finished: figures, the manifest, name and note."""
+    record.log_metrics(charted(metrics))
+    # Names of labels are the user's own words.
+    record.log_artifact(output / MANIFEST_NAME, contains_text=stage.per_task)
+    record.set_tags(stage_page(config, stage, name, metrics, output))
+    record.set_tags({"bertline.output_sha256": sha256_of_path(output)})
 
 
 def source_tags(recipe: str) -> dict[str, str]:
@@ -57,8 +120,8 @@ def source_tags(recipe: str) -> dict[str, str]:
 
 def headline_params(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of the pipeline's run by dotted key, those of its configuration that it has."""
-    found = {key: value_at(config, key) for key in _HEADLINE_PARAMS}
-    return {key: value for key, value in found.items() if value is not None}
+    params = {key: value_at(config, key) for key in _HEADLINE_PARAMS}
+    return {key: value for key, value in params.items() if value is not None}
 
 
 def charted(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -94,7 +157,7 @@ def stage_page(
             title = ": ".join([name, *_loss(config, metrics)])
         shown = sorted(metrics.items(), key=lambda item: item[0] not in charted(metrics))[:_OTHER_FIGURES]
         blocks.append(markdown_table(["figure", "value"], [(f"`{key}`", _number(value)) for key, value in shown]))
-    return {NAME: title, NOTE_TAG: "\n\n".join(blocks)}
+    return {NAME_TAG: title, NOTE_TAG: "\n\n".join(blocks)}
 
 
 def pipeline_name(config: PipelineConfig) -> str:
@@ -114,8 +177,8 @@ def pipeline_page(
         report: The report.
     """
     results = {task: read_result(folder / "result.json") for task, folder in sweeps.items()}
-    of_objective = [f"val/{score.metric}" for score in config.objective.showing.scores]
-    headline = {key: metrics[key] for key in of_objective if key in metrics}
+    scores_shown = [f"val/{score.metric}" for score in config.objective.showing.scores]
+    headline = {key: metrics[key] for key in scores_shown if key in metrics}
     rows, sentences = [], []
     for task, result in results.items():
         arm, metric = result["arms"]["encoder"], result["metric"]
@@ -134,7 +197,7 @@ def pipeline_page(
         f"Report: `{report.as_posix()}`, and `report.html` among the artifacts below; `config.yaml` there is the whole "
         f"configuration. Commit {git_commit()[:10]}.",
     )
-    return headline, {NAME: ": ".join([pipeline_name(config), *scores[:1]]), NOTE_TAG: "\n\n".join(note)}
+    return headline, {NAME_TAG: ": ".join([pipeline_name(config), *scores[:1]]), NOTE_TAG: "\n\n".join(note)}
 
 
 def _loss(config: PipelineConfig, metrics: Mapping[str, float]) -> list[str]:
@@ -145,9 +208,9 @@ def _loss(config: PipelineConfig, metrics: Mapping[str, float]) -> list[str]:
 
 
 def _arms(result: Mapping[str, Any]) -> str:
-    found = [(one["title"], _with_std(one), one["test_mean"]) for one in result["arms"].values() if one]
-    found += [(one["title"], f"{one['test']:.3f}", one["test"]) for one in result["baselines"].values()]
-    best_first = sorted(found, key=lambda row: -row[2])
+    rows = [(one["title"], _with_std(one), one["test_mean"]) for one in result["arms"].values() if one]
+    rows += [(one["title"], f"{one['test']:.3f}", one["test"]) for one in result["baselines"].values()]
+    best_first = sorted(rows, key=lambda row: -row[2])
     return markdown_table(["model", f"test {metric_name(result['metric'])}"], [row[:2] for row in best_first])
 
 
@@ -178,17 +241,17 @@ def headline(stage: str, metrics: Mapping[str, float], objective: Objective, *, 
         strongest simple opponent), `loss` (by which the objective is judged, on held-out text), `rows` (documents,
         tokens of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
     """
-    found = {name: _matching(metrics, key) for name, key in _patterns(stage, objective).items()}
-    told: dict[str, float] = {name: values[0] for name, values in found.items() if values}
-    if "rows" in told:
-        told["rows"] = len(found["rows"]) if stage == "export" else sum(found["rows"])
-    if stage == "evaluate" and "score" in told:
-        told["score"] = sum(found["score"]) / len(found["score"])
+    matching = {name: _matching(metrics, key) for name, key in _patterns(stage, objective).items()}
+    figures: dict[str, float] = {name: values[0] for name, values in matching.items() if values}
+    if "rows" in figures:
+        figures["rows"] = len(matching["rows"]) if stage == "export" else sum(matching["rows"])
+    if stage == "evaluate" and "score" in figures:
+        figures["score"] = sum(matching["score"]) / len(matching["score"])
     difference = metrics.get("encoder/difference_from_strongest")
-    if stage == "sweep" and "score" in told and difference is not None:
-        told["baseline"] = told["score"] - difference
-    told["seconds"] = round(seconds, 1)
-    return {name: told[name] for name in NAMES if name in told}
+    if stage == "sweep" and "score" in figures and difference is not None:
+        figures["baseline"] = figures["score"] - difference
+    figures["seconds"] = round(seconds, 1)
+    return {name: figures[name] for name in NAMES if name in figures}
 
 
 def write_headline(

@@ -19,7 +19,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -41,15 +41,12 @@ from bertline.foundation.validation import to_mapping
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
 from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
 from bertline.orchestration.provenance import (
-    artifact_digest,
     digests_of,
-    experiment_name,
     git_commit,
     locked_stages,
     running_under_dvc,
 )
 from bertline.orchestration.ranks import do_work, run_on_devices
-from bertline.orchestration.recording import Opening, attach_work, describe, follow_work, opened
 from bertline.orchestration.run_folder import (
     CONFIG_NAME,
     RESULT_NAME,
@@ -59,14 +56,16 @@ from bertline.orchestration.run_folder import (
     held,
     read_status,
     recorded,
+    write_status,
 )
-from bertline.orchestration.run_pages import headline_params, pipeline_name, source_tags, write_headline
+from bertline.orchestration.run_pages import add_result, opening_record, write_headline
 from bertline.orchestration.slurm import run_job
 from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, SOURCES, STAGES, Stage, stage_named
 from bertline.orchestration.stopping import Stopped, named
 from bertline.orchestration.unused import is_unused, uses_pretrained
 from bertline.orchestration.user_data import holds_nothing
-from bertline.tracking.tracker import TrackedRun, Tracker
+from bertline.tracking.record import Record, RunRecord, leave_record
+from bertline.tracking.sending import sending
 from bertline.training.launchers import SlurmLauncherConfig
 from bertline.training.nodes import Node, this_node
 
@@ -76,7 +75,7 @@ PARAMS = Path("params.yaml")
 _DOCSTRINGS = "docstrings"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class StageRun:
     """A stage as a recipe uses it."""
 
@@ -88,8 +87,7 @@ class StageRun:
     made_of: dict[str, Any]
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
     outcome: Outcome = field(default_factory=Outcome)
-    tracker: Tracker = field(default_factory=Tracker)
-    record: TrackedRun = field(default_factory=TrackedRun)
+    """What `finish` sets for the status, where the recipe does the work."""
     opened_s: float = 0.0
     """When the recipe opened the stage, in seconds of the monotonic clock."""
 
@@ -109,6 +107,26 @@ class StageRun:
         return Path(self.config.runtime.runs_folder) / self.name / self.fingerprint
 
     @cached_property
+    def records(self) -> Record:
+        """What MLflow shows of this stage and of the pipeline; of the nodes of a run, only the first one records it."""
+        tracking = self.config.tracking
+        enabled = tracking.enabled and _node(self.stage, self.config).is_first
+        return opening_record(
+            dataclasses.replace(self.config, tracking=dataclasses.replace(tracking, enabled=enabled)),
+            self.stage,
+            self.name,
+            fingerprint=self.fingerprint,
+            made_of=self.made_of,
+            inputs=self.inputs,
+            tracked=without_untracked(to_mapping(self.config)),
+        )
+
+    @property
+    def record(self) -> RunRecord:
+        """What MLflow shows of this stage."""
+        return self.records.stage
+
+    @cached_property
     def output(self) -> Path:
         """Folder of the result."""
         return Path(self.stage.output.format(task=self.task_name)) if running_under_dvc() else self.folder / RESULT_NAME
@@ -126,7 +144,6 @@ class StageRun:
             BertlineError: The work failed; what was saved is resumed by the same command.
             Stopped: A signal stopped it.
         """
-        follow_work(self.record, self.stage, self.folder)
         runtime, several = self.config.runtime, self.stage.on_several_devices
         try:
             if isinstance(runtime.launcher, SlurmLauncherConfig):
@@ -149,7 +166,6 @@ class StageRun:
         if self.output != self.folder / RESULT_NAME:
             with folder_written_atomically(self.output) as temporary:
                 shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
-        attach_work(self.record, self.stage, self.folder)
         return metrics
 
     def _work_on_devices(self, function: str) -> dict[str, float]:
@@ -175,7 +191,10 @@ class StageRun:
         shown_by_dvc = HEADLINE / f"{self.name}.json" if running_under_dvc() else kept
         write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=self._took_s(), kept=kept)
         self.record.log_artifact(target, contains_text=False)
-        describe(self.record, self.config, self.stage, self.name, metrics, self.output)
+        add_result(self.record, self.config, self.stage, self.name, metrics, self.output)
+        leave_record(self.folder, self.records)
+        if self.stage.is_long and read_status(self.folder).state != "finished":  # nothing was to be done
+            write_status(self.folder, Status(state="finished", metrics=dict(metrics)))
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
         say(f"{self.name}: {self.output} ({shown})")
@@ -248,19 +267,19 @@ def open_stage(
         drop_leftovers(Path(stage.output.format(task=task)))
     config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
     run = _stage_run(stage, _task_of(stage, task, config), config, {**_named_inputs(composed), **(places or {})})
+    run = dataclasses.replace(run, opened_s=opened_s)
+    leave_record(run.folder, run.records)
     with (
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
-        _records(run) as (tracker, record),
+        sending(run.folder) if run.records.tracking.enabled else nullcontext(),
     ):
-        run = dataclasses.replace(run, tracker=tracker, record=record, opened_s=opened_s)
         if stage.is_long:
             yield run
             return
-        record.follow_load(run.folder)
         with held(run.folder):
             run.freeze()
-            with recorded(run.folder, config) as outcome:
-                yield dataclasses.replace(run, outcome=outcome)
+            with recorded(run.folder, config) as run.outcome:
+                yield run
 
 
 def _metrics(status: Status) -> dict[str, float]:
@@ -306,33 +325,6 @@ def _docstrings_kept(folder: Path) -> Iterator[None]:
     finally:
         if reader_fingerprint() != reader:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _records(run: StageRun) -> Iterator[tuple[Tracker, TrackedRun]]:
-    """Open the records in MLflow; every node opens the stage, but only the first one records it."""
-    stage, config = run.stage, run.config
-    node = _node(stage, config)
-    tracking = dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first)
-    mapping, source = without_untracked(to_mapping(config)), source_tags(f"pipelines/{stage.name}.py")
-    tags = {"git.commit": git_commit()}
-    if experiment := experiment_name():
-        tags["dvc.experiment"] = experiment
-    digests = {f"bertline.input_sha256.{key}": sha for key, sha in run.made_of["inputs"].items()}
-    opening = Opening(
-        name=run.name,
-        key=run.fingerprint,
-        params=run.made_of["sections"],
-        tags={**tags, "bertline.fingerprint": run.fingerprint, **digests, **source},
-        inputs={key: (str(path), artifact_digest(path)) for key, path in run.inputs.items()},
-        pipeline_key=_digest({"config": mapping, "commit": git_commit()}),
-        pipeline_name=pipeline_name(config),
-        pipeline_tags={**tags, **source},
-        pipeline_params=headline_params(mapping),
-        pipeline_config=mapping,
-    )
-    with opened(opening, tracking) as (tracker, record):
-        yield tracker, record
 
 
 def _node(stage: Stage, config: PipelineConfig) -> Node:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.foundation.errors import ConfigError
+from bertline.tracking.record import Attachment, Table
 
 ARTIFACTS = Path("artifacts")
 METRICS = ARTIFACTS / "metrics"
@@ -51,26 +52,6 @@ _SEARCHES = ("retrieval", "reranking")
 _DOCS_SOURCES = ("docs_library", "docs_match", "docs_parameters", "docs_search")
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A file of a run folder that is attached to the stage's run in MLflow."""
-
-    path: str
-    contains_text: bool
-    while_working: bool = False
-    """Whether it is attached as soon as it is written, and again whenever it is rewritten."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A Parquet file of a run folder, with the user's text, whose rows MLflow shows as a table."""
-
-    path: str
-    name: str
-    wrong_only: bool = False
-    """Whether the table has only the rows that were predicted wrongly."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
     """One stage of the pipeline. In paths and sections, `{task}` stands for the task's name."""
@@ -97,6 +78,7 @@ class Stage:
     """Whether the work may run on `runtime.num_devices` devices of each of `runtime.num_nodes` machines, as one
     process per device."""
     attachments: tuple[Attachment, ...] = ()
+    """Files of its run folder that its run in MLflow shows."""
     tables: tuple[Table, ...] = ()
 
     @property
@@ -168,10 +150,10 @@ STAGES = (
         on_several_devices=True,
         attachments=(
             # Mask predictions contain sentences of the configuration: the user's own text (see tracking.log_text).
-            Attachment("mask_predictions.txt", contains_text=True, while_working=True),
-            Attachment("mask_predictions.jsonl", contains_text=True),
-            Attachment("health.jsonl", contains_text=False, while_working=True),
-            Attachment("profile/top_operations.txt", contains_text=False, while_working=True),
+            Attachment(path="mask_predictions.txt", contains_text=True, while_working=True),
+            Attachment(path="mask_predictions.jsonl", contains_text=True),
+            Attachment(path="health.jsonl", contains_text=False, while_working=True),
+            Attachment(path="profile/top_operations.txt", contains_text=False, while_working=True),
         ),
     ),
     Stage(
@@ -216,14 +198,14 @@ STAGES = (
         versions_where=(VersionsWhere("tasks.{task}.kind", _SEARCHES, ("bm25s", "faiss-cpu")),),
         is_long=True,
         attachments=(
-            Attachment("result/trials.csv", contains_text=False),
-            Attachment("result/result.json", contains_text=True),
-            Attachment("result/predictions.parquet", contains_text=True),
-            Attachment("result/errors.html", contains_text=True),
+            Attachment(path="result/trials.csv", contains_text=False),
+            Attachment(path="result/result.json", contains_text=True),
+            Attachment(path="result/predictions.parquet", contains_text=True),
+            Attachment(path="result/errors.html", contains_text=True),
         ),
         tables=(
-            Table("result/predictions.parquet", "predictions"),
-            Table("result/predictions.parquet", "errors", wrong_only=True),
+            Table(path="result/predictions.parquet", name="predictions"),
+            Table(path="result/predictions.parquet", name="errors", wrong_only=True),
         ),
     ),
     Stage(

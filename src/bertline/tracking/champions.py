@@ -37,12 +37,12 @@ class Standing:
     def tags(self) -> dict[str, str]:
         """Return tags for the version, for display."""
         dev_std = statistics.stdev(self.dev.scores) if len(self.dev.scores) > 1 else None
-        found = {"dev_std": dev_std, "test_score": self.test_score, "test_std": self.test_std}
+        scores = {"dev_std": dev_std, "test_score": self.test_score, "test_std": self.test_std}
         return {
             "data_hash": self.data_hash,
             "metric": self.metric,
             "dev_score": str(self.dev.mean),
-            **{name: str(value) for name, value in found.items() if value is not None},
+            **{name: str(value) for name, value in scores.items() if value is not None},
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -79,25 +79,25 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
     if champion is None:
         return Verdict(True, f"is the first champion ({shown})")
     reason = _cannot_be_compared(new, champion)
-    found = None if reason else compared(new.dev, Measured.from_json(champion["dev"]))
-    if found is None or found.interval is None or found.smallest_visible is None:
-        if found is not None:
-            reason = f"{signed(found.difference, digits=4)} on dev, and {NOISE_UNKNOWN}"
+    comparison = None if reason else compared(new.dev, Measured.from_json(champion["dev"]))
+    if comparison is None or comparison.interval is None or comparison.smallest_visible is None:
+        if comparison is not None:
+            reason = f"{signed(comparison.difference, digits=4)} on dev, and {NOISE_UNKNOWN}"
         return Verdict(
             False,
             f"does not take the title: {reason}. The alias {new.alias!r} stays where it is. To move it by hand: "
             f"{_BY_HAND}",
         )
-    low, high = found.interval
-    difference, low_shown, high_shown = (signed(value, digits=4) for value in (found.difference, low, high))
+    low, high = comparison.interval
+    difference, low_shown, high_shown = (signed(value, digits=4) for value in (comparison.difference, low, high))
     details = f"{difference} on dev, 95 % interval {low_shown} to {high_shown}; {shown}"
-    match found.verdict:
+    match comparison.verdict:
         case "better":
             return Verdict(True, f"beats the champion beyond noise ({details})")
         case "worse":
             return Verdict(False, f"is worse than the champion beyond noise ({details})")
         case _:
-            seen = f"a difference of {found.smallest_visible:.4f} would have been seen"
+            seen = f"a difference of {comparison.smallest_visible:.4f} would have been seen"
             return Verdict(False, f"is not shown to be better than the champion, which stays ({details}; {seen})")
 
 

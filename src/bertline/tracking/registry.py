@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelOutput
@@ -21,9 +21,9 @@ from bertline.foundation.progress import say, warn
 from bertline.tracking.champions import Standing, Verdict, challenged
 from bertline.tracking.config import TrackingConfig, masked
 from bertline.tracking.mlmodel import FORMAT, write_mlmodel
-from bertline.tracking.store import Store, dataset_inputs
-from bertline.tracking.tracker import Registration, Serving
-from bertline.tracking.values import NOTE_TAG, metric_key
+from bertline.tracking.record import NOTE_TAG
+from bertline.tracking.serving import Registration
+from bertline.tracking.store import Store, dataset_inputs, metric_key
 
 _CONTENT_TAG, _FORMAT_TAG, _STANDING_TAG = "bertline.content", "bertline.format", "bertline.standing"
 _VERSIONS_TAG = "mlflow.modelVersions"
@@ -33,7 +33,7 @@ _CARD = "README.md"
 _MAX_DESCRIPTION = 5000
 
 
-def register_folder(store: Store, run_id: str, name: str, folder: Path, **asked: Unpack[Registration]) -> str:
+def register_folder(store: Store, run_id: str, name: str, folder: Path, registration: Registration) -> str:
     """Log the folder as a model of the run, register it, point the alias at it, and return the version.
 
     Content that is already registered, ignoring the card, is not uploaded again. The version is the folder itself
@@ -41,8 +41,7 @@ def register_folder(store: Store, run_id: str, name: str, folder: Path, **asked:
     loads it, and what `mlflow.artifacts.download_artifacts` returns is a folder that `transformers` and `bertline.load`
     can open. Nothing is pickled. The card is the description.
     """
-    standing = asked.get("standing")
-    client = store.client
+    client, standing = store.client, registration.standing
     content = _content_of(folder)
     try:
         client.create_registered_model(name)
@@ -52,13 +51,12 @@ def register_folder(store: Store, run_id: str, name: str, folder: Path, **asked:
     known = client.search_model_versions(f"name = '{name}'")
     own_tags = {_CONTENT_TAG: content, _FORMAT_TAG: FORMAT}
     same = [version for version in known if own_tags.items() <= version.tags.items()]
-    tags = {**asked["tags"], **own_tags}
-    found = same[0] if same else _new_version(store, run_id, name, folder, tags, asked["serving"], standing)
-    version = str(found.version)
+    tags = {**registration.tags, **own_tags}
+    version = str((same[0] if same else _new_version(store, run_id, name, folder, tags, registration)).version)
     description = _description_of(folder)
     client.update_model_version(name, version, description)
     client.update_registered_model(name, description)
-    client.set_registered_model_alias(name, asked["alias"], version)
+    client.set_registered_model_alias(name, registration.alias, version)
     if standing is not None:
         verdict = _challenge(client, name, version, content, standing)
         place = f"standings/{name}-{version}.json"
@@ -72,16 +70,10 @@ def register_folder(store: Store, run_id: str, name: str, folder: Path, **asked:
 
 
 def _new_version(
-    store: Store,
-    run_id: str,
-    name: str,
-    folder: Path,
-    tags: Mapping[str, str],
-    serving: Serving,
-    standing: Standing | None,
+    store: Store, run_id: str, name: str, folder: Path, tags: Mapping[str, str], registration: Registration
 ) -> ModelVersion:
     """Log the folder as a model with its scores, and register it."""
-    client = store.client
+    client, serving, standing = store.client, registration.serving, registration.standing
     model = client.create_logged_model(
         store.experiment_id(),
         name=name,
@@ -113,7 +105,7 @@ def _new_version(
 
 def _log_scores(client: MlflowClient, run_id: str, model_id: str, task: str, rows: str, standing: Standing) -> None:
     """Log the scores of a model to its run, linked to the rows that they were measured on."""
-    (dataset,) = dataset_inputs({task: (Path(rows), standing.data_hash)})
+    (dataset,) = dataset_inputs({task: (rows, standing.data_hash)})
     client.log_inputs(run_id, [dataset])
     # The score on test has the name that it has among the headline metrics of the pipeline.
     scores = {standing.metric: standing.test_score, f"dev_{standing.metric}": standing.dev.mean}
@@ -141,10 +133,10 @@ def _description_of(folder: Path) -> str:
         return text
     rest = f"\n\n(The whole card is `{_CARD}` among the files.)"
     # Cut between paragraphs, not inside a table; a heading is not left alone.
-    kept = text[: _MAX_DESCRIPTION - len(rest)].split("\n\n")[:-1]
-    while kept and kept[-1].startswith("#"):
-        kept.pop()
-    return "\n\n".join(kept) + rest
+    paragraphs = text[: _MAX_DESCRIPTION - len(rest)].split("\n\n")[:-1]
+    while paragraphs and paragraphs[-1].startswith("#"):
+        paragraphs.pop()
+    return "\n\n".join(paragraphs) + rest
 
 
 def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> Verdict:
@@ -227,21 +219,21 @@ def _versions(client: MlflowClient, name: str, uri: str) -> dict[str, Mapping[st
     """
     quoted = name.replace("'", "''")
     try:
-        found = client.search_model_versions(f"name = '{quoted}'")
+        versions = client.search_model_versions(f"name = '{quoted}'")
     except MlflowException as error:
         raise ConfigError(f"{name} cannot be looked up in {uri}: {masked(str(error))}") from error
-    if not found:
+    if not versions:
         raise ConfigError(
             f"{uri} has no registered model {name!r}. Run the stage export first, or check task_name and "
             "export.model_name."
         )
-    return {str(version.version): dict(version.tags) for version in found}
+    return {str(version.version): dict(version.tags) for version in versions}
 
 
 def _described(version: str, versions: Mapping[str, Mapping[str, str]]) -> str:
     if version == "none":
         return version
     tags = versions.get(version, {})
-    told = {name: tags[name] if name == "metric" else f"{float(tags[name]):.4f}" for name in _SCORES if name in tags}
-    scores = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    shown = {name: tags[name] if name == "metric" else f"{float(tags[name]):.4f}" for name in _SCORES if name in tags}
+    scores = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
     return f"version {version} ({scores})" if scores else f"version {version}"

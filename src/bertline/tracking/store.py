@@ -1,44 +1,50 @@
-"""Access to an MLflow store: safe opening, search of runs by tags, batched writes. Imports MLflow (about 2 s)."""
+"""Access to an MLflow store: safe opening, search of runs, and runs that are sent only what they lack.
+
+Imports MLflow, which takes about 2 s.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag
 
-# MLflow reads these variables when it is imported. Requests fail early because the outbox retries; values that are
+# MLflow reads these variables when it is imported. Requests fail early because the sender tries again; values that are
 # already in the environment take precedence.
 os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # MLflow prints two lines per trial
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow import MlflowClient
+from mlflow.artifacts import get_artifact_repository
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
+from bertline.foundation.errors import MachineError
 from bertline.foundation.files import locked
-from bertline.tracking.config import database_file, masked
-from bertline.tracking.outbox import RefusedError
-from bertline.tracking.tracker import Status
-from bertline.tracking.values import (
-    MAX_TAG_CHARACTERS,
-    METRICS_PER_BATCH,
-    NOTE_TAG,
-    PARAMS_PER_BATCH,
-    batches,
-    cut,
-    metric_key,
-)
+from bertline.tracking.config import database_file
+from bertline.tracking.record import NOTE_TAG, Table
 
+Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
+Point = tuple[str, float, float, int]
+"""A value of a metric: key, value, Unix time in seconds, step."""
+
+# MLflow's limits (mlflow.utils.validation): some stores reject longer values, others truncate them silently.
+_MAX_KEY_CHARACTERS = 250
+MAX_PARAM_CHARACTERS = 6000
+_MAX_TAG_CHARACTERS = 8000
+_MAX_DIGEST_CHARACTERS = 36  # a DVC folder hash (32 + `.dir`) just fits
+PARAMS_PER_BATCH = 100
+METRICS_PER_BATCH = 1000
 _REFUSALS = (
     "BAD_REQUEST",
     "FEATURE_DISABLED",
@@ -49,26 +55,18 @@ _REFUSALS = (
     "RESOURCE_DOES_NOT_EXIST",
     "UNAUTHENTICATED",
 )
-PARENT_TAG = "mlflow.parentRunId"
 _EXPERIMENT_TAGS = {
     # MLflow shows the first line, and the rest on a click.
     NOTE_TAG: "A run for each pipeline, below it one for each stage, below a sweep one for each trial.\n\n"
     "A pipeline's run has the report among its artifacts, and a stage's run what it read and made.",
 }
-_MAX_DIGEST_CHARACTERS = 36  # width of MLflow's column; a DVC folder hash (32 + `.dir`) just fits
-LOG = Path("runs/tracking.log")
-"""Log file for connection messages of libraries."""
+_DIGEST_TAG = "bertline.sha256."
+"""With the name of an artifact: the digest of its content."""
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Convert MLflow errors that retrying cannot fix to `RefusedError`; other errors pass through."""
-    try:
-        yield
-    except MlflowException as error:
-        if error.error_code in _REFUSALS:
-            raise RefusedError(str(error)) from error
-        raise
+def refused(error: Exception) -> bool:
+    """Return whether the server rejected a request that it would reject again."""
+    return isinstance(error, MlflowException) and error.error_code in _REFUSALS
 
 
 class Store:
@@ -77,7 +75,7 @@ class Store:
     def __init__(self, uri: str, experiment_name: str) -> None:
         for name in ("mlflow", "alembic"):  # both log on every start
             logging.getLogger(name).setLevel(logging.WARNING)
-        _keep_off_the_terminal("urllib3")  # it logs every attempt; the outbox warns once per outage
+        logging.getLogger("urllib3").setLevel(logging.ERROR)  # it warns of every attempt, the sender once per outage
         self.uri = uri
         self._experiment_name = experiment_name
         self._experiment_id: str | None = None
@@ -85,11 +83,15 @@ class Store:
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     def experiment_id(self) -> str:
-        """Return the id of the experiment, which is created if it does not exist."""
+        """Return the id of the experiment, which is created if it does not exist.
+
+        Raises:
+            MachineError: The experiment was deleted.
+        """
         if self._experiment_id is None:
             experiment = self.client.get_experiment_by_name(self._experiment_name)
             if experiment is not None and experiment.lifecycle_stage == "deleted":
-                raise RefusedError(
+                raise MachineError(
                     f"experiment {self._experiment_name!r} was deleted; restore it or set tracking.experiment_name"
                 )
             self._experiment_id = experiment.experiment_id if experiment else self._create_experiment()
@@ -109,62 +111,24 @@ class Store:
             if not token:
                 return runs
 
-    def find_or_create_run(self, identity: Mapping[str, str], name: str, extra_tags: Mapping[str, str]) -> str:
+    def find_or_create_run(self, identity: Mapping[str, str], name: str, *, start_s: float) -> StoredRun:
         """Return the oldest run with these identifying tags, or create one.
 
         Two processes that create a run at the same time both use the older one.
         """
-        found = self.find_runs(identity)
-        if found:
-            return found[0].info.run_id
-        created = self.create_run(name, {**identity, **extra_tags})
-        oldest = self.find_runs(identity)[0].info.run_id
-        if oldest != created:
-            self.client.delete_run(created)
-        return oldest
+        runs = self.find_runs(identity)
+        if not runs:
+            created = self.create_run(name, identity, start_s=start_s)
+            runs = self.find_runs(identity)
+            if runs[0].info.run_id != created.id:
+                self.client.delete_run(created.id)
+        return StoredRun(self.client, runs[0])
 
-    def create_run(self, name: str, tags: Mapping[str, str], *, start_s: float | None = None) -> str:
-        """Create a run in state RUNNING and return its id."""
-        run = self.client.create_run(
-            self.experiment_id(),
-            start_time=int((start_s or time.time()) * 1000),
-            tags={key: cut(value, MAX_TAG_CHARACTERS) for key, value in tags.items()},
-            run_name=name,
-        )
-        return run.info.run_id
-
-    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        """Set or replace tags."""
-        for batch in batches([RunTag(key, cut(value, MAX_TAG_CHARACTERS)) for key, value in tags.items()], 100):
-            self.client.log_batch(run_id, tags=batch)
-
-    def log_params(self, run_id: str, params: Mapping[str, str]) -> None:
-        """Add parameters that the run does not have yet; MLflow's parameters cannot be changed."""
-        known = self.client.get_run(run_id).data.params
-        new = [Param(key, value) for key, value in params.items() if key not in known]
-        for batch in batches(new, PARAMS_PER_BATCH):
-            self.client.log_batch(run_id, params=batch)
-
-    def log_points(self, run_id: str, points: Sequence[tuple[str, float, float, int]]) -> None:
-        """Write metrics, each (key, value, Unix time in seconds, step)."""
-        metrics = [Metric(metric_key(key), value, int(time_s * 1000), step) for key, value, time_s, step in points]
-        for batch in batches(metrics, METRICS_PER_BATCH):
-            self.client.log_batch(run_id, metrics=batch)
-
-    def known_steps(self, run_id: str, key: str) -> set[int]:
-        """Return the steps at which the run already has a value of this metric."""
-        return {metric.step for metric in self.client.get_metric_history(run_id, metric_key(key))}
-
-    def set_status(self, run_id: str, status: Status) -> None:
-        """Set the status of a run; any status but RUNNING also ends it."""
-        if status == "RUNNING":
-            self.client.update_run(run_id, status=status)
-        else:
-            self.client.set_terminated(run_id, status=status)
-
-    def get_run(self, run_id: str) -> Any:
-        """Return the current state of the run."""
-        return self.client.get_run(run_id)
+    def create_run(self, name: str, tags: Mapping[str, str], *, start_s: float) -> StoredRun:
+        """Create a run in state RUNNING."""
+        plain = {key: cut(value, _MAX_TAG_CHARACTERS) for key, value in tags.items()}
+        run = self.client.create_run(self.experiment_id(), start_time=int(start_s * 1000), tags=plain, run_name=name)
+        return StoredRun(self.client, run)
 
     def _create_experiment(self) -> str:
         try:
@@ -177,24 +141,225 @@ class Store:
             return self.client.get_experiment_by_name(self._experiment_name).experiment_id  # created by another process
 
 
-def _keep_off_the_terminal(name: str) -> None:
-    """Redirect a library's log to `runs/tracking.log`."""
-    logger = logging.getLogger(name)
-    if not any(isinstance(handler, _LogFile) for handler in logger.handlers):
-        logger.addHandler(_LogFile())
-        logger.propagate = False
+class StoredRun:
+    """A run and what it has: each method sends only what it lacks. After an error, it must be found again."""
+
+    def __init__(self, client: MlflowClient, run: Run) -> None:
+        self._client = client
+        self.id: str = run.info.run_id
+        self.status: str = run.info.status
+        self.tags: dict[str, str] = dict(run.data.tags)
+        self._params = set(run.data.params)
+        self._metrics: dict[str, float] = dict(run.data.metrics)
+        self._steps: dict[str, set[int]] = {}
+        self._inputs = {(one.dataset.name, one.dataset.digest) for one in run.inputs.dataset_inputs}
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Set or replace tags."""
+        plain = {key: cut(value, _MAX_TAG_CHARACTERS) for key, value in tags.items()}
+        new = {key: value for key, value in plain.items() if self.tags.get(key) != value}
+        for batch in _batches([RunTag(*item) for item in new.items()], PARAMS_PER_BATCH):
+            self._client.log_batch(self.id, tags=batch)
+        self.tags |= new
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """Add parameters, nested ones flattened; MLflow's parameters cannot be changed."""
+        new = {key: value for key, value in flatten(params).items() if key not in self._params}
+        for batch in _batches([Param(*item) for item in new.items()], PARAMS_PER_BATCH):
+            self._client.log_batch(self.id, params=batch)
+        self._params |= set(new)
+
+    def log_inputs(self, inputs: Mapping[str, tuple[str, str]]) -> None:
+        """Add inputs, path and digest by name."""
+        datasets = dataset_inputs(inputs)
+        if not {(one.dataset.name, one.dataset.digest) for one in datasets} <= self._inputs:
+            self._client.log_inputs(self.id, datasets)
+            self._inputs |= {(one.dataset.name, one.dataset.digest) for one in datasets}
+
+    def log_points(self, points: Iterable[Point]) -> None:
+        """Add values of metrics; a (key, step) that the run has is left as it is."""
+        batch: list[Metric] = []
+        for name, value, time_s, step in points:
+            key = metric_key(name)
+            if step not in self._steps_of(key):
+                self._steps_of(key).add(step)
+                batch.append(Metric(key, value, int(time_s * 1000), step))
+                if len(batch) == METRICS_PER_BATCH:
+                    self._client.log_batch(self.id, metrics=batch)
+                    batch = []
+        if batch:
+            self._client.log_batch(self.id, metrics=batch)
+
+    def log_figures(self, figures: Mapping[str, float], time_s: float) -> None:
+        """Add or replace single values. MLflow shows the value of the last step, so a changed one gets a new step."""
+        points = []
+        for name, value in figures.items():
+            key = metric_key(name)
+            # A store gives back neither NaN nor an infinity as it was.
+            if key not in self._metrics or (math.isfinite(value) and self._metrics[key] != value):
+                points.append((name, value, time_s, max(self._steps_of(key), default=-1) + 1))
+        self.log_points(points)
+        self._metrics |= {metric_key(key): value for key, value in figures.items()}
+
+    def attach(self, path: Path, sha256: str) -> None:
+        """Attach a file or folder, unless the run has this content of it."""
+
+        def upload() -> None:
+            if path.is_dir():
+                self._client.log_artifacts(self.id, str(path), path.name)
+            else:
+                self._client.log_artifact(self.id, str(path))
+
+        self._attach_as(path.name, sha256, upload)
+
+    def attach_config(self, config: Mapping[str, Any], sha256: str) -> None:
+        """Attach a configuration as `config.yaml`, unless the run has it."""
+        self._attach_as("config.yaml", sha256, lambda: self._client.log_dict(self.id, dict(config), "config.yaml"))
+
+    def attach_table(self, path: Path, table: Table, sha256: str) -> None:
+        """Attach the first rows of a Parquet file as the table `NAME.json`, unless the run has it."""
+        file = f"{table.name}.json"
+
+        def upload() -> None:
+            # MLflow appends to a table that exists. A run is one result, so the rows that it has are those of the file.
+            if file in {artifact.path for artifact in self._client.list_artifacts(self.id)}:
+                return
+            rows = pq.read_table(path)
+            if table.wrong_only:
+                rows = rows.filter(pc.less(rows["correct"].cast("float64"), 1.0))
+            if len(rows):
+                self._client.log_table(self.id, rows.slice(0, table.num_rows).to_pandas(), file)
+
+        self._attach_as(file, sha256, upload)
+
+    def set_status(self, status: Status, *, ended_s: float | None = None) -> None:
+        """Set the status; any status but RUNNING also ends the run, at `ended_s` (by default now)."""
+        if status == self.status:
+            return
+        if status == "RUNNING":
+            self._client.update_run(self.id, status=status)
+        else:
+            end = None if ended_s is None else int(ended_s * 1000)
+            self._client.set_terminated(self.id, status=status, end_time=end)
+        self.status = status
+
+    def _attach_as(self, name: str, sha256: str, upload: Callable[[], None]) -> None:
+        tag = _DIGEST_TAG + re.sub(r"[^\w. -]", "_", name)  # `sweep@TASK.json` is no key of a tag
+        if self.tags.get(tag) != sha256:
+            upload()
+            self.set_tags({tag: sha256})
+
+    def _steps_of(self, key: str) -> set[int]:
+        if key not in self._steps:
+            history = self._client.get_metric_history(self.id, key) if key in self._metrics else []
+            self._steps[key] = {metric.step for metric in history}
+        return self._steps[key]
 
 
-class _LogFile(logging.Handler):
-    """Handler that appends to `runs/tracking.log`, created at the first record; write errors are ignored."""
+def dataset_inputs(inputs: Mapping[str, tuple[str, str]]) -> list[DatasetInput]:
+    """Convert names with paths and digests to MLflow entities. No data is read; digests identify the content."""
+    return [
+        DatasetInput(
+            Dataset(
+                name=name,
+                digest=digest[:_MAX_DIGEST_CHARACTERS],
+                source_type="local",
+                source=json.dumps({"uri": path}),
+            ),
+            [InputTag("mlflow.data.context", "input")],
+        )
+        for name, (path, digest) in inputs.items()
+    ]
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {record.levelname} {record.name}: {masked(record.getMessage())}\n"
-        with suppress(OSError):
-            LOG.parent.mkdir(parents=True, exist_ok=True)
-            with LOG.open("a", encoding="utf-8") as handle:
-                handle.write(line)
+
+class ArtifactsRefusedError(Exception):
+    """The server takes runs, but no artifacts."""
+
+
+def try_run(uri: str, experiment_name: str) -> None:
+    """Create a run with a metric and an artifact in the experiment and delete it, to see whether one can be recorded.
+
+    Args:
+        uri: Address of the tracking store.
+        experiment_name: Experiment of the pipeline; created if it does not exist, as by a real run.
+
+    Raises:
+        ArtifactsRefusedError: The artifact could not be stored; the message is the server's or the storage's.
+        Exception: The server refused a request, or could not be reached.
+    """
+    store = Store(uri, experiment_name)
+    client, artifact = store.client, "doctor.txt"
+    run = client.create_run(store.experiment_id(), run_name="doctor").info
+    try:
+        client.log_metric(run.run_id, "doctor", 1.0)
+        try:
+            client.log_text(run.run_id, "written by make doctor", artifact)
+        except Exception as error:
+            raise ArtifactsRefusedError(str(error)) from error
+        with suppress(Exception):  # some storages do not delete; a few bytes stay
+            get_artifact_repository(run.artifact_uri, tracking_uri=uri).delete_artifacts(artifact)
+    except Exception:
+        with suppress(Exception):  # what failed first is what is told
+            client.delete_run(run.run_id)
+        raise
+    client.delete_run(run.run_id)
+
+
+def flatten(mapping: Mapping[str, Any]) -> dict[str, str]:
+    """Flatten a nested configuration to dotted keys and string values, the format of MLflow's parameters.
+
+    Lists of plain values are kept whole; lists of mappings are indexed.
+
+    Example:
+        >>> flatten({"optimizer": {"lr": 0.001, "betas": [0.9, 0.999]}, "phases": [{"steps": 10}]})
+        {'optimizer.lr': '0.001', 'optimizer.betas': '[0.9, 0.999]', 'phases.0.steps': '10'}
+    """
+    plain = {key: value if isinstance(value, str) else _json(value) for key, value in _leaves(mapping, "")}
+    return {key[:_MAX_KEY_CHARACTERS]: cut(value, MAX_PARAM_CHARACTERS) for key, value in plain.items()}
+
+
+def cut(value: str, limit: int) -> str:
+    """Truncate a value to a limit, with a note on its original length.
+
+    Example:
+        >>> cut("a" * 100, 40)
+        'aaaaaaaaaaaaaaa… (cut, 100 characters)'
+    """
+    if len(value) <= limit:
+        return value
+    note = f"… (cut, {len(value)} characters)"
+    # MLflow counts characters, databases may count bytes: leave two bytes for the note's multi-byte character.
+    return value[: limit - len(note) - 2] + note
+
+
+def metric_key(name: str) -> str:
+    """Replace @ in the name of a metric, which MLflow does not allow in keys.
+
+    Example:
+        >>> metric_key("test/ndcg@10_mean")
+        'test/ndcg_at_10_mean'
+    """
+    return name.replace("@", "_at_")
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and (value or not key):
+        for name, item in value.items():
+            yield from _leaves(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{key}.{index}" if key else str(index))
+    else:
+        yield key, value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def _artifact_location(uri: str) -> str | None:
@@ -219,34 +384,3 @@ def _only_one(uri: str) -> Iterator[None]:
     database.parent.mkdir(parents=True, exist_ok=True)
     with locked(database.with_name(f".{database.name}.lock")):
         yield
-
-
-def dataset_inputs(inputs: Mapping[str, tuple[Path, str]]) -> list[DatasetInput]:
-    """Convert names with paths and digests to MLflow entities. No data is read; digests identify the content."""
-    return [
-        DatasetInput(
-            Dataset(
-                name=name,
-                digest=digest[:_MAX_DIGEST_CHARACTERS],
-                source_type="local",
-                source=json.dumps({"uri": path.as_posix()}),
-            ),
-            [InputTag("mlflow.data.context", "input")],
-        )
-        for name, (path, digest) in inputs.items()
-    ]
-
-
-def log_rows(client: MlflowClient, run_id: str, path: Path, name: str, *, num_rows: int, wrong_only: bool) -> None:
-    """Log rows of a Parquet file as the table `NAME.json`, unless the run has that table; see `TrackedRun.log_table`.
-
-    MLflow appends to a table that exists. A run is one result, so the rows that it has are those of the file.
-    """
-    file = f"{name}.json"
-    if file in {artifact.path for artifact in client.list_artifacts(run_id)}:
-        return
-    rows = pq.read_table(path)
-    if wrong_only:
-        rows = rows.filter(pc.less(rows["correct"].cast("float64"), 1.0))
-    if len(rows):
-        client.log_table(run_id, rows.slice(0, num_rows).to_pandas(), file)

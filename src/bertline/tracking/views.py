@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.feeds import TRIAL_TAG
-from bertline.tracking.mlflow_tracker import PIPELINE_KEY_TAG, STAGE_TAG
-from bertline.tracking.store import PARENT_TAG, Store
+from bertline.tracking.record import PARENT_TAG, PIPELINE_KEY_TAG, STAGE_TAG, TRIAL_TAG
+from bertline.tracking.store import Store
 
 REPORT = "report.html"
 _RUNS = 10
@@ -75,9 +74,9 @@ def _pages(store: Store, names: ModelNames) -> Iterator[tuple[str, str]]:
     for name, sweep in _newest_sweeps(runs).items():
         trials = [run for run in runs if run.data.tags.get(PARENT_TAG) == sweep and TRIAL_TAG in run.data.tags]
         scored = [run for run in trials if run.data.metrics]
-        of_encoder = [run.info.run_id for run in scored if run.data.tags[TRIAL_TAG].startswith("encoder/trial/")]
-        if len(of_encoder) > 1:
-            yield f"trials of {name}", f"compare-runs?{_runs(of_encoder[:_TRIALS], experiment)}"
+        encoder_trials = [run.info.run_id for run in scored if run.data.tags[TRIAL_TAG].startswith("encoder/trial/")]
+        if len(encoder_trials) > 1:
+            yield f"trials of {name}", f"compare-runs?{_runs(encoder_trials[:_TRIALS], experiment)}"
         if any(run.info.status == "FAILED" for run in trials):
             failed = f"attributes.status = 'FAILED' AND tags.`{PARENT_TAG}` = '{sweep}'"
             # In the order of their dates, which is the page's own, trials would be folded away below their sweep.
@@ -99,8 +98,8 @@ def _reported(store: Store, newest_first: list[Any]) -> str | None:
 
 def _champions(store: Store, names: ModelNames) -> Iterator[tuple[str, str]]:
     """Yield the tasks that have a champion, each with the champion's version."""
-    found = store.client.search_registered_models(f"name LIKE '{names.prefix}%'", order_by=["name ASC"])
-    for model in found:
+    models = store.client.search_registered_models(f"name LIKE '{names.prefix}%'", order_by=["name ASC"])
+    for model in models:
         if (version := model.aliases.get(names.champion)) is not None:
             yield model.name.removeprefix(names.prefix), str(version)
 

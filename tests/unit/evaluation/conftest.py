@@ -160,7 +160,7 @@ def _write_pretrain(folder: Path, tokenizer: Tokenizer, *, full: bool) -> None:
         "steps": 3300,
     }
     _manifest(folder, "pretrain", {"metrics": metrics, "training": {"objective": OBJECTIVE}})
-    write_json(folder / PROVENANCE_NAME, {**_PROVENANCE, "stage": "pretrain", "mlflow_run": "87bfe4"})
+    write_json(folder / PROVENANCE_NAME, {**_PROVENANCE, "stage": "pretrain"})
     if full:
         (folder / "metrics.jsonl").write_text("".join(_metric_lines()))
         (folder / "mask_predictions.jsonl").write_text("".join(_mask_prediction_lines()))

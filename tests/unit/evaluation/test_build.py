@@ -241,7 +241,6 @@ def test_the_first_line_says_when_from_what_and_where_it_was_made(pipeline: Pipe
         "machine": "2 CPU cores (Some CPU)",
         "versions": "python 3.12.1, torch 2.13.0 (pretrain); 2.14.0 (sweep@library and sweep@match), optuna 5.0.0",
         "fingerprint": "pretrain 1ed20c966ddb",
-        "MLflow run": "pretrain 87bfe4",
         "training time": "4 min 30 s",
     }
 

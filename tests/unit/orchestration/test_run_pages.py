@@ -13,12 +13,14 @@ import pytest
 
 import tiny
 from bertline.evaluation.facts import RESULT_FORMAT
+from bertline.foundation.validation import to_mapping
 from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.run_pages import (
-    NAME,
     NAMES,
+    add_result,
     headline,
     headline_params,
+    opening_record,
     pipeline_page,
     source_tags,
     stage_page,
@@ -28,7 +30,7 @@ from bertline.orchestration.stages import stage_named
 from bertline.pretraining.objectives import mlm
 from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.objectives.mlm import Mlm
-from bertline.tracking.values import NOTE_TAG
+from bertline.tracking.record import NAME_TAG, NOTE_TAG
 
 SENTENCE = "On reviews the encoder wins."
 
@@ -53,9 +55,41 @@ def sweep_folder(folder: Path, **changes: Any) -> Path:
     return folder
 
 
+def test_runs_of_a_pipeline_have_one_key_and_a_stage_its_own(config: PipelineConfig, tmp_path: Path) -> None:
+    made_of = {"sections": {"model": {"hidden_size": 8}}, "inputs": {"examples": "5ha"}}
+    mapping = to_mapping(config)
+    records = {
+        name: opening_record(
+            config,
+            stage_named(name),
+            name,
+            fingerprint=name,
+            made_of=made_of,
+            inputs={"examples": tmp_path},
+            tracked=mapping,
+        )
+        for name in ("corpus", "pretrain")
+    }
+    corpus, pretrain = records["corpus"], records["pretrain"]
+    assert corpus.pipeline.key == pretrain.pipeline.key and corpus.stage.key != pretrain.stage.key
+    assert pretrain.pipeline.name == "docs_tiny" and pretrain.pipeline.config == mapping
+    assert pretrain.stage.params == {"model": {"hidden_size": 8}}
+    tags = {"bertline.fingerprint": "pretrain", "bertline.input_sha256.examples": "5ha"}
+    assert tags.items() <= pretrain.stage.tags.items()
+    assert list(pretrain.stage.inputs) == ["examples"]
+    assert "health.jsonl" in {one.path for one in pretrain.stage.files}
+    (tmp_path / "manifest.json").write_text("{}")
+    add_result(
+        pretrain.stage, config, stage_named("pretrain"), "pretrain", {"val/mlm_loss": 3.64, "steps": 5}, tmp_path
+    )
+    assert pretrain.stage.metrics == {"val/mlm_loss": 3.64}
+    assert "manifest.json" in {Path(one.path).name for one in pretrain.stage.files}
+    assert pretrain.stage.tags[NAME_TAG] == "pretrain: MLM 3.64"
+
+
 def test_a_sweep_is_named_by_its_score_and_its_table_has_the_best_first(config: PipelineConfig, tmp_path: Path) -> None:
     page = stage_page(config, stage_named("sweep"), "sweep@reviews", {}, sweep_folder(tmp_path))
-    assert page[NAME] == "sweep@reviews: macro F1 0.812"
+    assert page[NAME_TAG] == "sweep@reviews: macro F1 0.812"
     assert SENTENCE in page[NOTE_TAG]
     rows = [line for line in page[NOTE_TAG].splitlines() if line.startswith("| ")][2:]
     assert rows == ["| word n-grams | 0.850 |", "| pretrained \\| encoder | 0.812 ± 0.010 over 2 seeds |"]
@@ -64,7 +98,7 @@ def test_a_sweep_is_named_by_its_score_and_its_table_has_the_best_first(config: 
 def test_a_note_lists_scores_before_counts(config: PipelineConfig, tmp_path: Path) -> None:
     figures = {"num_tokens": 19_304_066.0, "val/mlm_loss": 3.6372, "steps": 5000}
     page = stage_page(config, stage_named("pretrain"), "pretrain", figures, tmp_path)
-    assert page[NAME] == "pretrain: MLM 3.64"
+    assert page[NAME_TAG] == "pretrain: MLM 3.64"
     rows = [line for line in page[NOTE_TAG].splitlines() if line.startswith("| ")][2:]
     assert rows == ["| `val/mlm_loss` | 3.637 |", "| `num_tokens` | 19.3 million |", "| `steps` | 5,000 |"]
 
@@ -73,7 +107,7 @@ def test_the_pipeline_has_a_metric_for_each_task(config: PipelineConfig, tmp_pat
     figures = {"val/mlm_loss": 3.6372, "reviews/encoder/macro_f1_mean": 0.8123, "unigram_entropy": 6.5}
     headline, page = pipeline_page(config, figures, {"reviews": sweep_folder(tmp_path)}, Path("report.html"))
     assert headline == {"val/mlm_loss": 3.6372, "reviews/macro_f1": 0.8123}
-    assert page[NAME] == "docs_tiny: MLM 3.64"
+    assert page[NAME_TAG] == "docs_tiny: MLM 3.64"
     assert f"**reviews**: {SENTENCE}" in page[NOTE_TAG] and "0.850 (word n-grams)" in page[NOTE_TAG]
 
 
@@ -82,7 +116,7 @@ def test_a_fine_tuned_checkpoint_is_named_by_its_tasks(config: PipelineConfig, t
     folder = sweep_folder(tmp_path, **without_opponent)
     headline, page = pipeline_page(config, {}, {"reviews": folder}, Path("report.html"))
     assert headline == {"reviews/macro_f1": 0.8123}
-    assert page[NAME] == "docs_tiny: reviews 0.812"
+    assert page[NAME_TAG] == "docs_tiny: reviews 0.812"
 
 
 def test_an_account_without_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

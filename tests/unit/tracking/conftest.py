@@ -1,7 +1,11 @@
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
+import tracking_inputs
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.store import Store
 
@@ -17,17 +21,27 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def config(uri: str, request: pytest.FixtureRequest) -> TrackingConfig:
     """A store that is shared, an experiment that is the test's own."""
-    return TrackingConfig(
-        enabled=True,
-        uri=uri,
-        experiment_name=request.node.name,
-        log_text=False,
-        studies_url="sqlite:///runs/studies.db",
-        system_metrics=False,
-        system_metrics_every_s=0.2,
-    )
+    return tracking_inputs.tracking(uri, request.node.name)
 
 
 @pytest.fixture
-def metrics_file(tmp_path: Path) -> Path:
-    return tmp_path / "metrics.jsonl"
+def folder(tmp_path: Path) -> Path:
+    """A run folder."""
+    path = tmp_path / "runs/pretrain/1ed2"
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each method of MLflow's client was called."""
+    count: Counter[str] = Counter()
+    for name in (name for name in vars(MlflowClient) if name.startswith(("create", "get", "list", "log", "s", "up"))):
+        method = getattr(MlflowClient, name)
+
+        def counted(*arguments: Any, _name: str = name, _method: Any = method, **named: Any) -> Any:
+            count[_name] += 1
+            return _method(*arguments, **named)
+
+        monkeypatch.setattr(MlflowClient, name, counted)
+    return count

@@ -13,11 +13,14 @@ from mlflow import MlflowClient
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.verdicts import Measured
+from bertline.tracking import sending
 from bertline.tracking.champions import Standing, challenged
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.record import leave_record
 from bertline.tracking.registry import promote
-from bertline.tracking.tracker import open_tracker
+from bertline.tracking.serving import Registration
 from serving_inputs import serving
+from tracking_inputs import record
 
 ROWS = np.linspace(-0.4, 0.4, 40)
 
@@ -38,10 +41,10 @@ def register(config: TrackingConfig, folder: Path, standing: Standing, *, conten
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(content)
     (folder / "README.md").write_text(card)
-    with open_tracker(config, pipeline_key="one", tags={}, params={}) as tracker:
-        return tracker.register(
-            model_name(config), folder, alias="current", tags={"a": "b"}, serving=serving(), standing=standing
-        )
+    run = folder.with_name("run")
+    leave_record(run, record(config))
+    registration = Registration(alias="current", tags={"a": "b"}, serving=serving(), standing=standing)
+    return sending.register(run, model_name(config), folder, registration)
 
 
 def model_name(config: TrackingConfig) -> str:

@@ -20,9 +20,13 @@ from bertline.inference import pyfunc
 from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.mlmodel import FORMAT
-from bertline.tracking.tracker import open_tracker
+from bertline.tracking.record import PIPELINE_KEY_TAG, leave_record
+from bertline.tracking.sending import register
+from bertline.tracking.serving import Registration
+from bertline.tracking.store import Store
 from finished_tasks import finish, texts
 from serving_inputs import serving
+from tracking_inputs import record
 
 STANDING = Standing(
     alias="champion",
@@ -35,73 +39,84 @@ STANDING = Standing(
 
 
 @pytest.fixture(autouse=True)
-def this_store(config: TrackingConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def this_store(config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store of the test, and a run folder of the stage that registers."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", config.uri)
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", config.uri)
+    leave_record(folder, record(config, pipeline="one"))
 
 
-def test_a_champion_is_loaded_by_its_name_and_answers_as_its_folder_does(
-    config: TrackingConfig, tmp_path: Path
-) -> None:
-    folder = finish("windows", tmp_path).folder
-    (folder / "README.md").write_text("---\nlicense: mit\n---\n\n# A model\n\nIt reads texts.\n")
-    how = pyfunc.serving_of(folder, pair=False, dataset=("reviews", "artifacts/tasks/reviews"))
-    with open_tracker(config, pipeline_key="one", tags={}, params={}) as tracker:
-        version = tracker.register("reviewer", folder, alias="current", tags={"a": "b"}, serving=how, standing=STANDING)
-        assert tracker.register("reviewer", folder, alias="current", tags={}, serving=how) == version
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A folder to register."""
+    path = tmp_path / "encoder"
+    path.mkdir()
+    (path / "config.json").write_text("{}")
+    return path
+
+
+def run_id(config: TrackingConfig) -> str:
+    """The run of the pipeline."""
+    (run,) = Store(config.uri, config.experiment_name).find_runs({PIPELINE_KEY_TAG: "one"})
+    return str(run.info.run_id)
+
+
+def test_a_champion_is_loaded_by_its_name_and_answers_as_its_folder_does(folder: Path, tmp_path: Path) -> None:
+    model = finish("windows", tmp_path).folder
+    (model / "README.md").write_text("---\nlicense: mit\n---\n\n# A model\n\nIt reads texts.\n")
+    how = pyfunc.serving_of(model, pair=False, dataset=("reviews", "artifacts/tasks/reviews"))
+    scored = Registration(alias="current", tags={"a": "b"}, serving=how, standing=STANDING)
+    version = register(folder, "reviewer", model, scored)
+    assert register(folder, "reviewer", model, Registration(alias="current", tags={}, serving=how)) == version
 
     loaded = mlflow.pyfunc.load_model("models:/reviewer@champion")
     given = texts(4, seed=1, most=30)
     found = loaded.predict(pd.DataFrame({"text": given}))
-    expected = bertline.load(str(folder), device="cpu").predict(given)
+    expected = bertline.load(str(model), device="cpu").predict(given)
     assert found["predicted"].tolist() == [each.label for each in expected]
     np.testing.assert_allclose(found["probability"].tolist(), [each.probability for each in expected], atol=1e-6)
 
     # The folder is the same for bertline and transformers.
     back = Path(download_artifacts("models:/reviewer@champion", dst_path=str(tmp_path / "back")))
     assert (back / "MLmodel").is_file()
-    assert (back / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert (back / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
     transformers.AutoModelForSequenceClassification.from_pretrained(back)
 
 
 def test_the_card_is_the_description_and_scores_are_linked_to_rows_and_run(
-    config: TrackingConfig, tmp_path: Path
+    config: TrackingConfig, folder: Path, model: Path
 ) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n\n# A model\n\nIt reads texts.\n")
+    (model / "README.md").write_text("---\nlicense: mit\n---\n\n# A model\n\nIt reads texts.\n")
     how = serving(("reviews", "artifacts/tasks/reviews"))
-    with open_tracker(config, pipeline_key="one", tags={}, params={}) as tracker:
-        tracker.register("scored", tmp_path, alias="current", tags={"a": "b"}, serving=how, standing=STANDING)
+    register(folder, "scored", model, Registration(alias="current", tags={"a": "b"}, serving=how, standing=STANDING))
     client = MlflowClient(config.uri)
     version = client.get_model_version_by_alias("scored", "champion")
     assert version.description == "# A model\n\nIt reads texts."
     assert client.get_registered_model("scored").description == version.description
-    assert version.run_id == tracker.run_id
+    assert version.run_id == run_id(config)
     # What the experiment's Models tab lists.
-    (model,) = client.search_logged_models(experiment_ids=[client.get_run(tracker.run_id).info.experiment_id])
-    assert (model.artifact_location, model.source_run_id) == (version.source, tracker.run_id)
+    (model,) = client.search_logged_models(experiment_ids=[client.get_run(run_id(config)).info.experiment_id])
+    assert (model.artifact_location, model.source_run_id) == (version.source, run_id(config))
     assert str(model.status) == "READY"
     assert json.loads(model.tags["mlflow.modelVersions"]) == [{"name": "scored", "version": int(version.version)}]
     assert model.tags["mlflow.note.content"] == version.description
     found = {metric.key: (metric.value, metric.dataset_name, metric.run_id) for metric in model.metrics}
     assert found == {
-        "reviews/dev_ndcg_at_10": (0.75, "reviews", tracker.run_id),
-        "reviews/ndcg_at_10": (0.72, "reviews", tracker.run_id),
+        "reviews/dev_ndcg_at_10": (0.75, "reviews", run_id(config)),
+        "reviews/ndcg_at_10": (0.72, "reviews", run_id(config)),
     }
-    run = client.get_run(tracker.run_id)
+    run = client.get_run(run_id(config))
     assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
     assert [given.dataset.name for given in run.inputs.dataset_inputs] == ["reviews"]
 
 
 def test_a_champion_of_an_older_format_gives_its_place_to_the_same_model(
-    config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: TrackingConfig, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "config.json").write_text("{}")
     how = serving(("reviews", "artifacts/tasks/reviews"))
-    with open_tracker(config, pipeline_key="one", tags={}, params={}) as tracker:
-        for written in ("an older one", FORMAT, FORMAT):
-            monkeypatch.setattr("bertline.tracking.registry.FORMAT", written)
-            tracker.register("again", tmp_path, alias="current", tags={}, serving=how, standing=STANDING)
+    for written in ("an older one", FORMAT, FORMAT):
+        monkeypatch.setattr("bertline.tracking.registry.FORMAT", written)
+        register(folder, "again", model, Registration(alias="current", tags={}, serving=how, standing=STANDING))
     # By its scores alone, the second version would not be shown to be better.
     assert {alias: str(v) for alias, v in MlflowClient(config.uri).get_registered_model("again").aliases.items()} == {
         "current": "2",
@@ -109,27 +124,36 @@ def test_a_champion_of_an_older_format_gives_its_place_to_the_same_model(
     }
 
 
-def test_a_long_card_is_cut_at_a_paragraph_and_says_where_the_rest_is(config: TrackingConfig, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
+def test_a_long_card_is_cut_at_a_paragraph_and_says_where_the_rest_is(
+    config: TrackingConfig, folder: Path, model: Path
+) -> None:
     # The heading ends just before the limit.
     parts = ["# A model", *(f"Paragraph {'x' * 90} end." for _ in range(46)), "## Limits", "y" * 500]
-    (tmp_path / "README.md").write_text("\n\n".join(parts))
-    with open_tracker(config, pipeline_key="one", tags={}, params={}) as tracker:
-        tracker.register("long-card", tmp_path, alias="current", tags={}, serving=serving())
+    (model / "README.md").write_text("\n\n".join(parts))
+    register(folder, "long-card", model, Registration(alias="current", tags={}, serving=serving()))
     description = MlflowClient(config.uri).get_model_version_by_alias("long-card", "current").description
     assert 4_000 < len(description) <= 5_000
     assert description.endswith("end.\n\n(The whole card is `README.md` among the files.)")
 
 
 def test_a_model_that_cannot_be_written_is_marked_as_failed(
-    config: TrackingConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    config: TrackingConfig, folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "config.json").write_text("{}")
     unknown = dataclasses.replace(serving(), packages=("no-such-package",))
-    with open_tracker(config, pipeline_key="one", tags={}, params={}) as tracker:
-        assert tracker.register("failed", tmp_path, alias="current", tags={}, serving=unknown) is None
+    assert register(folder, "failed", model, Registration(alias="current", tags={}, serving=unknown)) is None
     assert "failed was not registered" in capsys.readouterr().err
     client = MlflowClient(config.uri)
-    (model,) = client.search_logged_models(experiment_ids=[client.get_run(tracker.run_id).info.experiment_id])
+    (model,) = client.search_logged_models(experiment_ids=[client.get_run(run_id(config)).info.experiment_id])
     assert str(model.status) == "FAILED"
     assert client.search_model_versions("name = 'failed'") == []
+
+
+def test_other_content_is_another_version_and_takes_the_alias(
+    config: TrackingConfig, folder: Path, model: Path, tmp_path: Path
+) -> None:
+    how = Registration(alias="current", tags={"score": "1"}, serving=serving())
+    versions = [register(folder, "versioned", model, how) for _ in range(2)]
+    (model / "config.json").write_text('{"better": true}')
+    assert [*versions, register(folder, "versioned", model, how)] == ["1", "1", "2"]
+    back = download_artifacts("models:/versioned@current", dst_path=str(tmp_path / "back"))
+    assert (Path(back) / "config.json").read_text() == '{"better": true}'

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.feeds import TRIAL_TAG
-from bertline.tracking.store import PARENT_TAG, Store
+from bertline.tracking.record import PARENT_TAG, TRIAL_TAG
+from bertline.tracking.store import Point, Status, Store
 from bertline.tracking.views import ModelNames, prepared_views
 
 SERVER = "http://127.0.0.1:5000"
@@ -21,6 +21,16 @@ def shown(config: TrackingConfig) -> dict[str, Any]:
     return {view.title: urlsplit(urlsplit(view.address).fragment) for view in prepared_views(config, SERVER, NAMES)}
 
 
+def make(store: Store, name: str, tags: dict[str, str], *points: Point, start_s: float = 1.0) -> str:
+    """Create a run with values of metrics; returns its id."""
+    run = store.create_run(name, tags, start_s=start_s)
+    run.log_points(points)
+    return run.id
+
+
+SCORE = ("score", 0.5, 1.0, 0)
+
+
 def test_an_empty_store_has_its_runs_and_models_to_show(config: TrackingConfig) -> None:
     assert [view.title for view in prepared_views(config, SERVER, NAMES)] == ["all runs", "models"]
 
@@ -29,20 +39,17 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
     store = Store(config.uri, config.experiment_name)
     made: dict[str, str] = {}
     for number in (1, 2):
-        pipeline = store.create_run("pipeline", {"bertline.pipeline_key": f"key-{number}"}, start_s=number + 1)
-        made[f"pipeline {number}"] = pipeline
-        store.log_points(pipeline, [("val/mlm_loss", 3.0, 1.0, 0)])
+        losses: list[Point] = [("val/mlm_loss", 3.0, 1.0, 10), ("val/nsp_loss", 0.5, 1.0, 10)]
+        key = {"bertline.pipeline_key": f"key-{number}"}
+        pipeline = made[f"pipeline {number}"] = make(store, "pipeline", key, losses[0], start_s=number + 1)
         stage = {PARENT_TAG: pipeline, "bertline.stage": "pretrain"}
-        made[f"pretrain {number}"] = store.create_run("pretrain", stage, start_s=number + 1)
-        store.log_points(made[f"pretrain {number}"], [("val/mlm_loss", 3.0, 1.0, 10), ("val/nsp_loss", 0.5, 1.0, 10)])
-        sweep = store.create_run("s", {PARENT_TAG: pipeline, "bertline.stage": "sweep@reviews"}, start_s=number + 1)
+        made[f"pretrain {number}"] = make(store, "pretrain", stage, *losses, start_s=number + 1)
+        sweep = make(store, "s", {PARENT_TAG: pipeline, "bertline.stage": "sweep@reviews"}, start_s=number + 1)
         for arm, kind in (("encoder", "trial"), ("encoder", "trial"), ("random_weights", "trial"), ("encoder", "seed")):
             made.setdefault(f"trials {number}", "")
             place = len(made[f"trials {number}"])
             trial = {PARENT_TAG: sweep, TRIAL_TAG: f"{arm}/{kind}/{place}"}
-            run = store.create_run("t", trial, start_s=number)
-            store.log_points(run, [("dev/accuracy", 0.5, 1.0, 0)])
-            made[f"trials {number}"] += f"{run} "
+            made[f"trials {number}"] += make(store, "t", trial, SCORE, start_s=number) + " "
     pages = shown(config)
     runs = {title: json.loads(parse_qs(page.query).get("runs", ["[]"])[0]) for title, page in pages.items()}
     assert runs["pipelines compared"] == [made["pipeline 2"], made["pipeline 1"]]
@@ -59,24 +66,23 @@ def test_what_has_no_score_is_not_compared_because_it_would_hide_the_scores_of_t
     config: TrackingConfig,
 ) -> None:
     store = Store(config.uri, config.experiment_name)
-    pipelines = [store.create_run("pipeline", {"bertline.pipeline_key": str(number)}) for number in range(3)]
-    sweep = store.create_run("s", {"bertline.stage": "sweep@a"})
-    trials = [store.create_run("t", {PARENT_TAG: sweep, TRIAL_TAG: f"encoder/trial/{number}"}) for number in range(3)]
-    for number in (0, 1):
+    sweep = make(store, "s", {"bertline.stage": "sweep@a"})
+    pipelines, trials = [], []
+    for number, points in enumerate([[], [SCORE], [SCORE]]):
         assert not {"pipelines compared", "trials of sweep@a"} & set(shown(config))
-        for run in (pipelines[number], trials[number]):
-            store.log_points(run, [("score", 0.5, 1.0, 0)])
+        pipelines.append(make(store, "pipeline", {"bertline.pipeline_key": str(number)}, *points))
+        trials.append(make(store, "t", {PARENT_TAG: sweep, TRIAL_TAG: f"encoder/trial/{number}"}, *points))
     pages = shown(config)
     for title, runs in {"pipelines compared": pipelines, "trials of sweep@a": trials}.items():
-        assert set(json.loads(parse_qs(pages[title].query)["runs"][0])) == set(runs[:2])
+        assert set(json.loads(parse_qs(pages[title].query)["runs"][0])) == set(runs[1:])
 
 
 def test_the_newest_report_is_shown_and_no_pipeline_without_one(config: TrackingConfig, tmp_path: Path) -> None:
     store = Store(config.uri, config.experiment_name)
     (tmp_path / "report.html").write_text("<p>report")
-    pipelines = [store.create_run(str(number), {"bertline.pipeline_key": str(number)}) for number in range(3)]
+    pipelines = [make(store, str(number), {"bertline.pipeline_key": str(number)}) for number in range(3)]
     for number, pipeline in enumerate(pipelines):
-        store.create_run("e", {PARENT_TAG: pipeline, "bertline.stage": "evaluate"}, start_s=number + 1)
+        make(store, "e", {PARENT_TAG: pipeline, "bertline.stage": "evaluate"}, start_s=number + 1)
     assert "newest report" not in shown(config)
     for pipeline in pipelines[:2]:
         store.client.log_artifact(pipeline, str(tmp_path / "report.html"))
@@ -87,10 +93,11 @@ def test_the_newest_report_is_shown_and_no_pipeline_without_one(config: Tracking
 def test_only_a_newest_sweep_with_failed_trials_has_a_page_for_them(config: TrackingConfig) -> None:
     store = Store(config.uri, config.experiment_name)
     sweeps = {}
-    for number, (task, status) in enumerate([("a", "FAILED"), ("a", "FINISHED"), ("b", "KILLED"), ("b", "FAILED")]):
-        sweeps[number] = store.create_run("s", {"bertline.stage": f"sweep@{task}"}, start_s=number + 1)
-        trial = store.create_run("t", {PARENT_TAG: sweeps[number], TRIAL_TAG: "encoder/trial/0"})
-        store.set_status(trial, status)
+    statuses: list[tuple[str, Status]] = [("a", "FAILED"), ("a", "FINISHED"), ("b", "KILLED"), ("b", "FAILED")]
+    for number, (task, status) in enumerate(statuses):
+        sweeps[number] = make(store, "s", {"bertline.stage": f"sweep@{task}"}, start_s=number + 1)
+        trial = store.create_run("t", {PARENT_TAG: sweeps[number], TRIAL_TAG: "encoder/trial/0"}, start_s=1.0)
+        trial.set_status(status)
     pages = shown(config)
     assert "failed trials of sweep@a" not in pages
     page = parse_qs(pages["failed trials of sweep@b"].query)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
 from bertline.foundation.metrics_log import MetricsLog
-from bertline.tracking.config import TrackingConfig
-from bertline.tracking.tracker import open_tracker
+from bertline.tracking import sending as sending_module
+from bertline.tracking.sending import register, send, send_all, sending
+from bertline.tracking.serving import Registration
 from ports import free_port
 from serving_inputs import serving
+from tracking_inputs import files_of, finish, opened, record, runs_of, steps_of, tracking
 
 
 class Server:
@@ -49,59 +52,69 @@ class Server:
         self.stop()
         pytest.fail("mlflow server did not start in 90 s")
 
-    def stop(self) -> None:
+    def stop(self, number: int = signal.SIGTERM) -> None:
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGTERM)
+            os.killpg(self._process.pid, number)
             self._process.wait(600)
             self._process = None
 
 
-def test_a_run_begun_offline_and_continued_on_a_server_is_one_clean_curve(
-    tmp_path: Path, metrics_file: Path, capsys: pytest.CaptureFixture[str]
+def test_a_server_that_comes_late_and_is_killed_in_between_has_one_clean_curve(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sending_module, "_EVERY_S", 0.1)
+    monkeypatch.setattr(sending_module, "_LONGEST_PAUSE_S", 1.0)
     server = Server(tmp_path)
-    config = TrackingConfig(
-        enabled=True,
-        uri=server.uri,
-        experiment_name="server",
-        log_text=False,
-        studies_url="sqlite:///runs/studies.db",
-        system_metrics=False,
-        system_metrics_every_s=1.0,
-    )
-    log = MetricsLog(metrics_file)
-    report = tmp_path / "report.html"
-    report.write_text("hello")
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "config.json").write_text("{}")
+    config = tracking(server.uri, "server")
+    content = opened(folder, record(config, params={"lr": 0.1}))
+    log = MetricsLog(folder / "metrics.jsonl")
 
-    with open_tracker(config, pipeline_key="pipeline", tags={}, params={}) as tracker:
-        with tracker.stage("pretrain", key="k", params={"lr": 0.1}, tags={}, inputs={}) as run:
-            run.follow(metrics_file)
-            for step in range(20):
-                log.log(step, {"train/loss": step})
-        assert run.run_id is None  # nobody was there
+    def log_until(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 600
+        while not condition():
+            assert time.monotonic() < deadline
+            rows.append(len(rows))
+            log.log(rows[-1], {"train/loss": float(rows[-1])})
+            time.sleep(0.02)
+
+    rows: list[int] = []
+    output = ""
+
+    def has_said(words: str) -> bool:
+        nonlocal output
+        output += capsys.readouterr().out
+        return words in output
+
     try:
+        with sending(folder):
+            log_until(lambda: has_said("takes no records now"))
+            server.start()
+            log_until(lambda: has_said("takes records again"))
+            output = ""
+            server.stop(signal.SIGKILL)
+            log_until(lambda: has_said("takes no records now"))
+            server.start()
+            log_until(lambda: has_said("takes records again"))
+            server.stop(signal.SIGKILL)
+            (folder / "report.html").write_text("hello")
+            content.pipeline.log_artifact(folder / "report.html", contains_text=True)
+            finish(folder, content)
+        warning = capsys.readouterr().err
+        assert warning.count("warning:") == 1 and "pipelines/send.py" in warning
+        assert send_all([folder]) == [folder]
         server.start()
-        for steps in (range(20, 30), range(30, 30)):
-            with open_tracker(config, pipeline_key="pipeline", tags={}, params={}) as tracker:
-                with tracker.stage("pretrain", key="k", params={"lr": 0.1}, tags={}, inputs={}) as run:
-                    run.follow(metrics_file)
-                    for step in steps:
-                        log.log(step, {"train/loss": step})
-                tracker.log_artifact(report, contains_text=True)
-                version = tracker.register(
-                    "served-encoder", tmp_path / "encoder", alias="champion", tags={}, serving=serving()
-                )
-        assert version == "1"
-        client = MlflowClient(server.uri)
-        history = client.get_metric_history(run.run_id, "train/loss")
-        assert sorted(metric.step for metric in history) == list(range(30))
-        assert client.get_run(run.run_id).info.status == "FINISHED"
-        assert [file.path for file in client.list_artifacts(tracker.run_id)] == ["report.html"]
-        place = client.get_model_version_download_uri("served-encoder", version)
+        assert send(folder) and send(folder)
+        runs = runs_of(config)
+        assert {run.info.status for run in runs.values()} == {"FINISHED"}
+        assert steps_of(config, runs["pretrain"], "train/loss") == rows
+        assert files_of(config, runs["preset pipeline-1"]) == {"report.html"}
+        (tmp_path / "encoder").mkdir()
+        (tmp_path / "encoder/config.json").write_text("{}")
+        how = Registration(alias="champion", tags={}, serving=serving())
+        versions = [register(folder, "served-encoder", tmp_path / "encoder", how) for _ in range(2)]
+        assert versions == ["1", "1"]
+        place = MlflowClient(server.uri).get_model_version_download_uri("served-encoder", "1")
         back = download_artifacts(place, dst_path=str(tmp_path / "back"), tracking_uri=server.uri)
         assert {"MLmodel", "config.json"} <= {path.name for path in Path(back).iterdir()}
     finally:
         server.stop()
-    assert "did not take all records" in capsys.readouterr().err

@@ -1,0 +1,431 @@
+"""Sends run folders to MLflow: whatever the files have and the server lacks, each value once.
+
+The files of a run folder are the record, and there is no queue: `send` compares them with the server. It may therefore
+be called at any time and any number of times: every few seconds while a stage works (`sending`), when it ends, and
+later by a command for what a server did not take. Importing this module is cheap; MLflow is imported at the first use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_path, size_of_path
+from bertline.foundation.progress import say, warn
+from bertline.foundation.system_load import PATTERN
+from bertline.tracking.config import TrackingConfig, database_file, is_local, masked
+from bertline.tracking.record import (
+    NOTE_TAG,
+    PARENT_TAG,
+    PIPELINE_KEY_TAG,
+    RECORD_NAME,
+    STAGE_KEY_TAG,
+    STAGE_TAG,
+    TRIAL_TAG,
+    Attachment,
+    Record,
+    RunRecord,
+    Table,
+    read_record,
+)
+from bertline.tracking.serving import Registration
+
+if TYPE_CHECKING:
+    from bertline.tracking.store import Point, Status, Store, StoredRun
+
+_EVERY_S, _LONGEST_PAUSE_S = 3.0, 30.0
+# Seconds that the end of a stage waits for a server that does not answer; each megabyte of a file adds a second.
+_PATIENCE_S = 10.0
+# A local database is always reachable, but may be locked while another process writes.
+_LOCAL_PATIENCE_S = 60.0
+_UPLOAD_BYTES_PER_S = 1e6
+_STATUS: dict[str, Status] = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+# A pruned trial was stopped on purpose, so it did not fail.
+_STATUS_OF_TRIAL: dict[str, Status] = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
+_OPENED_TAG = "bertline.opened_s"
+"""On the run of a pipeline: when its last stage was opened. That stage's status is the pipeline's."""
+_SENT_TAG = "bertline.sent"
+"""On the run of a stage: digest of the state of the run folder that was sent whole."""
+# Configuration keys whose values are the user's sentences, not settings.
+_TEXT_KEYS = ("mask_predictions.sentences",)
+
+
+@contextmanager
+def sending(folder: Path) -> Iterator[None]:
+    """Send a run folder every few seconds while the block runs, and once more after it.
+
+    No error of tracking stops the block. The end waits for a server as long as it answers, and about 10 s for one that
+    does not; what is not sent stays in the folder, which a warning says.
+    """
+    with suppress(ImportError):  # here and not in the thread, where it would meet the imports of the work
+        import bertline.tracking.store  # noqa: F401
+    sender, ended = _Sender(folder), threading.Event()
+    thread = threading.Thread(target=_send_until, args=(ended, sender), name="tracking", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        sender.show_progress()
+        ended.set()
+        while thread.is_alive() and time.monotonic() < sender.deadline_s:
+            thread.join(0.1)
+        if thread.is_alive():  # a daemon: it ends with the process, whatever it waits for
+            sender.problem = sender.problem or "it does not answer"
+        if sender.problem:
+            warn(
+                f"{sender.target} did not take all records of this stage ({sender.problem}). They are in {folder}; to "
+                "send them later: python pipelines/send.py"
+            )
+
+
+def send(folder: Path) -> bool:
+    """Send what the server lacks of a run folder, and return whether it has everything now.
+
+    A second process, or a second call, sends nothing twice; a folder that another process is sending is left to it.
+    What the server does not take is a warning.
+    """
+    return not send_all([folder])
+
+
+def send_all(folders: Iterable[Path]) -> list[Path]:
+    """Send run folders as `send` does, and return those of which a server lacks something.
+
+    A server that cannot be reached is tried once.
+    """
+    left: list[Path] = []
+    silent: set[str] = set()
+    for folder in folders:
+        sender = _Sender(folder)
+        try:
+            if read_record(folder).tracking.uri in silent or not sender.send():
+                left.append(folder)
+        except Exception as error:
+            warn(f"{folder} was not sent: {_first_line(error)}")
+            left.append(folder)
+            if not isinstance(error, BertlineError | ValueError | TypeError | LookupError):  # of this folder alone
+                silent.add(sender.uri)
+        finally:
+            sender.close()
+    return left
+
+
+def register(folder: Path, name: str, model: Path, registration: Registration) -> str | None:
+    """Register a folder as a version of the model `name`, made by the pipeline of a run folder.
+
+    The card of the model is the description. Content that is already registered gets the alias, not a second version.
+
+    Returns:
+        The version; None if tracking is disabled, or, with a warning, if the server did not take it.
+    """
+    if not (folder / RECORD_NAME).exists():
+        return None
+    try:
+        from bertline.tracking.registry import register_folder
+
+        record = read_record(folder)
+        store = _store(record.tracking)
+        return register_folder(store, _pipeline_run(store, record).id, name, model, registration)
+    except Exception as error:
+        warn(f"{name} was not registered: {_first_line(error)}")
+        return None
+
+
+def without_text(mapping: Mapping[str, Any], key: str = "") -> dict[str, Any]:
+    """Return a nested configuration without the values that are the user's sentences (see `tracking.log_text`).
+
+    Example:
+        >>> without_text({"mask_predictions": {"sentences": ["Mine, [MASK]."], "every_steps": 500}})
+        {'mask_predictions': {'every_steps': 500}}
+    """
+    shown = {name: value for name, value in mapping.items() if not f"{key}.{name}".endswith(_TEXT_KEYS)}
+    return {name: without_text(value, name) if isinstance(value, Mapping) else value for name, value in shown.items()}
+
+
+def _send_until(ended: threading.Event, sender: _Sender) -> None:
+    """Send a run folder until the event is set, and once more after that."""
+    pause_s, is_last = 0.0, False
+    try:
+        while not is_last:
+            ended.wait(pause_s)
+            is_last = ended.is_set()
+            try:
+                sender.send()
+            except Exception as error:
+                if sender.problem is None:
+                    say(f"{sender.target} takes no records now ({_first_line(error)}). The work continues.")
+                sender.problem = _first_line(error)
+                pause_s = min(max(2 * pause_s, _EVERY_S), _LONGEST_PAUSE_S)
+            else:
+                if sender.problem is not None:
+                    say(f"{sender.target} takes records again.")
+                sender.problem, pause_s = None, _EVERY_S
+    finally:
+        sender.close()
+
+
+class _Sender:
+    """Compares a run folder with the server; what it knows of the server it forgets after an error."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.problem: str | None = None
+        """Why the server did not take the last records."""
+        self.uri = ""
+        self.deadline_s = 0.0
+        """Until when, on the monotonic clock, to wait for a server that does not answer."""
+        self._lock: TextIO | None = None
+        self._notices: set[str] = set()
+        self._refused: set[str] = set()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._done = ""
+        self._store: Store | None = None
+        self._pipeline: StoredRun | None = None
+        self._stage: StoredRun | None = None
+        self._trials: dict[str, StoredRun] | None = None
+        self._curves: set[str] = set()
+        self._positions: dict[Path, tuple[int, int]] = {}
+        """Inode of each file of rows, and the position up to which the server has it."""
+
+    @property
+    def target(self) -> str:
+        """Address of the server, for messages."""
+        return masked(self.uri) or "the tracking server"
+
+    def show_progress(self, num_bytes: int = 0) -> None:
+        """Extend the deadline: the server has answered, and gets so many bytes next."""
+        patience_s = _LOCAL_PATIENCE_S if database_file(self.uri) else _PATIENCE_S
+        self.deadline_s = time.monotonic() + patience_s + num_bytes / _UPLOAD_BYTES_PER_S
+
+    def close(self) -> None:
+        """Leave the folder to other processes."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def send(self) -> bool:
+        """Send what the server lacks, and return whether it has everything now.
+
+        Raises:
+            Exception: The server cannot be reached, or refuses the run itself.
+        """
+        record = read_record(self.folder)
+        self.uri = record.tracking.uri
+        if self._lock is None:
+            lock = (self.folder / ".sending").open("w")
+            if lock_file(lock) is False:
+                lock.close()
+                self._notice(f"{self.folder} is being sent by another process")
+                return False
+            self._lock = lock
+        try:
+            return self._send(record)
+        except BaseException:
+            self._forget()
+            raise
+
+    def _send(self, record: Record) -> bool:
+        status_file = self.folder / "status.json"
+        ended = read_json(status_file) if status_file.exists() else {}
+        status = _STATUS.get(ended.get("state", ""), "RUNNING")
+        state = self._digest(record, ended)
+        if state == self._done:
+            return True
+        self.show_progress()
+        store = self._store = self._store or _store(record.tracking)
+        if status != "RUNNING":
+            if store.find_runs({STAGE_KEY_TAG: record.stage.key, _SENT_TAG: state}):
+                self._done = state
+                return True
+            self._pipeline = None  # another stage may have written to it
+        pipeline, stage = self._open_runs(store, record)
+        newest = float(pipeline.tags.get(_OPENED_TAG, 0)) <= record.opened_s
+        if newest:
+            pipeline.set_tags({_OPENED_TAG: str(record.opened_s)})
+        if status == "RUNNING":
+            stage.set_status(status)
+            if newest:
+                pipeline.set_status(status)
+        for path in (self.folder / "metrics.jsonl", *sorted(self.folder.glob(PATTERN))):
+            self._attempt(path.name, stage.log_points, self._points(path))
+        self._attempt("events.jsonl", self._send_trials, store, stage.id)
+        own_text = record.tracking.log_text or is_local(record.tracking.uri)
+        for run, content in ((pipeline, record.pipeline), (stage, record.stage)):
+            self._send_settings(run, content, own_text=own_text)
+            # A figure with the name of a curve would add a point to the curve.
+            figures = {f"final/{key}" if key in self._curves else key: value for key, value in content.metrics.items()}
+            self._attempt("figures", run.log_figures, figures, ended.get("ended_s") or time.time())
+            self._send_files(run, content, own_text=own_text, finished=status == "FINISHED")
+        if status != "RUNNING":
+            if newest:
+                pipeline.set_status(status, ended_s=ended.get("ended_s"))
+            stage.set_status(status, ended_s=ended.get("ended_s"))
+        if self._refused:
+            return False
+        if status != "RUNNING":
+            stage.set_tags({_SENT_TAG: state})
+        self._done = state
+        return True
+
+    def _open_runs(self, store: Store, record: Record) -> tuple[StoredRun, StoredRun]:
+        """Find or create the runs of the pipeline and of the stage.
+
+        A stage that an earlier pipeline did not finish is continued, below the pipeline of the record.
+        """
+        from bertline.tracking.store import StoredRun
+
+        if self._pipeline is None:
+            self._pipeline = _pipeline_run(store, record)
+        if self._stage is None:
+            identity = {STAGE_TAG: record.stage.name, STAGE_KEY_TAG: record.stage.key}
+            runs = store.find_runs(identity)
+            own = [run for run in runs if run.data.tags.get(PARENT_TAG) == self._pipeline.id]
+            usable = own or [run for run in runs if run.info.status != "FINISHED"]
+            if usable:
+                self._stage = StoredRun(store.client, usable[0])
+                self._stage.set_tags({PARENT_TAG: self._pipeline.id})
+            else:
+                identity[PARENT_TAG] = self._pipeline.id
+                self._stage = store.find_or_create_run(identity, record.stage.name, start_s=record.opened_s)
+        return self._pipeline, self._stage
+
+    def _send_settings(self, run: StoredRun, content: RunRecord, *, own_text: bool) -> None:
+        self._attempt("tags", run.set_tags, content.tags)
+        self._attempt("parameters", run.log_params, content.params if own_text else without_text(content.params))
+        self._attempt("inputs", run.log_inputs, content.inputs)
+        if content.config is not None:
+            config = content.config if own_text else without_text(content.config)
+            self._attempt("config.yaml", run.attach_config, config, _sha256(config))
+
+    def _send_files(self, run: StoredRun, content: RunRecord, *, own_text: bool, finished: bool) -> None:
+        for one in content.files:
+            path = self.folder / one.path
+            if not (path.exists() and (finished or (isinstance(one, Attachment) and one.while_working))):
+                continue
+            if not own_text and (isinstance(one, Table) or one.contains_text):
+                self._notice(f"{path} stays on this machine: it contains your text, and tracking.log_text is false.")
+                continue
+            self._attempt(str(path), self._attach, run, one, path)
+
+    def _attach(self, run: StoredRun, one: Attachment | Table, path: Path) -> None:
+        with suppress(FileNotFoundError):  # it is being replaced, and sent the next time
+            sha256 = sha256_of_path(path)
+            if one.sha256 not in (None, sha256):
+                self._notice(f"{path} was overwritten by another run and is left out")
+                return
+            self.show_progress(size_of_path(path))
+            if isinstance(one, Table):
+                run.attach_table(path, one, sha256)
+            else:
+                run.attach(path, sha256)
+
+    def _attempt(self, part: str, function: Callable[..., None], *arguments: Any) -> None:
+        """Send a part of the run; one that the server refuses is warned of once and does not stop the others."""
+        from bertline.tracking.store import refused
+
+        if part in self._refused:
+            return
+        self.show_progress()
+        try:
+            function(*arguments)
+        except Exception as error:
+            if not refused(error):
+                raise
+            warn(f"{self.target} refused {part} of {self.folder}: {_first_line(error)}")
+            self._refused.add(part)
+
+    def _rows(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Yield the complete lines of a growing file that the server does not have yet, as far as is known."""
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            inode, position = self._positions.get(path, (0, 0))
+            if inode != status.st_ino or status.st_size < position:
+                position = 0  # rewritten after a resume
+            for line, after in complete_lines(path, position):
+                self.show_progress()
+                yield json.loads(line)
+                position = after
+            self._positions[path] = (status.st_ino, position)
+
+    def _points(self, path: Path) -> Iterator[Point]:
+        for row in self._rows(path):
+            self._curves.update(row["metrics"])
+            for key, value in row["metrics"].items():
+                yield key, float(value), float(row["time_s"]), int(row["step"])
+
+    def _send_trials(self, store: Store, parent: str) -> None:
+        """Create a run below the stage's for each line of events.jsonl: trials and repetitions of a sweep."""
+        from bertline.tracking.store import StoredRun
+
+        for event in self._rows(self.folder / "events.jsonl"):
+            if self._trials is None:
+                runs = [StoredRun(store.client, run) for run in store.find_runs({PARENT_TAG: parent})]
+                self._trials = {run.tags[TRIAL_TAG]: run for run in runs if TRIAL_TAG in run.tags}
+            identity = f"{event['arm']}/{event['kind']}/{event['number']}"
+            trial = self._trials.get(identity)
+            if trial is not None and trial.status != "RUNNING":
+                continue
+            # The event tells how long the trial took, not when it ended.
+            ended_s = time.time()
+            if trial is None:
+                tags = {PARENT_TAG: parent, TRIAL_TAG: identity, "optuna.state": event["state"]}
+                tags |= {f"bertline.{key}": event[key] for key in ("arm", "kind")}
+                if event.get("reason"):
+                    tags[NOTE_TAG] = event["reason"]
+                name = f"{event['arm'].replace('_', ' ')} · {event['kind'].replace('_', ' ')} {event['number']}"
+                trial = store.create_run(name, tags, start_s=ended_s - float(event.get("time_s") or 0.0))
+                self._trials[identity] = trial
+            # Steps are integers: percent of the schedule.
+            curve = [(round(100 * share), float(score)) for share, score in event.get("curve") or []]
+            last = curve[-1][0] if curve else 0
+            trial.log_params(event["params"])
+            trial.log_points(("dev/score_by_percent", score, ended_s, step) for step, score in curve)
+            trial.log_points((key, float(value), ended_s, last) for key, value in (event.get("metrics") or {}).items())
+            trial.set_status(_STATUS_OF_TRIAL[event["state"]])
+
+    def _digest(self, record: Record, ended: Mapping[str, Any]) -> str:
+        """Return a digest of everything that is sent: of files the name, the size and the time of change."""
+        paths = [self.folder / "metrics.jsonl", self.folder / "events.jsonl", *sorted(self.folder.glob(PATTERN))]
+        for content in (record.pipeline, record.stage):
+            paths += [self.folder / one.path for one in content.files]
+        files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+        states: list[Any] = [dataclasses.asdict(record), ended]
+        for file in files:
+            with suppress(FileNotFoundError):
+                status = file.stat()
+                states.append([file.name, status.st_size, status.st_mtime_ns])
+        return _sha256(states)
+
+    def _notice(self, message: str) -> None:
+        if message not in self._notices:
+            self._notices.add(message)
+            say(message)
+
+
+def _store(tracking: TrackingConfig) -> Store:
+    from bertline.tracking.store import Store
+
+    return Store(tracking.uri, tracking.experiment_name)
+
+
+def _pipeline_run(store: Store, record: Record) -> StoredRun:
+    key, name = record.pipeline.key, record.pipeline.name
+    return store.find_or_create_run({PIPELINE_KEY_TAG: key}, f"{name} {key[:10]}", start_s=record.opened_s)
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0].split(" (Caused by")[0]
+    return masked(text[:200]) or type(error).__name__

@@ -1,0 +1,598 @@
+"""Run folders sent to a real SQLite store: everything once, whatever happened before."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from mlflow import MlflowClient
+from mlflow.artifacts import download_artifacts
+from mlflow.exceptions import MlflowException
+
+import tracking_processes
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import write_atomically
+from bertline.foundation.metrics_log import MetricsLog
+from bertline.tracking import sending as sending_module
+from bertline.tracking.config import TrackingConfig
+from bertline.tracking.record import PARENT_TAG, RECORD_NAME, Attachment, Table, leave_record, read_record
+from bertline.tracking.sending import register, send, send_all, sending
+from bertline.tracking.serving import Registration
+from fork_server import forking
+from servers import wait_until
+from serving_inputs import serving
+from tracking_inputs import event, files_of, finish, opened, record, runs_of, set_state, steps_of
+
+
+def logged(folder: Path, steps: range, name: str = "metrics.jsonl", key: str = "train/loss") -> None:
+    log = MetricsLog(folder / name)
+    for step in steps:
+        log.log(step, {key: 1 / (step + 1)})
+    log.close()
+
+
+def text_of(config: TrackingConfig, run: Any, name: str) -> str:
+    return Path(download_artifacts(f"runs:/{run.info.run_id}/{name}", tracking_uri=config.uri)).read_text()
+
+
+# What is sent.
+
+
+def test_a_pipeline_has_one_run_with_its_stages_nested_in_it(config: TrackingConfig, folder: Path) -> None:
+    digest = "0123456789abcdef0123456789abcdef.dir"
+    content = record(config, params={"lr": 0.1}, tags={"a": "b"}, inputs={"examples": ("artifacts/examples", digest)})
+    content.pipeline.params = {"model": {"hidden_size": 128}}
+    opened(folder, content)
+    (folder / "metrics.jsonl").write_text('{"step": 10, "time_s": 1234.5, "metrics": {"train/loss": 2.0}}\n')
+    assert send(folder)
+    assert {run.info.status for run in runs_of(config).values()} == {"RUNNING"}
+    content.stage.log_metrics({"val/mlm_loss": 1.5})
+    content.stage.set_tags({"output": "sha"})
+    content.pipeline.log_metrics({"val/mlm_loss": 1.5})
+    finish(folder, content)
+    assert send(folder)
+    whole, part = runs_of(config)["preset pipeline-1"], runs_of(config)["pretrain"]
+    assert (whole.info.status, part.info.status) == ("FINISHED", "FINISHED")
+    assert part.data.tags[PARENT_TAG] == whole.info.run_id
+    assert (whole.data.params, part.data.params) == ({"model.hidden_size": "128"}, {"lr": "0.1"})
+    assert whole.data.metrics == {"val/mlm_loss": 1.5}
+    assert part.data.metrics == {"train/loss": 2.0, "val/mlm_loss": 1.5}
+    assert (part.data.tags["a"], part.data.tags["output"]) == ("b", "sha")
+    (dataset,) = part.inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("examples", digest)
+    (point,) = MlflowClient(config.uri).get_metric_history(part.info.run_id, "train/loss")
+    assert point.timestamp == 1_234_500
+
+
+def test_a_headline_figure_is_never_one_more_point_on_a_curve(config: TrackingConfig, folder: Path) -> None:
+    logged(folder, range(10, 11), key="perf/tokens_per_s")
+    content = record(config)
+    content.stage.log_metrics({"perf/tokens_per_s": 850.0, "test/ndcg@10": 0.5})
+    opened(folder, content, "finished")
+    assert send(folder)
+    run = runs_of(config)["pretrain"]
+    expected = {"perf/tokens_per_s": 1 / 11, "final/perf/tokens_per_s": 850.0, "test/ndcg_at_10": 0.5}
+    assert run.data.metrics == expected
+    assert steps_of(config, run, "perf/tokens_per_s") == [10]
+
+
+def test_a_figure_that_changes_is_replaced_not_doubled(config: TrackingConfig, folder: Path) -> None:
+    content = record(config)
+    for value in (1.0, 1.0, 2.0, float("nan"), float("nan")):
+        content.pipeline.log_metrics({"score": value, "other": float("nan")})
+        opened(folder, content, "finished")
+        assert send(folder)
+    run = runs_of(config)["preset pipeline-1"]
+    assert run.data.metrics["score"] == 2.0
+    assert steps_of(config, run, "score") == [0, 1]
+    assert steps_of(config, run, "other") == [0]
+
+
+def test_more_parameters_than_a_batch_holds_are_all_there(config: TrackingConfig, folder: Path) -> None:
+    params = {f"p{number}": number for number in range(230)} | {"long": "x" * 9_000}
+    opened(folder, record(config, params=params))
+    assert send(folder) and send(folder)
+    params = runs_of(config)["pretrain"].data.params
+    assert len(params) == 231
+    assert "cut, 9000 characters" in params["long"]
+
+
+def test_trials_become_nested_runs_once_each_with_their_state(config: TrackingConfig, folder: Path) -> None:
+    opened(folder, record(config, name="sweep"))
+    path = folder / "events.jsonl"
+    path.write_text(event(0) + event(1, "PRUNED", reason="Stopped early") + event(2, "FAIL", metrics={}, curve=[]))
+    for more in ("", event(0, kind="seed", metrics={"dev/accuracy": 0.5, "test/accuracy": 0.6})):
+        with path.open("a") as handle:
+            handle.write(more)
+        assert send(folder)
+    runs = runs_of(config)
+    states = {name: run.info.status for name, run in runs.items() if name.startswith("encoder")}
+    assert states == {
+        "encoder · trial 0": "FINISHED",
+        "encoder · trial 1": "KILLED",
+        "encoder · trial 2": "FAILED",
+        "encoder · seed 0": "FINISHED",
+    }
+    trial, pruned = runs["encoder · trial 0"], runs["encoder · trial 1"]
+    assert trial.data.tags[PARENT_TAG] == runs["sweep"].info.run_id
+    assert trial.data.params == {"lr": "0.1"}
+    assert steps_of(config, trial, "dev/score_by_percent") == [50, 100]
+    assert (pruned.data.tags["optuna.state"], pruned.data.tags["mlflow.note.content"]) == ("PRUNED", "Stopped early")
+    assert runs["encoder · seed 0"].data.metrics["test/accuracy"] == 0.6
+
+
+def test_the_load_of_every_node_is_on_the_stage_run(config: TrackingConfig, folder: Path) -> None:
+    opened(folder, record(config))
+    keys = [f"system/{node}/cpu_utilization_percentage" for node in ("gpu1", "gpu2")]
+    for steps in (range(3), range(3, 5)):
+        for node, key in zip(("gpu1", "gpu2"), keys, strict=True):
+            logged(folder, steps, f"system.{node}.jsonl", key)
+        assert send(folder)
+    for key in keys:
+        assert steps_of(config, runs_of(config)["pretrain"], key) == [0, 1, 2, 3, 4]
+
+
+def test_files_of_the_work_are_attached_while_it_runs_and_the_others_at_its_end(
+    config: TrackingConfig, folder: Path, calls: Counter[str]
+) -> None:
+    early = Attachment(path="mask_predictions.txt", contains_text=False, while_working=True)
+    late = Attachment(path="result/trials.csv", contains_text=False)
+    content = opened(folder, record(config, attachments=[early, late]))
+    (folder / "result").mkdir()
+    (folder / "result/trials.csv").write_text("1,2")
+    for text in ("step 0", "step 0 and 10"):
+        write_atomically(folder / "mask_predictions.txt", text)
+        assert send(folder)
+        assert text_of(config, runs_of(config)["pretrain"], "mask_predictions.txt") == text
+    assert files_of(config, runs_of(config)["pretrain"]) == {"mask_predictions.txt"}
+    (folder / "plots").mkdir()
+    (folder / "plots/a.svg").write_text("<svg/>")
+    (folder / "sweep@reviews.json").write_text("{}")
+    content.stage.log_artifact(folder / "sweep@reviews.json", contains_text=False)
+    content.stage.log_artifact(folder / "plots", contains_text=False)
+    content.stage.log_artifact(folder / "missing", contains_text=False)
+    finish(folder, content)
+    assert send(folder)
+    assert files_of(config, runs_of(config)["pretrain"]) == {
+        "mask_predictions.txt",
+        "trials.csv",
+        "plots",
+        "sweep@reviews.json",
+    }
+    assert (calls["log_artifact"], calls["log_artifacts"]) == (4, 1)  # nothing was sent again
+
+
+def test_a_file_that_another_run_has_overwritten_is_left_out(config: TrackingConfig, folder: Path) -> None:
+    (folder / "report.html").write_text("mine")
+    content = record(config)
+    content.stage.log_artifact(folder / "report.html", contains_text=False)
+    opened(folder, content, "finished")
+    (folder / "report.html").write_text("of another run")
+    assert send(folder)
+    assert files_of(config, runs_of(config)["pretrain"]) == set()
+
+
+def test_a_table_has_the_first_rows_and_is_not_doubled(
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "predictions.parquet"
+    pq.write_table(pa.table({"text": ["a", "b", "c"], "correct": [True, False, False]}), path)
+    content = record(config, tables=[Table(path=path.name, name="errors", wrong_only=True)])
+    content.stage.log_table(path, "predictions", num_rows=2)
+    opened(folder, content, "finished")
+    log_batch = MlflowClient.log_batch
+
+    def lost(client: MlflowClient, run_id: str, **sent: Any) -> None:
+        if any("sha256.errors" in tag.key for tag in sent.get("tags", ())):
+            raise ConnectionError("the answer was lost")
+        log_batch(client, run_id, **sent)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", lost)
+    assert not send(folder)
+    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    assert send(folder)
+    run = runs_of(config)["pretrain"]
+    tables = {name: json.loads(text_of(config, run, f"{name}.json"))["data"] for name in ("predictions", "errors")}
+    assert tables == {"predictions": [["a", True], ["b", False]], "errors": [["b", False], ["c", False]]}
+    assert "errors.json" in run.data.tags["mlflow.loggedArtifacts"]
+
+
+def test_the_users_text_stays_here_unless_it_is_allowed_elsewhere(
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentences = {"sentences": ["mine [MASK]"], "every_steps": 5}
+    (folder / "report.html").write_text("my text")
+    pq.write_table(pa.table({"text": ["mine"]}), folder / "rows.parquet")
+    for local, allowed in ((False, False), (False, True), (True, False)):
+        monkeypatch.setattr(sending_module, "is_local", lambda uri, local=local: local)
+        name = f"{local} {allowed}"
+        own = dataclasses.replace(config, log_text=allowed)
+        content = record(own, pipeline=name, key=name, name=name, params={"mask_predictions": sentences})
+        content.pipeline.config = {"mask_predictions": sentences}
+        content.stage.log_artifact(folder / "report.html", contains_text=True)
+        content.stage.log_table(folder / "rows.parquet", "rows", num_rows=5)
+        opened(folder, content, "finished")
+        assert send(folder)
+        run, whole = runs_of(config)[name], runs_of(config)[f"preset {name[:10]}"]
+        shown = local or allowed
+        assert ("report.html stays on this machine" in capsys.readouterr().out) is not shown
+        assert files_of(config, run) == ({"report.html", "rows.json"} if shown else set())
+        assert ("mask_predictions.sentences" in run.data.params) is shown
+        expected = sentences if shown else {"every_steps": 5}
+        assert yaml.safe_load(text_of(config, whole, "config.yaml")) == {"mask_predictions": expected}
+
+
+# What was sent before.
+
+
+def test_a_stage_run_again_continues_its_run_and_shows_one_clean_curve(config: TrackingConfig, folder: Path) -> None:
+    for steps, state, status in (
+        (range(5), "stopped", "KILLED"),
+        (range(5, 10), "finished", "FINISHED"),
+        (range(0), "running", "RUNNING"),
+        (range(0), "finished", "FINISHED"),
+    ):
+        opened(folder, record(config), state)
+        logged(folder, steps)
+        assert send(folder)
+        assert {run.info.status for run in runs_of(config).values()} == {status}
+    assert steps_of(config, runs_of(config)["pretrain"], "train/loss") == list(range(10))
+
+
+def test_rows_of_a_growing_file_are_sent_once_although_a_resume_rewrites_it(
+    config: TrackingConfig, folder: Path
+) -> None:
+    opened(folder, record(config))
+    log = MetricsLog(folder / "metrics.jsonl")
+    sender = sending_module._Sender(folder)
+    for step in (1, 2, 2, 3, 4):
+        log.log(step, {"a": float(step)})
+        assert sender.send()
+    log.keep_up_to(2)
+    for step in (3, 4, 5):
+        log.log(step, {"a": float(step)})
+    row = json.dumps({"step": 7, "time_s": 1.0, "metrics": {"a": 1.0}})
+    with log.path.open("a") as handle:
+        handle.write(row[:10])
+        handle.flush()
+        assert sender.send()
+        assert steps_of(config, runs_of(config)["pretrain"], "a") == [1, 2, 3, 4, 5]
+        handle.write(row[10:] + "\n")
+    assert sender.send()
+    sender.close()
+    assert send(folder)
+    assert steps_of(config, runs_of(config)["pretrain"], "a") == [1, 2, 3, 4, 5, 7]
+
+
+def test_nothing_new_costs_no_call_while_it_is_sent_and_two_later(
+    config: TrackingConfig, folder: Path, calls: Counter[str]
+) -> None:
+    content = opened(folder, record(config, params={"lr": 0.1}))
+    logged(folder, range(3500))
+    (folder / "events.jsonl").write_text(event(0))
+    sender = sending_module._Sender(folder)
+    assert sender.send()
+    assert calls["log_batch"] < 12 and calls["get_metric_history"] == 0
+    calls.clear()
+    assert sender.send()
+    assert not calls
+    logged(folder, range(3500, 3501))
+    assert sender.send()
+    assert calls == {"log_batch": 1}
+    finish(folder, content)
+    assert sender.send()
+    sender.close()
+    calls.clear()
+    assert send(folder)
+    assert calls == {"get_experiment_by_name": 1, "search_runs": 1}
+    assert steps_of(config, runs_of(config)["pretrain"], "train/loss") == list(range(3501))
+
+
+@pytest.mark.parametrize("arrived", [0, 3, 5])
+def test_a_batch_that_arrived_in_part_is_completed_not_repeated(
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch, arrived: int
+) -> None:
+    opened(folder, record(config))
+    logged(folder, range(5))
+    log_batch = MlflowClient.log_batch
+
+    def lost(client: MlflowClient, run_id: str, metrics: Any = (), **others: Any) -> None:
+        log_batch(client, run_id, metrics=metrics[:arrived], **others)
+        if metrics:
+            raise ConnectionError("the answer was lost")
+
+    sender = sending_module._Sender(folder)
+    monkeypatch.setattr(MlflowClient, "log_batch", lost)
+    with pytest.raises(ConnectionError):
+        sender.send()
+    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    assert sender.send()
+    sender.close()
+    assert steps_of(config, runs_of(config)["pretrain"], "train/loss") == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("fork_server")
+def test_a_process_killed_while_it_sends_leaves_a_run_that_the_next_one_completes(
+    config: TrackingConfig, folder: Path
+) -> None:
+    opened(folder, record(config))
+    logged(folder, range(30))
+    process = forking().Process(target=tracking_processes.send_some_and_die, args=(folder, 17))
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    set_state(folder, "finished")
+    assert send(folder)
+    run = runs_of(config)["pretrain"]
+    assert steps_of(config, run, "train/loss") == list(range(30))
+    assert run.info.status == "FINISHED"
+
+
+def test_a_trial_half_recorded_by_a_killed_process_is_completed(
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(folder, record(config, name="sweep"))
+    (folder / "events.jsonl").write_text(event(0))
+    with monkeypatch.context() as broken:
+        broken.setattr(MlflowClient, "set_terminated", lambda *_, **__: (_ for _ in ()).throw(ConnectionError))
+        assert not send(folder)
+    assert runs_of(config)["encoder · trial 0"].info.status == "RUNNING"
+    assert send(folder)
+    trial = runs_of(config)["encoder · trial 0"]
+    assert trial.info.status == "FINISHED"
+    assert steps_of(config, trial, "dev/score_by_percent") == [50, 100]
+
+
+def test_an_unfinished_stage_is_taken_over_by_the_next_pipeline(config: TrackingConfig, folder: Path) -> None:
+    for pipeline, state in (("pipeline-1", "stopped"), ("pipeline-2", "finished")):
+        opened(folder, record(config, pipeline=pipeline), state)
+        assert send(folder)
+    runs = runs_of(config)
+    assert runs["pretrain"].data.tags[PARENT_TAG] == runs["preset pipeline-2"].info.run_id
+
+
+def test_another_key_is_another_run(config: TrackingConfig, tmp_path: Path) -> None:
+    for key in ("key-1", "key-2"):
+        opened(tmp_path / key, record(config, key=key, name=key), "finished")
+    assert send_all([tmp_path / "key-1", tmp_path / "key-2"]) == []
+    assert {"key-1", "key-2"} < set(runs_of(config))
+
+
+def test_a_pipeline_has_the_status_of_the_stage_that_was_opened_last(config: TrackingConfig, tmp_path: Path) -> None:
+    earlier, later = tmp_path / "corpus", tmp_path / "pretrain"
+    first = opened(earlier, record(config, key="c", name="corpus"))
+    assert send(earlier)
+    opened(later, record(config), "failed")
+    assert send(later)
+    finish(earlier, first)  # as it is sent by the command, after a server was away
+    assert send(earlier)
+    assert {name: run.info.status for name, run in runs_of(config).items()} == {
+        "preset pipeline-1": "FAILED",
+        "corpus": "FINISHED",
+        "pretrain": "FAILED",
+    }
+
+
+# Who sends, and a server that does not take it.
+
+
+def test_of_two_processes_only_one_sends_and_the_other_takes_over(config: TrackingConfig, folder: Path) -> None:
+    opened(folder, record(config))
+    first = sending_module._Sender(folder)
+    assert first.send()
+    assert not send(folder)
+    first.close()
+    assert send(folder)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_folder_on_a_file_system_without_locks_is_sent(config: TrackingConfig, folder: Path) -> None:
+    opened(folder, record(config))
+    assert send(folder)
+
+
+def test_what_the_server_refuses_is_warned_of_once_and_does_not_hold_up_the_rest(
+    config: TrackingConfig, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened(folder, record(config, tags={"not ! allowed": "a"}), "finished")
+    logged(folder, range(2))
+    with sending(folder):
+        pass
+    warnings = capsys.readouterr().err
+    assert warnings.count("refused tags") == 1
+    run = runs_of(config)["pretrain"]
+    assert (steps_of(config, run, "train/loss"), run.info.status) == ([0, 1], "FINISHED")
+    assert not send(folder)
+
+
+def test_a_folder_that_cannot_be_read_holds_up_no_other(
+    config: TrackingConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, old, torn, good = (tmp_path / name for name in ("bad", "old", "torn", "good"))
+    for folder in (bad, old, torn, good):
+        opened(folder, record(config, key=folder.name, name=folder.name), "finished")
+    (bad / RECORD_NAME).write_text("{")
+    (old / RECORD_NAME).write_text('{"name": "pretrain"}')
+    (torn / "metrics.jsonl").write_text("{}\n")
+    assert send_all([bad, old, torn, good]) == [bad, old, torn]
+    assert capsys.readouterr().err.count("was not sent") == 3
+    assert runs_of(config)["good"].info.status == "FINISHED"
+
+
+def test_a_server_that_is_away_is_tried_once_for_all_folders(
+    config: TrackingConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = dataclasses.replace(config, uri="http://127.0.0.1:9")  # closed on any machine that tests run on
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    for folder, place in zip(folders, (away, away, config), strict=True):
+        opened(folder, record(place), "finished")
+    assert send_all(folders) == folders[:2]
+    assert capsys.readouterr().err.count("was not sent") == 1
+
+
+def test_a_server_that_is_away_is_one_warning_and_gets_everything_later(
+    config: TrackingConfig, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "pa55")
+    content = opened(folder, record(dataclasses.replace(config, uri="http://127.0.0.1:9")))
+    with sending(folder):
+        logged(folder, range(3))
+        finish(folder, content)
+    output = capsys.readouterr()
+    assert output.err.count("warning:") == 1
+    assert str(folder) in output.err and "pipelines/send.py" in output.err
+    assert "pa55" not in output.err + output.out
+    content.tracking = config  # it is back: here, another store stands for it
+    leave_record(folder, content)
+    assert send(folder)
+    assert steps_of(config, runs_of(config)["pretrain"], "train/loss") == [0, 1, 2]
+
+
+def test_records_are_sent_while_the_block_runs_and_after_it(
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sending_module, "_EVERY_S", 0.02)
+    content = opened(folder, record(config))
+    log_batch, lost = MlflowClient.log_batch, threading.Event()
+
+    def unreliable(*arguments: Any, **named: Any) -> None:
+        if lost.is_set():
+            raise ConnectionError("lost")
+        log_batch(*arguments, **named)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", unreliable)
+    with pytest.raises(ZeroDivisionError), sending(folder):
+        logged(folder, range(1))
+        wait_until(lambda: "pretrain" in runs_of(config) and runs_of(config)["pretrain"].data.metrics)
+        lost.set()
+        logged(folder, range(1, 2))
+        wait_until(lambda: "takes no records now (lost)" in capsys.readouterr().out)
+        lost.clear()
+        wait_until(lambda: "takes records again" in capsys.readouterr().out)
+        logged(folder, range(2, 3))
+        leave_record(folder, content)
+        set_state(folder, "failed")
+        raise ZeroDivisionError
+    run = runs_of(config)["pretrain"]
+    assert steps_of(config, run, "train/loss") == [0, 1, 2]
+    assert run.info.status == "FAILED"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def silent_address() -> Iterator[str]:
+    """A real socket that accepts every connection and never answers."""
+    held: list[socket.socket] = []
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(64)
+
+        def accept() -> None:
+            while True:
+                try:
+                    held.append(server.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    for connection in held:
+        connection.close()
+
+
+def test_a_server_that_never_answers_does_not_keep_a_stage(
+    config: TrackingConfig,
+    folder: Path,
+    silent_address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sending_module, "_PATIENCE_S", 0.5)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "600")
+    opened(folder, record(dataclasses.replace(config, uri=silent_address)))
+    started = time.monotonic()
+    with sending(folder):
+        pass
+    assert time.monotonic() - started < 300
+    assert "it does not answer" in capsys.readouterr().err
+
+
+def test_a_slow_server_is_waited_for_while_it_answers(
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending_module, "_LOCAL_PATIENCE_S", 1.0)
+    opened(folder, record(config), "finished")
+    logged(folder, range(5_000))
+    log_batch: Callable[..., None] = MlflowClient.log_batch
+
+    def slow(*arguments: Any, **named: Any) -> None:
+        time.sleep(0.3)
+        log_batch(*arguments, **named)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", slow)
+    with sending(folder):
+        pass
+    run = runs_of(config)["pretrain"]
+    assert (len(steps_of(config, run, "train/loss")), run.info.status) == (5_000, "FINISHED")
+
+
+def test_libraries_do_not_report_every_attempt_to_connect(
+    config: TrackingConfig, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened(folder, record(config))
+    assert send(folder)
+    logging.getLogger("urllib3.connectionpool").warning("Retrying")
+    assert "Retrying" not in caplog.text
+
+
+# The record.
+
+
+def test_a_record_is_read_as_it_was_left(config: TrackingConfig, folder: Path) -> None:
+    files = {"attachments": [Attachment(path="a", contains_text=True)], "tables": [Table(path="b", name="b")]}
+    content = record(config, inputs={"tasks": ("data/tasks", "87bf")}, **files)
+    leave_record(folder, content)
+    assert read_record(folder) == content
+    (folder / RECORD_NAME).write_text("{}")
+    with pytest.raises(ArtifactError, match="another version"):
+        read_record(folder)
+
+
+def test_disabled_tracking_leaves_no_record_and_imports_no_mlflow(
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # importing it would fail
+    monkeypatch.delitem(sys.modules, "bertline.tracking.store", raising=False)
+    leave_record(folder, record(dataclasses.replace(config, enabled=False)))
+    assert list(folder.iterdir()) == []
+    registration = Registration(alias="champion", tags={}, serving=serving())
+    assert register(folder, "name", folder, registration) is None
+
+
+def test_a_model_that_cannot_be_registered_is_a_warning(
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_record(folder, record(config))
+
+    def away(*_: Any) -> None:
+        raise MlflowException("https://ada:pa55@h is away")
+
+    monkeypatch.setattr(MlflowClient, "create_registered_model", away)
+    assert register(folder, "n", folder, Registration(alias="champion", tags={}, serving=serving())) is None
+    warning = capsys.readouterr().err
+    assert "n was not registered" in warning and "pa55" not in warning
