@@ -36,23 +36,3 @@ def test_ascii_at_the_beginning_decides_nothing(tmp_path: Path) -> None:
         found = detect_encoding(tmp_path / "a.txt.gz")
         assert found is not None
         assert text.encode(encoding).decode(found) == text
-
-
-def test_utf8_with_a_few_lines_of_another_encoding_is_utf8(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(SENTENCES["cp1251"].encode() * 20 + b"caf\xe9\n")
-    assert detect_encoding(tmp_path / "a.txt") == "utf-8"
-
-
-def test_empty_and_ascii_files_are_utf8(tmp_path: Path) -> None:
-    (tmp_path / "empty").write_bytes(b"")
-    (tmp_path / "plain").write_bytes(b"plain\n")
-    assert detect_encoding(tmp_path / "empty") == detect_encoding(tmp_path / "plain") == "utf-8"
-
-
-def test_typographic_quotes_of_windows_are_no_letters_of_an_old_mac(tmp_path: Path) -> None:
-    path = tmp_path / "prose.txt"
-    text = "It\u2019s late, she said.\nThey don\u2019t know \u201cwhy\u201d.\n" * 20
-    path.write_bytes(text.encode("cp1252"))
-    found = detect_encoding(path)
-    assert found is not None
-    assert path.read_bytes().decode(found) == text

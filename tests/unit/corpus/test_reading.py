@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,14 +55,6 @@ def test_a_source_is_read_once_and_all_readers_get_the_same_batches(tmp_path: Pa
     assert source.times_read == 1
 
 
-def test_what_is_left_out_is_counted_and_shown_once_wherever_it_was_read(tmp_path: Path) -> None:
-    directly = counted(reading_of(Source(), tmp_path))
-    ahead = reading_of(Source(), tmp_path)
-    list(ahead.ahead())
-    assert counted(ahead) == directly
-    assert directly[1] == {"documents/undecodable": 2}
-
-
 def test_a_source_over_the_limit_is_read_again_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,14 +69,6 @@ def test_a_source_over_the_limit_is_read_again_and_leaves_no_file(
 
 def test_a_full_disk_costs_only_a_second_reading(tmp_path: Path) -> None:
     (tmp_path / "read-0.arrow").symlink_to("/dev/full")
-    source = Source()
-    one = reading_of(source, tmp_path)
-    assert list(one.ahead()) == counted(one)[0] == BATCHES
-    assert source.times_read == 2
-
-
-def test_a_file_that_cannot_be_opened_costs_only_a_second_reading(tmp_path: Path) -> None:
-    (tmp_path / "read-0.arrow").mkdir()
     source = Source()
     one = reading_of(source, tmp_path)
     assert list(one.ahead()) == counted(one)[0] == BATCHES
@@ -108,22 +91,6 @@ def test_what_is_kept_is_deleted_after_the_last_reading_and_all_parts_share_a_li
     assert not list(tmp_path.iterdir())
 
 
-def test_an_error_while_it_is_read_is_the_only_one(tmp_path: Path) -> None:
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    begun = reading_of(Source(), folder).ahead()
-    next(begun)
-    shutil.rmtree(folder)  # as the end of a stage that was interrupted does
-    begun.close()  # type: ignore[attr-defined]
-
-
-def test_text_that_cannot_be_encoded_is_read_again(tmp_path: Path) -> None:
-    source = Source([[SourceDocument("a", "a", ("half \ud83d a smiley",))]])
-    one = reading_of(source, tmp_path)
-    assert list(one.ahead()) == counted(one)[0] == source.batches
-    assert source.times_read == 2
-
-
 def test_what_was_read_in_part_is_not_taken_for_all(tmp_path: Path) -> None:
     source = Source()
     one = reading_of(source, tmp_path)
@@ -133,19 +100,3 @@ def test_what_was_read_in_part_is_not_taken_for_all(tmp_path: Path) -> None:
     assert counted(one)[0] == BATCHES
     assert source.times_read == 2
     assert not list(tmp_path.iterdir())
-
-
-def test_samples_of_sources_keep_their_names(tmp_path: Path) -> None:
-    def source_of(where: str) -> str:
-        return where.partition("/")[0]
-
-    one = Reading(Source(), ["x", "y"], tmp_path, source_of)
-    list(one.ahead())
-    samples = DropSamples()
-    samples.source_of = source_of
-    for part in one.parts:
-        list(one.counted(part, Counter(), samples))
-    shown = samples.content()["samples"]["documents/undecodable"]
-    assert {(sample["source"], sample["id"]) for sample in shown} == {
-        (name, f"{name}/{place}") for name in "xy" for place in ("a.txt:3", "b.txt:2")
-    }

@@ -51,10 +51,3 @@ def test_the_split_follows_the_group_and_comes_near_the_fraction(text_config: Ma
         assert first == second
         sides[number] = first
     assert 0.17 < sum(side == "validation" for side in sides.values()) / len(sides) < 0.23
-
-
-def test_equal_documents_without_a_group_fall_on_the_same_side(text_config: Make) -> None:
-    first, *_, last = prepare_documents(BATCH)
-
-    assert first.group == last.group
-    assert split_of(first, text_config()) == split_of(last, text_config())

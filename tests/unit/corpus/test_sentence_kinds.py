@@ -114,12 +114,6 @@ def test_the_last_paragraph_is_no_heading_and_two_headings_join_what_follows_bot
     assert left_out == ("Life", "Youth")
 
 
-@pytest.mark.parametrize("line", ["Dogs bark.", "Rain fell everywhere.", "今天下雨。", "Τι κάνεις;", "Wirklich (ja)!"])
-def test_a_line_that_ends_in_a_sentence_mark_is_never_dropped(line: str) -> None:
-    paragraphs = [(line, [line]), ("Life", ["Life"]), ("He ran.", ["He ran."])]
-    assert [text for text, _ in place_headings(paragraphs, "dropped")[0]] == [line, "He ran."]
-
-
 @dataclass(frozen=True)
 class Corpus:
     corpus: CorpusConfig

@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bertline.corpus.build import build_corpus
 from bertline.corpus.readers.xml import XmlCorpusConfig
-from bertline.corpus.sentences.lines import LinesConfig
-from bertline.corpus.storage import read_documents
 from bertline.foundation.errors import DataError
-from no_packages import NO_PACKAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 Make = Callable[..., XmlCorpusConfig]
@@ -60,16 +56,6 @@ def test_the_preset_reads_a_novel_in_tei(tmp_path: Path, xml_config: Make) -> No
     assert not dropped
 
 
-def test_lines_of_a_file_that_is_split_already_are_sentences(tmp_path: Path, xml_config: Make) -> None:
-    (tmp_path / "text" / "a.xml").write_text("<x><p>\n  Dr. Smith\n\n  left.  He ran. \n</p><p>It\trained.</p></x>")
-    config = xml_config(sentences=LinesConfig(kind="lines", headings="stay"), validation_fraction=0.0)
-
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-    (document,) = read_documents(tmp_path / "out", "train")
-    assert document.sentences == ("Dr. Smith", "left. He ran.", "It rained.")
-
-
 def test_documents_by_element_are_named_by_id_or_line(tmp_path: Path, xml_config: Make) -> None:
     (tmp_path / "text" / "all.xml").write_text(
         "<corpus>\n<doc id='a'><body><p>One.</p></body></doc>\n<doc><body><p>Two.</p><p/></body></doc>\n"
@@ -82,11 +68,6 @@ def test_documents_by_element_are_named_by_id_or_line(tmp_path: Path, xml_config
         ("all.xml:a", "", ("One.",)),
         ("all.xml:3", "", ("Two.",)),
     ]
-
-
-def test_paragraphs_inside_paragraphs_lose_nothing(tmp_path: Path, xml_config: Make) -> None:
-    (tmp_path / "text" / "a.xml").write_text("<x><p>One <q><p>two</p></q> three.</p></x>")
-    assert [item.paragraphs for item in xml_config().read(Counter())] == [("One", "two", "three.")]
 
 
 def test_names_of_html_entities_become_characters(tmp_path: Path, xml_config: Make) -> None:
