@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -55,29 +53,3 @@ def test_the_ids_are_those_of_the_library(texts: list[str], tokenizer: Tokenizer
     wanted = tokenizer.encode_literally(texts)
     assert encoded(encoder, texts) == wanted
     assert encoded(encoder, texts) == wanted  # from memory
-
-
-def test_every_character_of_an_alphabet_has_the_ids_of_the_library() -> None:
-    # The others are ideographs, syllables of Hangul, private or unassigned, which the property samples.
-    characters = [chr(code) for at in ((0, 0x3400), (0xA000, 0xAC00), (0xF900, 0x12000)) for code in range(*at)]
-    texts = ["".join(f"{character}a{character} " for character in characters[at::997]) for at in range(997)]
-    for tokenizer in TOKENIZERS[:: len(TOKENIZERS) - 1]:
-        assert encoded(StretchEncoder(tokenizer, "uint16"), texts) == tokenizer.encode_literally(texts)
-
-
-def test_what_is_forgotten_is_encoded_again() -> None:
-    rng = random.Random(0)
-    texts = [" ".join("".join(rng.choices("abc.", k=4)) for _ in range(9)) for _ in range(200)]
-    encoder = StretchEncoder(TOKENIZERS[0], "uint16", max_remembered=20)
-    for start in range(0, 200, 10):
-        batch = texts[start : start + 10]
-        assert encoded(encoder, batch) == TOKENIZERS[0].encode_literally(batch)
-        # Never more than were allowed when the batch began, and what one batch has.
-        assert all(len(table) <= 20 + 10 * 9 * 4 for table in encoder._tables)
-
-
-def test_a_long_stretch_is_not_remembered() -> None:
-    encoder = StretchEncoder(TOKENIZERS[0], "uint16")
-    text = "ab/" * 1000
-    assert encoded(encoder, [text]) == TOKENIZERS[0].encode_literally([text])
-    assert not encoder._tables[0]

@@ -30,23 +30,9 @@ def test_cutting_at_spaces_first_changes_no_count(sentences: list[str], lowercas
     assert count_words(sentences, vocabulary, num_workers=1) == counted_one_by_one(sentences, vocabulary)
 
 
-@pytest.mark.parametrize(
-    "text", ["ΟΔΟΣ Σ", "a\u0301 \u0301b", "x\x85y\x1cz", "ẞ ŉ İ", "你好 world", "a\u200bb\u00a0c", "ﬁ ½"]
-)
-def test_cutting_at_spaces_first_changes_no_count_of_difficult_text(text: str) -> None:
-    assert count_words([text], UNCASED, num_workers=1) == counted_one_by_one([text], UNCASED)
-
-
 def test_the_number_of_workers_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bertline.tokenization.build._BATCH_CHARACTERS", 40)
     sentences = [f"The word{index % 7} and the Word{index % 3}, again." for index in range(60)]
     alone = count_words(sentences, UNCASED, num_workers=1)
     assert alone["the"] == 120
     assert count_words(sentences, UNCASED, num_workers=2) == alone
-
-
-def test_every_ascii_character_counts_as_before() -> None:
-    sentences = [f"A{chr(code)}b{chr(code)} {chr(code)}" for code in range(128)]
-    for lowercase in (True, False):
-        vocabulary = Vocabulary(tokens=(), lowercase=lowercase)
-        assert count_words(sentences, vocabulary, num_workers=1) == counted_one_by_one(sentences, vocabulary)
