@@ -55,24 +55,3 @@ def test_a_masked_batch_is_the_collated_masked_examples(store: ExampleStore) -> 
     for name, values in slow.items():
         assert fast[name].dtype == values.dtype == np.int64, name
         assert (fast[name] == values).all(), name
-
-
-def test_a_row_does_not_depend_on_the_rest_of_the_batch(store: ExampleStore) -> None:
-    policy = masking_policy(store.manifest)
-    together = masked_batch(store, range(20), epoch=0, seed=5, policy=policy)
-    alone = masked_batch(store, [7], epoch=0, seed=5, policy=policy)
-    for name, values in alone.items():
-        assert (together[name][7] == values[0]).all(), name
-
-
-def test_padding_is_hidden_and_never_a_target(store: ExampleStore) -> None:
-    policy = masking_policy(store.manifest)
-    batch = masked_batch(store, range(len(store)), epoch=0, seed=5, policy=policy)
-    padding = batch["attention_mask"] == 0
-    assert padding.any()
-    assert (batch["input_ids"][padding] == policy.pad_id).all()
-    assert (batch["token_type_ids"][padding] == 0).all()
-    used = batch["masked_labels"] != -100
-    rows = np.nonzero(used)[0]
-    assert (batch["attention_mask"][rows, batch["masked_positions"][used]] == 1).all()
-    assert (batch["masked_positions"][~used] == 0).all()

@@ -12,7 +12,7 @@ import pytest
 from bertline.examples import bounds
 from bertline.examples.bounds import duplicate_share, refuse_outside, surface_accuracy
 from bertline.examples.build import build_examples
-from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig, StaticMaskingConfig
+from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import DataError
 from bertline.tokenization.tokenizer import Layout
@@ -67,26 +67,6 @@ def test_what_is_outside_of_a_bound_is_named_with_figure_bound_and_remedy(
     assert str(caught.value).count("\n  - ") == 1
 
 
-def test_few_sequences_say_nothing_and_copies_are_no_duplicates(config: ExamplesConfig) -> None:
-    refuse_outside(BOUNDS, 64, config, {**FINE, "examples": 999, "fill": 0.01})
-    static = StaticMaskingConfig(
-        kind="static", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1, dupe_factor=10
-    )
-    refuse_outside(BOUNDS, 64, dataclasses.replace(config, masking=static), {**FINE, "duplicate_share": 0.9})
-
-
-def test_lost_characters_and_pairs_told_by_their_surface_are_warned_of_before_they_stop_the_stage(
-    config: ExamplesConfig, caplog: pytest.LogCaptureFixture
-) -> None:
-    refuse_outside(BOUNDS, 64, config, FINE)
-    assert not caplog.records
-    refuse_outside(NO_BOUNDS, 64, config, {**FINE, "unknown_character_share": 0.03, "surface_accuracy": 0.66})
-    assert "3.0% of the characters" in caplog.text and "66.0% are told" in caplog.text
-    caplog.clear()
-    refuse_outside(NO_BOUNDS, 64, config, {**FINE, "unknown_share": 0.065})
-    assert "6.5% of the tokens are [UNK]" in caplog.text
-
-
 @pytest.mark.parametrize("told_by", ["mark", "sum", "nothing"])
 def test_the_surface_accuracy_is_what_final_marks_or_lengths_tell_of_the_label(told_by: str) -> None:
     rng = np.random.default_rng(0)
@@ -136,8 +116,3 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
     with pytest.raises(DataError, match="tokens fill"):
         build_examples(strict, tokenizer_folder, corpus_folder, tmp_path / "strict", num_workers=1)
     assert not (tmp_path / "strict").exists()
-
-
-def test_a_bound_is_a_share() -> None:
-    with pytest.raises(ValueError, match="min_fill must be in"):
-        dataclasses.replace(NO_BOUNDS, min_fill=1.5)

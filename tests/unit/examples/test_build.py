@@ -49,16 +49,6 @@ def test_the_bytes_are_the_same_with_one_worker_and_with_two(
     assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
 
 
-def test_another_seed_makes_other_examples(
-    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
-) -> None:
-    for seed in (1, 2):
-        changed = dataclasses.replace(config, seed=seed)
-        build_examples(changed, tokenizer_folder, corpus_folder, tmp_path / str(seed), num_workers=1)
-    folders = [tmp_path / str(seed) / "length-0016/train/00000.input_ids.npy" for seed in (1, 2)]
-    assert folders[0].read_bytes() != folders[1].read_bytes()
-
-
 def test_static_masking_makes_train_pairs_dupe_factor_times_and_validation_once(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:
@@ -67,15 +57,6 @@ def test_static_masking_makes_train_pairs_dupe_factor_times_and_validation_once(
     thrice = build_examples(static, tokenizer_folder, corpus_folder, tmp_path / "thrice", num_workers=1)
     assert 2.6 < thrice["length_16/train_examples"] / once["length_16/train_examples"] < 3.4
     assert thrice["length_16/validation_examples"] == once["length_16/validation_examples"]
-
-
-def test_twenty_examples_are_written_to_read(
-    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
-) -> None:
-    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
-    text = (tmp_path / "out/readable-0032.txt").read_text()
-    assert text.count("\nexample ") == 20
-    assert text.count("=[MASK]>") > 20
 
 
 @pytest.mark.parametrize(
@@ -98,25 +79,3 @@ def test_too_few_documents_are_an_error_that_says_what_to_do(
     with pytest.raises(DataError, match=rf"documents with text in its {split} split .* need at least 2"):
         build_examples(config, tokenizer_folder, corpus_of(train, validation), tmp_path / "out", num_workers=1)
     assert not (tmp_path / "out").exists()
-
-
-def test_one_document_a_split_is_enough_without_random_segments(
-    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
-) -> None:
-    never = dataclasses.replace(config, random_next_prob=0.0)
-    headline = build_examples(never, tokenizer_folder, corpus_of([LONG], [LONG]), tmp_path / "out", num_workers=1)
-    assert headline["length_16/random_next_share"] == 0
-
-
-def test_text_that_sequences_mostly_cut_off_is_warned_about(
-    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unsplit = [["bal bar bas bat " * 200]] * 3
-    build_examples(config, tokenizer_folder, corpus_of(unsplit, unsplit), tmp_path / "out", num_workers=1)
-    assert "keep less than half: its sentences are longer" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("number", [0, 2_000_000])
-def test_a_shard_size_that_cannot_be_written_is_refused(config: ExamplesConfig, number: int) -> None:
-    with pytest.raises(ValueError, match="shard_sequences must be 1 to 1000000"):
-        dataclasses.replace(config, shard_sequences=number)

@@ -43,11 +43,3 @@ def test_masked_targets_show_the_true_token_and_the_mask(tmp_path: Path) -> None
         "  A: [CLS] <cat=[MASK]> [SEP]\n"
         "  B: <##s=[MASK]> [SEP]\n"
     )
-
-
-def test_kept_targets_and_random_pairs_are_told(tmp_path: Path) -> None:
-    assert describe(tmp_path, mask=0.0, random=0.0, label=1) == (
-        "example 0: B is a random segment of another document (label 1); 5 tokens, 2 targets\n"
-        "  A: [CLS] <cat=> [SEP]\n"
-        "  B: <##s=> [SEP]\n"
-    )

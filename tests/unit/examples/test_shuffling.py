@@ -6,7 +6,6 @@ import dataclasses
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,8 +58,3 @@ def test_segments_of_a_pair_come_from_anywhere_in_the_document(
         examples = [store[index] for index in range(len(store))]
         distances[together] = [abs(int(one.input_ids[1]) - int(one.input_ids[-2])) for one in examples]
     assert max(distances[None]) <= 3 < sorted(distances[1])[len(distances[1]) // 2]
-
-
-def test_a_run_has_at_least_one_sentence(config: ExamplesConfig) -> None:
-    with pytest.raises(ValueError, match="shuffle_sentences must be 1 or more, or null for the text's order, found 0"):
-        dataclasses.replace(config, shuffle_sentences=0)

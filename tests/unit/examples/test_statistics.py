@@ -20,10 +20,6 @@ def test_it_is_the_entropy_of_the_source_if_train_and_validation_agree() -> None
     assert unigram_entropy(counts, counts, special_ids=[0]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_token_never_seen_in_training_costs_much_but_not_infinitely_much() -> None:
-    assert unigram_entropy([0, 98, 0], [0, 0, 5], special_ids=[0]) == pytest.approx(np.log(100))
-
-
 def test_counts_are_those_of_the_examples_one_by_one(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:

@@ -27,13 +27,3 @@ def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(
     generator = random.Random(0)
     documents = [[(WORD * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)]
     assert suited_lengths(documents, longest=longest) == expected
-
-
-def test_characters_that_are_tokens_count_as_such() -> None:
-    chinese, letters = "\u4eca\u5929\u4e0b\u96e8" * 10, "rain" * 10
-    assert suited_lengths([[chinese] * 9], longest=512)[0] == 128
-    assert suited_lengths([[letters] * 9], longest=512)[0] == 32
-
-
-def test_no_text_gives_the_shortest() -> None:
-    assert suited_lengths([], longest=512) == (16, 16)
