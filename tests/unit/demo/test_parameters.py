@@ -48,18 +48,6 @@ def test_words_of_the_signature_are_tagged_and_only_whole_ones():
     assert tagged(text) == ["Sum along the [axis] or axes , [n] times , n-th x.axis again ."]
 
 
-@pytest.mark.parametrize(
-    "marked", ["`axis`", "``axis``", "*axis*", "**axis**", "'axis'", '"axis"', "“axis”", "`*axis`"]
-)
-def test_markup_around_a_name_is_gone(marked):
-    assert tagged(f"Sum along the {marked} given.") == ["Sum along the [axis] given ."]
-
-
-def test_the_article_is_no_parameter_and_the_letter_is():
-    assert tagged("A row of a given axis is a row of a.") == ["A row of [a] given [axis] is a row of [a] ."]
-    assert tagged("Sum a and n rows of a matrix.") == ["Sum [a] and [n] rows of a matrix ."]
-
-
 def test_a_paragraph_gives_a_row_for_each_sentence_that_names_a_parameter():
     dropped = Counter()
     text = "Sum along the axis given. Nothing is said here at all. The axis counts from zero.\n\nIt is n."
@@ -71,19 +59,6 @@ def test_a_paragraph_gives_a_row_for_each_sentence_that_names_a_parameter():
     assert len({s.id for s in found}) == 2
     assert {s.document for s in found} == {"lib.mod"}
     assert dropped == {"names_no_parameter": 1, "too_few_words": 1}
-
-
-def test_long_sentences_are_cut_and_short_ones_are_counted():
-    dropped = Counter()
-    long = "The axis of it " + "and so on " * 20 + "to n."
-    found = sentences(one_module(f"{long}\n\nOf some n."), dropped=dropped)["train"]
-    assert [len(s.words) for s in found] == [14]
-    assert dropped == {"too_few_words": 1}
-
-
-@pytest.mark.parametrize(("kind", "parameters"), [("module", ("axis",)), ("function", ())])
-def test_modules_and_functions_without_parameters_have_no_rows(kind, parameters):
-    assert tagged("Sum along the axis given.", kind=kind, parameters=parameters) == []
 
 
 def test_train_is_pretrained_on_and_dev_and_test_are_held_out_and_share_no_module(many):
@@ -103,10 +78,3 @@ def test_a_sentence_stands_once_and_on_the_side_that_is_pretrained_on(many):
     assert len(words) == len(set(words))
     repeated = {tuple(words_of(d.text)) for d in many[0].docstrings}
     assert not repeated & {s.words for split in ("dev", "test") for s in splits[split]}
-
-
-def test_a_smaller_training_set_is_the_beginning_of_a_larger_one_and_balanced(many):
-    larger = sentences(many, num_train_rows=30)["train"]
-    assert sentences(many, num_train_rows=10)["train"] == larger[:10]
-    assert Counter(s.id.partition(".")[0] for s in larger[:10]) == {"alib": 5, "blib": 5}
-    assert sentences(many, num_train_rows=10, seed=1)["train"] != larger[:10]

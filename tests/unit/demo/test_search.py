@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import Docstring, ModuleDocs
-from bertline.foundation.errors import DataError
 
 
 def config(**changes):
@@ -48,33 +45,12 @@ def test_the_query_is_the_first_sentence_and_the_document_the_rest_of_the_prose(
     assert found["numpy.m0#sumsq"] == ("Return the sum of squares.", "The squares are summed. What is squared.")
 
 
-def test_long_documents_are_cut_at_a_word():
-    found, _ = one(
-        Docstring("g", "function", (), "Return all of the words. One two three four five six seven eight nine.")
-    )
-    assert found["numpy.m0#g"][1] == "One two three four five six seven eight"
-
-
 def test_the_functions_name_leaves_the_query_where_the_document_has_it_too():
     telling = Docstring("A.zeta", "function", (), "Compute the Zeta function of numbers. Here zeta is summed slowly.")
     harmless = Docstring("eta", "function", (), "Compute the eta function of others. Here all is summed slowly.")
     found, _ = one(telling, harmless)
     assert found["numpy.m0#A.zeta"][0] == "Compute the function of numbers."
     assert found["numpy.m0#eta"][0] == "Compute the eta function of others."
-
-
-def test_what_cannot_be_searched_for_is_counted():
-    _, made = one(
-        Docstring("_private", "function", (), "Return one of the values. It is one of them all."),
-        Docstring("short", "function", (), "Short. It is one of them all, and a long one."),
-        Docstring("alone", "function", (), "Return the value of nothing else."),
-        Docstring("first", "function", (), "Return the value of twins. It is one of them all."),
-        Docstring("second", "function", (), "Return the value of twins. It is another of them all."),
-        Docstring("Class", "class", (), "Return the value of classes. It is one of the classes."),
-    )
-    assert made.dropped == {
-        "private_function": 1, "query_of_too_few_words": 1, "document_of_too_few_words": 1, "repeated_text": 1
-    }  # fmt: skip
 
 
 def test_test_functions_are_held_out_and_no_text_stands_on_two_sides():
@@ -100,9 +76,3 @@ def test_the_same_modules_give_the_same_task_and_another_seed_another_one():
     assert first == again
     assert first.splits["test"].ids != other.splits["test"].ids
     assert len(first.splits["train"]) == 9
-
-
-def test_a_collection_too_small_for_its_queries_is_an_error():
-    modules = [module(number, number > 4) for number in range(10)]
-    with pytest.raises(DataError, match="20 documents .* too few for 4 dev, 8 test and 9 train"):
-        docs_search_splits(modules, config(num_documents=20), num_train_rows=9, seed=0)
