@@ -25,14 +25,6 @@ def notes(trials: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
     )
 
 
-def test_trials_of_one_point_are_told() -> None:
-    trials = [{"learning_rate": 1e-3, "batch_size": 16}, {"learning_rate": 2e-3, "batch_size": 16}]
-    assert notes([*trials, dict(reversed(trials[0].items()))], trials[0]) == [
-        "The 3 trials tried only 2 different points: trials 0 and 2 are the same point."
-    ]
-    assert notes(trials, trials[0]) == []
-
-
 @pytest.mark.parametrize(
     ("best", "says"),
     [
@@ -48,17 +40,3 @@ def test_trials_of_one_point_are_told() -> None:
 def test_a_best_value_at_an_edge_is_told(best: dict[str, Any], says: str | None) -> None:
     found = notes([best], best)
     assert (found == []) if says is None else (len(found) == 1 and says in found[0])
-
-
-def test_nothing_is_said_of_an_edge_where_nothing_was_tried() -> None:
-    assert notes([], {"num_epochs": 8}) == []
-
-
-def test_an_arm_is_named() -> None:
-    result = make_result("library")
-    result["arms"]["random_weights"]["best_params"] = {"num_epochs": 2}
-    task = TaskFacts(name="library", manifest={}, result=result, folder=Path(), calibration={}, space=SPACE)
-    assert sweep_notes(task) == [
-        "The best num epochs of random weights, 2, is at the lower edge of the space (2 to 8); a better one may lie "
-        "beyond it."
-    ]

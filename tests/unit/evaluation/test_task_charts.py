@@ -1,13 +1,9 @@
-import dataclasses
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from bertline.evaluation.facts import PipelineFolders, TaskFacts, read_facts
+from bertline.evaluation.facts import PipelineFolders, read_facts
 from bertline.evaluation.task_charts import mean_vectors, neighbours_agree, principal_components, vector_space
-from bertline.tasks.stored_rows import write_rows
-from evaluation_inputs import KINDS, rows_of_kind
+from evaluation_inputs import KINDS
 
 
 def test_the_first_component_is_the_widest_direction_with_a_fixed_sign() -> None:
@@ -27,37 +23,12 @@ def test_a_vector_does_not_depend_on_the_texts_it_shares_a_batch_with(pipeline: 
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
-def test_long_texts_are_cut_to_the_tasks_length(pipeline: PipelineFolders) -> None:
-    assert mean_vectors(pipeline.pretrain, ["kernel " * 500], max_length=16).shape == (1, 8)
-
-
 @pytest.mark.parametrize(("name", "drawn"), [(name, name == "library") for name in KINDS])
 def test_single_passages_of_one_label_each_are_drawn_and_nothing_else(
     whole_pipeline: PipelineFolders, name: str, drawn: bool
 ) -> None:
     task = next(task for task in read_facts(whole_pipeline, "title").tasks if task.name == name)
     assert (vector_space(task, whole_pipeline, num_points=12) is not None) is drawn
-
-
-def test_a_task_that_is_too_long_for_the_pipelines_encoder_is_cut_to_its_positions(pipeline: PipelineFolders) -> None:
-    longest = mean_vectors(pipeline.pretrain, ["kernel " * 500], max_length=32)
-    np.testing.assert_array_equal(mean_vectors(pipeline.pretrain, ["kernel " * 500], max_length=512), longest)
-
-
-def test_more_labels_than_panels_are_not_drawn(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    result = {"task_kind": "classification", "labels": [str(n) for n in range(17)]}
-    task = TaskFacts(name="library", manifest={}, result=result, calibration={}, folder=Path())
-    assert vector_space(task, pipeline, num_points=12) is None
-
-
-def test_neighbours_that_share_a_label_only_by_chance_are_not_drawn(pipeline: PipelineFolders) -> None:
-    (task, _) = read_facts(pipeline, "title").tasks
-    drawn = vector_space(task, pipeline, num_points=12)
-    assert drawn is not None and "by chance it would be 27.3 %" in drawn.caption
-    rows = rows_of_kind("library")
-    mixed = dataclasses.replace(rows, labels=np.arange(12) % 3)  # neighbours always differ
-    write_rows(pipeline.tasks["library"], "test", mixed)
-    assert vector_space(task, pipeline, num_points=12) is None
 
 
 def test_neighbours_in_clusters_agree_and_those_of_a_random_label_agree_by_chance() -> None:
