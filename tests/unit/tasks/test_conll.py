@@ -39,11 +39,6 @@ def test_sentences_end_at_blank_lines_and_know_their_first_line(read):
     ]
 
 
-@pytest.mark.parametrize("blank", ["", "\t", "   ", " \t ", "\u00a0", "\r"])
-def test_a_line_of_white_space_alone_is_blank(read, blank):
-    assert len(read(f"a\tO\n{blank}\nb\tO")) == 2
-
-
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("at_end", ["", "\n", "\n\n\n"])
@@ -53,11 +48,6 @@ def test_line_ends_a_byte_order_mark_and_a_missing_last_line_end_change_nothing(
         (("a",), "train.conll:1"),
         (("b",), "train.conll:1"),
     ]
-
-
-def test_only_line_feeds_end_a_line(read):
-    words = ["a\x0bb", "c\x85d", "e\u2028f", "g\x1ch", "i\x0cj"]
-    assert read("".join(f"{word}\tO\n" for word in words))[0].words == tuple(words)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +72,6 @@ def test_document_marks_begin_documents_and_end_sentences(read):
     assert [s.document for s in found] == ["train.conll:1", "train.conll:2", "train.conll:2", "train.conll:6"]
 
 
-def test_without_marks_each_sentence_is_its_own_document(read):
-    found = read("a\tO\n\na\tO\n")
-    assert [s.document for s in found] == [s.id for s in found]
-
-
 def test_comments_of_conll_u_are_skipped_and_hashes_are_words(read):
     text = "# newdoc id = 7\n# text = #a\tb\n#a\tO\n#\tO\n# \tO\n\n# newdoc id = 8\n#b\tO\n"
     found = read(text)
@@ -94,32 +79,6 @@ def test_comments_of_conll_u_are_skipped_and_hashes_are_words(read):
         (("#a", "#", "#"), "train.conll:1"),
         (("#b",), "train.conll:7"),
     ]
-
-
-def test_a_hash_is_a_word_where_its_tag_follows(read):
-    assert read("# O\n#a O\n", separator="space")[0].words == ("#", "#a")
-
-
-@pytest.mark.parametrize("separator", ["tab", "space", "whitespace"])
-@pytest.mark.parametrize(
-    "comment", ["# id 5", "# 5", "#", "##", "# text = send an E-mail", "#\tsource", "# newdoc id = O"]
-)
-def test_comments_between_sentences_are_no_words(read, separator, comment):
-    rows = "Ada{0}B-PER\n#tag{0}O\n\n#tag{0}O\n#{0}O\n".replace("{0}", "\t" if separator == "tab" else " ")
-    found = read(f"{comment}\n{comment}\n{rows}\n\n{comment}\n{rows}", separator=separator)
-    assert [sentence.words for sentence in found] == [("Ada", "#tag"), ("#tag", "#")] * 2
-
-
-def test_a_word_with_a_hash_and_a_wrong_tag_is_no_comment(read):
-    with pytest.raises(DataError, match=r"train\.conll:2: the tag is 'PER'"):
-        read("\n#tag\tPER\na\tO\n")
-
-
-@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u2009", "\x0b"])
-@pytest.mark.parametrize("separator", ["tab", "space", "whitespace"])
-def test_only_the_separator_splits_a_word(read, separator, space):
-    line = f"10{space}000{chr(9) if separator == 'tab' else ' '}B-SUM"
-    assert read(line, separator=separator)[0].words == (f"10{space}000",)
 
 
 @pytest.mark.parametrize(
@@ -148,22 +107,11 @@ def test_what_cannot_be_read_is_said_by_file_and_line(read, content, changes, me
         read(content, **changes)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"train\.conll is not a file"):
-        read_conll(tmp_path / "train.conll", source(), BadRows("error"))
-
-
 def test_broken_tags_are_repaired_and_counted_where_that_is_asked_for(read):
     bad_rows = BadRows("error")
     found = read("a\tI-PER\nb\tI-LOC\n\nc\tI-LOC\n", bad_rows, on_broken_tags="repair")
     assert [s.tags for s in found] == [("B-PER", "B-LOC"), ("B-LOC",)]
     assert bad_rows.dropped == {"broken_tag_repaired": 3}
-
-
-def test_other_encodings_and_gzip(read):
-    assert read("é\tO\n".encode("latin-1"), encoding="latin-1")[0].words == ("é",)
-    assert read("é\tO\n".encode("utf-16"), encoding="utf-16")[0].words == ("é",)
-    assert read(gzip.compress("é\tO\n".encode()))[0].words == ("é",)
 
 
 BAD_LINES = {
@@ -187,31 +135,3 @@ def test_a_line_that_cannot_be_used_is_named_or_its_sentence_left_out_and_counte
     bad_rows = BadRows("skip")
     assert [s.words for s in read(content, bad_rows, **changes)] == [("Ada",), ("runs",)]
     assert +bad_rows.dropped == {reason: 1}
-
-
-def test_a_column_of_its_own_that_is_empty_is_named_or_left_out(read):
-    bad_rows = BadRows("skip")
-    assert [s.words for s in read("a\tO\n\n\tO\n\nb\t\n", bad_rows)] == [("a",)]
-    assert +bad_rows.dropped == {"empty_word": 1, "empty_tag": 1}
-
-
-def test_a_file_of_bad_sentences_alone_is_an_error_where_such_are_left_out(read):
-    with pytest.raises(DataError, match=r"train\.conll: no sentence can be used.*'E-PER'"):
-        read("a\tE-PER\n", BadRows("skip"))
-
-
-def test_without_listed_types_all_that_are_found_count(read):
-    assert read("a\tB-PER\nb\tB-PRE\n")[0].tags == ("B-PER", "B-PRE")
-
-
-@pytest.mark.parametrize("types", [(), ("PER", "PER")])
-def test_a_list_of_types_that_says_nothing_is_refused(types):
-    with pytest.raises(ValueError, match="types must be one at least, each once"):
-        source(types=types)
-
-
-def test_the_mark_of_utf_8_in_a_file_said_to_be_latin_1_is_an_error(read):
-    with pytest.raises(
-        DataError, match=r"train\.conll starts with the mark of UTF-8, but source\.encoding is 'latin-1'"
-    ):
-        read("\ufeffAda\tB-PER\n", encoding="latin-1")

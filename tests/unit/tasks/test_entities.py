@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.tasks.metrics.entities import by_type, entities, row_statistics, scores_of
+from bertline.tasks.metrics.entities import by_type, row_statistics, scores_of
 from bertline.tasks.tags import types_of
 
 CASES = json.loads((Path(__file__).parent / "seqeval_1_2_2.json").read_text())
@@ -51,21 +51,8 @@ def test_any_tags_score_as_in_seqeval(rows):
         assert scores["accuracy"] == pytest.approx(seqeval.accuracy_score(gold, predicted), abs=1e-12)
 
 
-@given(st.lists(st.sampled_from(TAGS), max_size=20))
-def test_entities_cover_exactly_the_words_that_are_not_outside_and_never_overlap(tags):
-    found = entities(tags)
-    covered = sorted(place for _, first, last in found for place in range(first, last + 1))
-    assert covered == [place for place, tag in enumerate(tags) if tag != "O"]
-    assert all(tags[place][2:] == kind for kind, first, last in found for place in range(first, last + 1))
-
-
 def test_rows_add_up_so_that_samples_of_rows_can_be_scored():
     rows = [(["B-A", "O"], ["B-A", "B-A"]), (["B-A"], ["O"]), (["O"], ["O"])]
     shares = np.array([row_statistics(gold, predicted, ("A",)) for gold, predicted in rows])
     assert scores_of(shares[[0, 0, 2]])["precision"] == 0.5
     assert scores_of(shares[[1, 2]]) == {"entity_f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 0.5}
-
-
-def test_a_right_type_with_a_wrong_end_is_no_hit():
-    share = row_statistics(["B-A", "I-A", "O"], ["B-A", "I-A", "I-A"], ("A",))
-    assert share.tolist() == [3, 2, 0, 1, 1]

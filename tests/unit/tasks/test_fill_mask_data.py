@@ -90,12 +90,6 @@ def test_equal_passages_are_on_one_side_and_the_order_is_that_of_the_seed(tmp_pa
     assert again.splits["train"].ids == task.splits["train"].ids != other.splits["train"].ids
 
 
-def test_only_as_many_train_rows_are_kept_as_anything_needs(tmp_path):
-    (tmp_path / "a.txt").write_text("\n".join(TEXTS))
-    task = fill_mask_task(config(tmp_path / "a.txt", num_train_rows=10, label_efficiency_rows=(5, 12)))
-    assert len(task.splits["train"]) == 12
-
-
 @pytest.mark.parametrize(
     ("line", "message", "reason"),
     [
@@ -116,11 +110,3 @@ def test_bad_rows_are_named_or_counted(tmp_path, line, message, reason):
     task = fill_mask_task(config(path, {"on_bad_row": "skip"}))
     assert task.dropped[reason] == 1
     assert all_texts(task) == sorted(TEXTS)
-
-
-def test_a_text_in_another_encoding_names_the_line_and_the_key(tmp_path):
-    (tmp_path / "a.txt").write_bytes("eins\nzwei\nMärz\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"a\.txt:3 is not text in utf-8-sig\. Set source\.encoding"):
-        fill_mask_task(config(tmp_path / "a.txt"))
-    task = fill_mask_task(config(tmp_path / "a.txt", {"encoding": "latin-1"}))
-    assert "März" in all_texts(task)

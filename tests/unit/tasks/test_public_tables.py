@@ -52,18 +52,6 @@ class TestGlue:
             build_task("rte", task(source), python_docs, tmp_path / "rte")
 
 
-@pytest.mark.shared_data
-@pytest.mark.skipif(not GLUE.is_dir(), reason=f"the public data sets are not at {GLUE}")
-def test_the_authors_own_release_of_cola_has_two_tests(tmp_path, python_docs):
-    task = shipped(
-        "cola", GLUE / "CoLA" / "raw", train_file="in_domain_train.tsv", test_file="in_domain_dev.tsv",
-        extra_tests={"out_of_domain": "out_of_domain_dev.tsv"},
-    )  # fmt: skip
-    build_task("cola", task, python_docs, tmp_path / "cola")
-    counts = read_task_manifest(tmp_path / "cola")["counts"]
-    assert (counts["test"], counts["test_out_of_domain"]) == (527, 516)
-
-
 # The first lines of files as GLUE's download has them.
 MNLI_HEADER = (
     "index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse",
@@ -89,18 +77,6 @@ def test_mnli_is_read_with_both_of_its_dev_files(tmp_path, python_docs):
     counts = read_task_manifest(tmp_path / "out")["counts"]
     assert counts["test"] == 12 and counts["test_mismatched"] == 15 and counts["train"] + counts["dev"] == 90
     assert read_rows(tmp_path / "out", "test_mismatched", TextRows).texts[0] == 'A "premise dev_mismatched.tsv 0'
-
-
-def test_questions_of_qqp_with_a_line_end_are_left_out_and_counted(tmp_path, python_docs):
-    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-    rows = "".join(f"{n}\t{n}\t{n}\tWhat is {n}?\tWho is {n}?\t{n % 2}\n" for n in range(60))
-    broken = "99\t1\t2\tWhat is\n it?\tWho?\t1\n"
-    (tmp_path / "train.tsv").write_text(header + rows + broken)
-    (tmp_path / "dev.tsv").write_text(header + rows.replace("What", "Where"))
-    build_task("qqp", shipped("qqp", tmp_path), python_docs, tmp_path / "out")
-    manifest = read_task_manifest(tmp_path / "out")
-    assert manifest["dropped"] == {"too_few_fields": 2}
-    assert sum(manifest["counts"].values()) == 120
 
 
 def hub_config(name, **changes):

@@ -111,11 +111,6 @@ def test_one_file_is_split_three_ways_and_dev_and_test_can_be_capped(tmp_path: P
     assert some["dropped"]["test_row_above_max_test_rows"] == whole["test"] - 4
 
 
-def test_queries_of_a_search_are_capped(tmp_path: Path) -> None:
-    config = search_inputs.retrieval(search_inputs.beir_source(""))
-    assert len(capped(range(50), str, "test", _with(config, max_test_rows=7), Counter())) == 7
-
-
 def test_what_stays_is_a_sample_that_grows_with_the_cap_and_keeps_its_order() -> None:
     config = search_inputs.retrieval(search_inputs.beir_source(""))
     rows = [f"row {number}" for number in range(200)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
@@ -32,11 +30,6 @@ def test_content_says_the_format_where_the_name_does_not(tmp_path: Path, kind: s
     assert len(rows) == 2
 
 
-def test_parquet_is_known_by_its_mark(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "rows.data")
-    assert [record.values for record in read_records(tmp_path / "rows.data", LAYOUT)] == [{"text": "a"}]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -52,11 +45,6 @@ def test_doubt_is_an_error_that_says_what_to_set(tmp_path: Path, content: str, m
         list(read_records(tmp_path / "rows.txt", LAYOUT))
 
 
-def test_tables_with_unbalanced_quotes_and_long_files_are_guessed(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text('1\t"open\n' + "2\tb\n" * 400_000)
-    assert guesses(beginning_of(tmp_path / "a", "utf-8")) == ["tsv"]
-
-
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0c", "\x1c", "\v"])
 @pytest.mark.parametrize(
     ("template", "kind"),
@@ -70,28 +58,3 @@ def test_tables_with_unbalanced_quotes_and_long_files_are_guessed(tmp_path: Path
 def test_rare_separators_inside_fields_end_no_line(tmp_path: Path, template: str, kind: Guess, separator: str) -> None:
     (tmp_path / "a").write_bytes(template.format(separator).encode())
     assert guesses(beginning_of(tmp_path / "a", "utf-8")) == [kind]
-
-
-@pytest.mark.parametrize("separator", ["\u2028", "\x85"])
-def test_rare_separators_inside_json_end_no_line(tmp_path: Path, separator: str) -> None:
-    (tmp_path / "a").write_text(f'{{"text": "one{separator}two"}}\n')
-    assert guesses(beginning_of(tmp_path / "a", "utf-8")) == ["jsonl"]
-
-
-@pytest.mark.parametrize("num_rows", [3, 24, 25, 49, 50, 51, 40_000])
-def test_quoted_fields_may_go_over_several_lines(tmp_path: Path, num_rows: int) -> None:
-    row = '"Dear Sir\n\nthank you\n",x\n'
-    (tmp_path / "a").write_text("text,label\n" + num_rows * row)
-    assert guesses(beginning_of(tmp_path / "a", "utf-8")) == ["csv"]
-
-
-def test_a_row_that_is_cut_off_where_reading_ends_is_not_judged(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("text,label\n" + 20 * f'"{50_000 * "x"}\n{10_000 * "y"}",x\n')
-    assert not beginning_of(tmp_path / "a", "utf-8").is_whole
-    assert guesses(beginning_of(tmp_path / "a", "utf-8")) == ["csv"]
-
-
-def test_a_bad_line_among_json_objects_is_named_by_its_number(tmp_path: Path) -> None:
-    (tmp_path / "rows").write_text('{"text": "a"}\n{"text": \n{"text": "b"}\n')
-    with pytest.raises(DataError, match=r"rows:2: it is not JSON"):
-        list(read_records(tmp_path / "rows", LAYOUT))

@@ -42,33 +42,12 @@ def test_every_format_gives_the_same_rows(tables, name):
     assert [record.values for record in read_records(tables / name, PLAIN)] == ROWS
 
 
-def test_a_record_knows_the_line_it_begins_on(tables):
-    assert [record.where for record in read_records(tables / "rows.csv", PLAIN)] == ["rows.csv:2", "rows.csv:3"]
-
-
-def test_columns_are_numbers_without_a_header(tmp_path):
-    (tmp_path / "cola.tsv").write_text("gj04\t1\t\tThe sailors rode.\n")
-    (record,) = read_records(tmp_path / "cola.tsv", layout(header=False))
-    assert record.values == {0: "gj04", 1: "1", 2: "", 3: "The sailors rode."}
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("header", [True, False])
 def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path, encoding, header):
     (tmp_path / "rows.csv").write_bytes("\ufefftext,label\n".encode() + b"one,x\n")
     records = list(read_records(tmp_path / "rows.csv", layout(encoding=encoding, header=header)))
     assert next(iter(records[0].values.items())) == (("text", "one") if header else (0, "text"))
-
-
-def test_a_byte_order_mark_before_json_is_no_part_of_the_data(tmp_path):
-    (tmp_path / "rows.jsonl").write_bytes("\ufeff".encode() + b'{"text": "one"}\n')
-    assert next(iter(read_records(tmp_path / "rows.jsonl", layout(encoding="utf-8")))).values == {"text": "one"}
-
-
-def test_unbalanced_quotes_are_text_where_quoting_is_off(tmp_path):
-    (tmp_path / "mrpc.tsv").write_text('a\tb\n"unbalanced\tplain\nsecond "\trow\n')
-    records = list(read_records(tmp_path / "mrpc.tsv", layout(quoting=False)))
-    assert [record.values for record in records] == [{"a": '"unbalanced', "b": "plain"}, {"a": 'second "', "b": "row"}]
 
 
 def damaged(tmp_path, name, content, **changes):
@@ -95,13 +74,6 @@ def test_damage_is_named_with_its_line(tmp_path, name, content, line, says):
     message = damaged(tmp_path, name, content)
     assert f"{name}:{line}" in message
     assert says in message
-
-
-def test_latin_1_is_read_when_it_is_named(tmp_path):
-    (tmp_path / "rows.csv").write_bytes("text\ncafé\n".encode("latin-1"))
-    assert [record.values for record in read_records(tmp_path / "rows.csv", layout(encoding="latin-1"))] == [
-        {"text": "café"}
-    ]
 
 
 def test_files_that_cannot_be_read_say_why(tmp_path):
@@ -139,80 +111,11 @@ def test_a_quote_that_swallows_rows_is_never_skipped(tmp_path):
         list(read_records(tmp_path / "b.tsv", layout(), BadRows("skip")))
 
 
-def test_with_quoting_off_the_swallowing_file_has_all_its_rows(tmp_path):
-    rows = values_of(tmp_path, "a.tsv", SWALLOWING, quoting=False)
-    assert [row[0] for row in rows] == ["1", "2", "3", "4", "5"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["Dear Sir,\nthank you, all,\nbye", "one\n\ntwo", "1, 2\n3, 4", 'he said "no"\nand, then', "a,b,c\nd,e,f\n"],
-)
-def test_text_over_several_lines_is_no_swallowed_row(tmp_path, text):
-    quoted = '"' + text.replace('"', '""') + '"'
-    rows = values_of(tmp_path, "a.csv", f"a,b\n{quoted},x\nplain,y\n".encode())
-    assert rows == [[text, "x"], ["plain", "y"]]
-
-
 def test_rows_of_a_wrong_width_are_counted_where_that_is_configured(tmp_path):
     bad_rows = BadRows("skip")
     content = b"a\tb\n1\t2\n1\n1\t2\t3\n3\t4\n"
     assert values_of(tmp_path, "a.tsv", content, bad_rows) == [["1", "2"], ["3", "4"]]
     assert bad_rows.dropped == {"too_few_fields": 1, "too_many_fields": 1}
-
-
-def test_further_fields_are_ignored_where_that_is_configured(tmp_path):
-    content = b"a\tb\n1\t2\n1\t2\t3\n"
-    assert "source.extra_fields" in damaged(tmp_path, "a.tsv", content)
-    assert values_of(tmp_path, "a.tsv", content, extra_fields="ignore") == [["1", "2"], ["1", "2"]]
-
-
-def test_without_a_header_the_first_row_gives_the_width(tmp_path):
-    message = damaged(tmp_path, "a.tsv", b"1\t2\n1\t2\t3\n", header=False)
-    assert "a.tsv:2 has 3 fields, the first row has 2" in message
-    ragged = values_of(tmp_path, "a.tsv", b"1\t2\t3\n1\t2\n", header=False, extra_fields="ignore")
-    assert ragged == [["1", "2", "3"], ["1", "2"]]
-
-
-def test_a_separator_and_a_number_of_fields_can_be_given(tmp_path):
-    content = b"NUM:dist How far is it ?\nLOC:city What town ?\n"
-    rows = values_of(tmp_path, "a.tsv", content, header=False, quoting=False, separator=" ", max_fields=2)
-    assert rows == [["NUM:dist", "How far is it ?"], ["LOC:city", "What town ?"]]
-    assert values_of(tmp_path, "b.csv", b"a;b\n1,5;2\n", separator=";") == [["1,5", "2"]]
-
-
-def test_line_ends_of_any_system_end_rows_and_are_no_part_of_them(tmp_path):
-    for quoting in (True, False):
-        assert values_of(tmp_path, "a.tsv", b"a\tb\r\n1\t2\r\n\r\n3\t4", quoting=quoting) == [["1", "2"], ["3", "4"]]
-
-
-def test_unusual_line_ends_inside_a_text_do_not_end_its_row(tmp_path):
-    content = "a\tb\none\u2028two\x85three\x0b\tx\n".encode()
-    for quoting in (True, False):
-        assert values_of(tmp_path, "a.tsv", content, quoting=quoting) == [["one\u2028two\x85three\x0b", "x"]]
-
-
-def test_the_mark_of_utf_8_in_a_file_said_to_be_latin_1_is_an_error(tmp_path):
-    assert "starts with the mark of UTF-8" in damaged(
-        tmp_path, "a.csv", "\ufeffa,b\n1,2\n".encode(), encoding="latin-1"
-    )
-
-
-def test_a_mark_before_a_quoted_header_is_no_part_of_it(tmp_path):
-    (tmp_path / "a.csv").write_bytes('\ufeff"text","label"\n"one","x"\n'.encode())
-    (record,) = read_records(tmp_path / "a.csv", layout(encoding="utf-8"))
-    assert record.values == {"text": "one", "label": "x"}
-
-
-def test_lines_that_are_no_json_are_counted_where_that_is_configured(tmp_path):
-    bad_rows = BadRows("skip")
-    assert values_of(tmp_path, "a.jsonl", b'{"a": 1}\n{"a": \n[1]\n{"a": 2}\n', bad_rows) == [[1], [2]]
-    assert bad_rows.dropped == {"not_json": 2}
-
-
-def test_a_torn_gzip_file_is_named(tmp_path):
-    whole = gzip.compress(b"a,b\n" + b"1,2\n" * 5000)
-    assert "not a whole gzip file" in damaged(tmp_path, "a.csv.gz", whole[: len(whole) // 2])
 
 
 @pytest.mark.parametrize(
@@ -225,34 +128,3 @@ def test_half_a_character_is_named_with_its_line_or_counted(tmp_path, half):
     # A character that is written in two halves is a character.
     assert values_of(tmp_path, "a.jsonl", content, bad_rows) == [["\U0001f600"]]
     assert bad_rows.dropped == {"half_character": 1}
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "changes"),
-    [
-        ("a.tsv", b'a\tb\n"open\tx\nnext\ty\n', {}),
-        ("a.tsv", SWALLOWING, {}),
-        ("a.tsv", b"a\tb\n1\t2\t3\n", {}),
-        ("a.csv", b"a\n\xe9\n", {}),
-        ("a.dat", b"a\n", {}),
-    ],
-    ids=["open", "swallowing", "wide", "undecodable", "ending"],
-)
-def test_a_message_names_the_keys_of_its_caller_and_no_others(tmp_path, name, content, changes):
-    ours = OptionNames(format="my_format", encoding="my_encoding", quoting="my_quoting", extra_fields="my_extra")
-    assert "my_" in damaged(tmp_path, name, content, options=ours)
-    assert "source." not in damaged(tmp_path, name, content, options=ours)
-    assert "source." not in damaged(tmp_path, name, content, options=OptionNames())
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"separator": "::"}, "separator must be one character, found '::'"),
-        ({"max_fields": 2}, "max_fields must be at least 1 and is for files without quoting"),
-        ({"max_fields": 0, "quoting": False}, "max_fields must be at least 1"),
-    ],
-)
-def test_what_cannot_be_said_of_a_table_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        layout(**changes)

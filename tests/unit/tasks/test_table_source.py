@@ -25,14 +25,6 @@ def test_one_label_is_a_word(value, label):
     assert OneLabel(None, None, None)(value, "here") == label
 
 
-def test_a_pattern_takes_a_part_of_the_label_as_it_is_written():
-    assert OneLabel(re.compile(r"^(\d\.\d)"), None, None)("1.0 star", "here") == "1"
-    assert OneLabel(re.compile(r"^\d\.(\d)"), None, None)("1.0", "here") == "0"
-    assert OneLabel(COARSE, None, None)("NUM:dist", "here") == "NUM"
-    assert SeveralLabels(COARSE, " ", None)("NUM:dist LOC:city NUM:date", "here") == ("NUM", "LOC")
-    assert ANumber(0, 5, re.compile(r"score=(\S+)"))("score=4.5", "here") == 4.5
-
-
 def test_class_numbers_get_their_names():
     assert OneLabel(None, None, ["no", "yes"])(1, "here") == "yes"
     assert SeveralLabels(None, None, ["a", "b", "c"])([2, 0], "here") == ("c", "a")
@@ -56,17 +48,6 @@ def test_class_numbers_get_their_names():
 )
 def test_several_labels_are_a_list_or_words_between_separators(value, labels):
     assert SeveralLabels(None, "|", None)(value, "here") == labels
-
-
-def test_without_a_separator_a_text_is_one_label():
-    assert SeveralLabels(None, None, None)("new york", "here") == ("new york",)
-
-
-@pytest.mark.parametrize(
-    ("value", "number"), [("0", 0.0), (" 4.25", 4.25), (5, 5.0), (np.float32(2.5), 2.5), ("1e0", 1)]
-)
-def test_numbers_are_read(value, number):
-    assert ANumber(0, 5)(value, "here") == number
 
 
 @pytest.mark.parametrize(

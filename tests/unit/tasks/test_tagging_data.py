@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import tiny
-from bertline.foundation.errors import DataError
 from bertline.kinds.token_classification.data import built_task
 from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import TaggedRows, read_rows, read_task_manifest
@@ -65,12 +64,6 @@ def test_without_document_marks_equal_sentences_stay_together(built, task):
 FILES = {"dev_file": "dev.conll", "test_file": "test.conll"}
 
 
-def test_a_test_with_a_file_of_its_own_is_left_as_it_is(built, task):
-    rows = "a\tB-PER\n\nb\tO\n\na\tB-PER\n"
-    found = built(task(FILES), train="c\tB-PER\n", dev="d\tO\n", test=rows)
-    assert found.splits["test"].ids == ["test.conll:1", "test.conll:3", "test.conll:5"]
-
-
 def test_sentences_of_a_split_closer_to_the_test_are_left_out_and_counted(built, task):
     test, dev = "Ada\tB-PER\nruns\tO\n", "ADA\tO\nRuns\tO\n\nBob\tB-PER\n"
     train = "ada\tB-PER\nruns\tO\n\nBob\tO\n\nBob\tB-PER\nruns\tO\n\nBob\tB-PER\nruns\tO\n"
@@ -80,17 +73,6 @@ def test_sentences_of_a_split_closer_to_the_test_are_left_out_and_counted(built,
     }  # fmt: skip
     assert found.dropped["train_sentence_also_in_dev_or_test"] == 2
     assert found.dropped["dev_sentence_also_in_test"] == 1
-
-
-def test_the_order_of_splits_is_that_of_all_kinds(built, task):
-    assert list(built(task(), train=documents(20)).splits) == ["train", "dev", "test"]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_few_sentences_are_enough_for_three_splits_with_any_seed(built, task, seed):
-    rows = "".join(f"w{n}\tB-PER\nruns\tO\n\n" for n in range(20))
-    splits = built(task(split_seed=seed, dev_fraction=0.1, test_fraction=0.1), train=rows).splits
-    assert all(1 <= len(splits[split]) <= 3 for split in ("dev", "test"))
 
 
 def test_bad_sentences_are_left_out_and_counted_with_what_was_repaired(built, task):
@@ -110,12 +92,6 @@ def test_words_that_nobody_sees_are_left_out_and_counted_and_tags_stay_with_thei
     assert +found.dropped == {"invisible_word": 5, "sentence_without_words": 1}
 
 
-def test_listed_types_are_the_labels(built, task):
-    files = {**FILES, "types": ("PER", "LOC")}
-    found = built(task(files), train="a\tB-PER\n", dev="b\tO\n", test="c\tO\n")
-    assert found.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
-
-
 def test_train_is_in_a_random_order_of_the_seed_and_a_smaller_one_is_its_beginning(built, task):
     def order(**changes):
         return built(task(**changes), train=documents(20)).splits["train"].ids
@@ -128,20 +104,6 @@ def test_train_is_in_a_random_order_of_the_seed_and_a_smaller_one_is_its_beginni
     assert set(order(split_seed=1)) != set(whole)
 
 
-def test_labels_are_those_of_all_splits_and_what_train_lacks_is_warned_of(built, task, capsys):
-    files = {"dev_file": "dev.conll", "test_file": "test.conll"}
-    found = built(task(files), train="a\tB-PER\n", dev="b\tB-PER\n", test="a\tB-ORG\nb\tI-ORG\n")
-    assert found.labels == ("O", "B-ORG", "I-ORG", "B-PER", "I-PER")
-    assert "test has entities of 'ORG', train has none" in capsys.readouterr().err
-    assert found.more["entities_by_split"] == {"train": {"PER": 1}, "dev": {"PER": 1}, "test": {"ORG": 1}}
-    assert found.more["words_by_split"] == {"train": 1, "dev": 1, "test": 2}
-
-
-def test_a_train_without_entities_is_refused(built, task):
-    with pytest.raises(DataError, match=r"tasks\.names: all words of the 1 train rows are tagged O"):
-        built(task({"dev_file": "dev.conll", "test_file": "dev.conll"}), train="a\tO\n", dev="b\tB-PER\n")
-
-
 def test_the_task_is_stored_and_read_as_it_was(tmp_path, built, task, python_docs):
     config = task()
     splits = built(config, train=documents(40)).splits
@@ -151,33 +113,3 @@ def test_the_task_is_stored_and_read_as_it_was(tmp_path, built, task, python_doc
     manifest = read_task_manifest(tmp_path / "out")
     assert manifest["labels"] == ["O", "B-PER", "I-PER"]
     assert manifest["task_kind"] == "token_classification"
-
-
-def test_an_empty_split_is_refused(built, task, python_docs, tmp_path):
-    (tmp_path / "train.conll").write_text("a\tB-PER\n")
-    with pytest.raises(DataError, match="the dev split has no rows"):
-        build_task("names", task(test_fraction=0.0), python_docs, tmp_path / "out")
-
-
-@pytest.mark.parametrize("window_overlap", [-1, 14, 100])
-def test_windows_that_would_never_get_on_are_refused(task, window_overlap):
-    with pytest.raises(ValueError, match="below the 14 tokens"):
-        task(max_length=16, window_overlap=window_overlap)
-
-
-@pytest.mark.shared_data
-@pytest.mark.skipif(not WNUT.is_dir(), reason=f"the public data sets are not at {WNUT}")
-def test_wnut17_has_its_published_sentences_and_types(task):
-    files = {
-        "path": str(WNUT), "train_file": "wnut17train.conll", "dev_file": "emerging.dev.conll",
-        "test_file": "emerging.test.annotated",
-    }  # fmt: skip
-    found = built_task("wnut17", task(files))
-    assert {split: len(rows) for split, rows in found.splits.items()} == {"train": 3394, "dev": 1009, "test": 1287}
-    assert found.labels[1::2] == tuple(
-        f"B-{kind}" for kind in ("corporation", "creative-work", "group", "location", "person", "product")
-    )
-    # Table 2 of Derczynski et al. 2017: 835 entities in dev, 1,079 in test.
-    entities = {split: sum(counts.values()) for split, counts in found.more["entities_by_split"].items()}
-    assert entities == {"train": 1975, "dev": 836, "test": 1079}
-    assert +found.dropped == {"invisible_word": 7}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.tasks.tags import iob2_labels, to_iob2, types_of
+from bertline.tasks.tags import to_iob2
 
 # Runs of words: how many, and of which type (None: outside). Neighbouring runs of one type are two entities.
 runs = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, "PER", "LOC", "creative-work"])), min_size=1)
@@ -77,19 +77,6 @@ def test_broken_orders_are_named_and_begin_an_entity(tags, scheme, expected, bro
     assert [(problem.index, problem.problem) for problem in problems] == broken
 
 
-@pytest.mark.parametrize("tag", ["X-PER", "B", "B-", "-PER", "", "o", "PER", "BI-PER", "b-PER"])
-@pytest.mark.parametrize("scheme", ["iob1", "iob2", "iobes"])
-def test_a_tag_of_no_scheme_is_refused(tag, scheme):
-    with pytest.raises(ValueError, match="O, "):
-        to_iob2(["O", tag], scheme)
-
-
 def test_tags_of_another_scheme_are_refused():
     with pytest.raises(ValueError, match="'E-PER'; iob2 has O, I-TYPE, B-TYPE"):
         to_iob2(["B-PER", "E-PER"], "iob2")
-
-
-def test_labels_and_types_are_each_others_inverse():
-    types = ("LOC", "PER", "creative-work")
-    assert types_of(iob2_labels(reversed(types))) == types
-    assert iob2_labels([]) == ("O",)
