@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -12,9 +11,8 @@ import torch
 
 import bertline
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
-from bertline.inference.filling import filled
 from bertline.inference.loading import load
-from bertline.modeling.huggingface import load_encoder, save_model
+from bertline.modeling.huggingface import save_model
 from tiny import load_pretraining_model
 
 
@@ -41,12 +39,6 @@ def test_blanks_are_filled_with_the_model_head_probabilities(encoder_folder: Pat
         assert probability == pytest.approx(expected[model.tokenizer.vocab.index(token)].item(), abs=1e-6)
 
 
-def test_blanks_written_as_lines_are_filled_for_people(encoder_folder: Path) -> None:
-    shown = filled(load(str(encoder_folder)), "the ___ sat on ____.", num_guesses=2)
-    assert len(shown.splitlines()) == 2
-    assert "%" in shown
-
-
 def test_text_without_a_blank_or_too_long_is_an_error(encoder_folder: Path) -> None:
     model = load(str(encoder_folder))
     with pytest.raises(DataError, match=r"no \[MASK\]"):
@@ -63,24 +55,6 @@ def test_vectors_do_not_depend_on_the_company(encoder_folder: Path) -> None:
     assert together.shape == (4, 16)
     assert together.dtype == np.float32
     np.testing.assert_allclose(together, alone, atol=1e-5)
-
-
-def test_mean_and_cls_pooling_are_the_mean_and_the_first_vector(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder))
-    vectors = model.token_vectors("the cats").vectors
-    np.testing.assert_allclose(model.embed(["the cats"])[0], vectors.mean(0), atol=1e-5)
-    np.testing.assert_allclose(model.embed(["the cats"], pooling="cls")[0], vectors[0], atol=1e-5)
-    with pytest.raises(DataError, match="expected mean or cls"):
-        model.embed(["the"], pooling="max")  # type: ignore[arg-type]
-
-
-def test_no_texts_give_no_vectors(encoder_folder: Path) -> None:
-    assert load(str(encoder_folder)).embed([]).shape == (0, 16)
-
-
-def test_a_single_string_is_refused_with_the_remedy(encoder_folder: Path) -> None:
-    with pytest.raises(DataError, match="expected a list of strings"):
-        load(str(encoder_folder)).embed("the cat")
 
 
 def test_attentions_name_the_tokens_and_sum_to_one(encoder_folder: Path) -> None:
@@ -115,42 +89,12 @@ def test_long_texts_are_cut_and_counted(classifier_folder: Path) -> None:
     assert truncated == 1  # 10 + 1 + 3 special ones is over 12, 1 + 8 + 3 is not
 
 
-def test_mask_written_in_a_text_is_not_a_blank_when_embedding(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder))
-    assert not np.allclose(model.embed(["the [MASK]"]), model.token_vectors("the [MASK]").vectors.mean(0), atol=1e-3)
-
-
 def test_missing_capabilities_name_what_to_load_instead(encoder_folder: Path, classifier_folder: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot classify"):
         load(str(encoder_folder)).predict(["the"])
     with pytest.raises(ArtifactError, match="cannot fill blanks"):
         load(str(classifier_folder)).fill_mask("the [MASK]")
     assert load(str(classifier_folder)).embed(["the"]).shape == (1, 16)
-
-
-def test_a_bare_encoder_embeds(encoder_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(encoder_folder, tmp_path, dirs_exist_ok=True)
-    save_model(load_encoder(encoder_folder), tmp_path)
-    expected = load(str(encoder_folder)).embed(["the cat"])
-    np.testing.assert_allclose(load(str(tmp_path)).embed(["the cat"]), expected, atol=1e-6)
-    with pytest.raises(ArtifactError, match="cannot fill blanks"):
-        load(str(tmp_path)).fill_mask("[MASK]")
-
-
-def test_the_tokenizer_s_longest_sequence_holds(encoder_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(encoder_folder, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": 5}))
-    assert load(str(tmp_path)).max_length == 5
-
-
-def test_a_vocabulary_larger_than_the_model_is_refused(encoder_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(encoder_folder, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "tokenizer.json").unlink()
-    with (tmp_path / "vocab.txt").open("a") as handle:
-        handle.write("more\nand more\n")
-    with pytest.raises(ArtifactError, match="the tokenizer has 21 tokens, the model 19"):
-        load(str(tmp_path))
 
 
 def test_a_folder_that_is_none_and_a_device_that_is_not_there_are_named(encoder_folder: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -11,23 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 import bertline
-import tiny
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.inference.model import LoadedModel
-from bertline.kinds.fill_mask.serving import FillMaskPredictor
-from bertline.modeling.bert import BertForMaskedLM, BertForSequenceClassification
-from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification
-from bertline.modeling.huggingface import save_model
-from bertline.modeling.initialization import initialize
 from bertline.tasks.metrics.entities import entities
-from bertline.tokenization.storage import save_tokenizer
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from finished_tasks import KINDS, Finished, collection, finish, text
+from finished_tasks import Finished, collection, finish
 
 Opened = tuple[Finished, LoadedModel]
 Open = Callable[[str], Opened]
@@ -101,26 +89,6 @@ def test_entities_are_those_of_evaluation(open_task: Open, name: str) -> None:
     assert total > 3
 
 
-def test_a_margin_of_dev_decides_what_is_found(open_task: Open) -> None:
-    finished, model = open_task("cased")
-    assert finished.calibration["outside_margin"] == 2.0
-    found = model.predict(finished.rows.words)
-    without = dataclasses.replace(finished, calibration={}).table()["predicted"]
-    assert sum(len(row) for row in found) > sum(len(entities(row.split())) for row in without)
-
-
-def test_words_of_a_text_are_found_with_their_places(open_task: Open) -> None:
-    _, model = open_task("softmax")
-    (words,) = model.predict([["word3", "word9", ",", "word4", "?", "word-7"]])
-    given = "  word3\tword9, word4?\n word-7 "
-    (plain,) = model.predict([given])
-    assert [(entity.type, entity.score) for entity in plain] == [(entity.type, entity.score) for entity in words]
-    assert plain
-    for entity in plain:
-        assert given[entity.start : entity.end] == entity.text
-    assert model.predict(["", "  "]) == [[], []]
-
-
 def test_marginals_of_a_crf_are_those_of_all_its_paths(open_task: Open) -> None:
     import itertools
 
@@ -175,14 +143,6 @@ def test_documents_are_found_as_evaluation_ranks_them(open_task: Open) -> None:
             assert hit.score == pytest.approx(first[row] @ second[hit.number], abs=1e-5)
 
 
-def test_any_encoder_can_search_by_cosine(open_task: Open) -> None:
-    _, model = open_task("cosine")
-    documents = [text(1, 2, 3), text(9, 8), text(30)]
-    assert [hits[0].number for hits in model.search(documents, documents, top_k=2)] == [0, 1, 2]
-    with pytest.raises(DataError, match="documents is empty"):
-        model.search(documents, [])
-
-
 def test_candidates_are_ordered_as_evaluation_does(open_task: Open) -> None:
     finished, model = open_task("reranking")
     predictions = finished.predictions()
@@ -219,21 +179,6 @@ def test_texts_are_scored_as_evaluation_does_and_blanks_filled(open_task: Open) 
     assert found[0].pseudo_perplexity == pytest.approx(math.exp(-table["log_prob"][0] / table["tokens"][0]), rel=1e-4)
     assert math.isnan(model.predict([""])[0].pseudo_perplexity)
     assert len(model.fill_mask("word1 [MASK] word2", top_k=3)[0]) == 3
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_no_inputs_give_no_outputs(open_task: Open, name: str) -> None:
-    _, model = open_task(name)
-    two = {"question_answering": ([], []), "reranking": ([], []), "retrieval": ([], ["word1"]), "cosine": ([], [])}
-    assert model.predict(*two.get(name, ([],))) == []
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_every_kind_embeds_and_says_what_it_is(open_task: Open, name: str) -> None:
-    finished, model = open_task(name)
-    assert model.embed(["word1 word2", "word3"]).shape == (2, 32)
-    assert model.kind == finished.kind.config.kind
-    assert model.labels == finished.kind.labels
 
 
 @pytest.mark.parametrize(
@@ -278,117 +223,6 @@ def test_folders_of_others_have_the_task_of_their_head(open_task: Open, name: st
             assert found[0].text, "without a threshold there is always an answer"
         case _:
             assert found == expected
-
-
-def from_elsewhere(folder: Path, model: Any, **config: Any) -> LoadedModel:
-    """Load a model as transformers saves it, with these changes of its config.json; None leaves a key out."""
-    save_model(model, folder)
-    save_tokenizer(Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, "the", "cat", "sat"), lowercase=True)), folder)
-    found = json.loads((folder / "config.json").read_text()) | config
-    (folder / "config.json").write_text(json.dumps({key: value for key, value in found.items() if value is not None}))
-    return bertline.load(str(folder), device="cpu")
-
-
-def tiny_model(kind: type[nn.Module], *, vocab_size: int = 8, type_vocab_size: int = 2, **arguments: Any) -> nn.Module:
-    config = tiny.model_config(type_vocab_size=type_vocab_size, initializer_range=0.4)
-    model = kind(config, vocab_size=vocab_size, pad_token_id=0, **arguments)
-    initialize(model, config, seed=2)
-    return model.eval()
-
-
-TWO_NAMELESS = {"id2label": None, "label2id": None}  # transformers omits LABEL_0 and LABEL_1 if there are no others
-
-
-def test_a_classifier_without_label_names_has_those_of_transformers(tmp_path: Path) -> None:
-    loaded = from_elsewhere(tmp_path, tiny_model(BertForSequenceClassification, num_labels=2), **TWO_NAMELESS)
-    assert (loaded.kind, loaded.labels) == ("classification", ("LABEL_0", "LABEL_1"))
-    assert loaded.predict(["the cat"])[0].probabilities.keys() == {"LABEL_0", "LABEL_1"}
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (None, ("LABEL_0", "LABEL_1")),
-        ({"0": "LOC", "1": "O"}, ("LOC", "O")),
-        ({"0": "B-X", "1": "L-X"}, ("B-X", "L-X")),
-    ],
-)
-def test_tags_that_are_not_iob2_are_served_as_tags_of_words_and_said(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], names: dict[str, str] | None, expected: tuple[str, ...]
-) -> None:
-    loaded = from_elsewhere(tmp_path, tiny_model(BertForTokenClassification, num_labels=2), id2label=names)
-    assert (loaded.kind, loaded.labels) == ("tagging", expected)
-    assert f"its tags ({', '.join(expected)}) are not IOB2" in capfd.readouterr().err
-    words = loaded.predict([["the", "cat"]])[0]
-    assert [word.text for word in words] == ["the", "cat"] and {word.tag for word in words} <= {*expected}
-
-
-def test_a_word_that_cleaning_removes_is_no_word_of_a_text_and_an_error_in_a_list(tmp_path: Path) -> None:
-    loaded = from_elsewhere(tmp_path, tiny_model(BertForTokenClassification, num_labels=2))
-    found = loaded.predict(["the \u200b cat\x07 e\u0301", "\x07", ["the"]])
-    assert [[(word.text, word.start, word.end) for word in words] for words in found] == [
-        [("the", 0, 3), ("cat", 6, 9), ("e", 11, 12)],
-        [],
-        [("the", 0, 3)],
-    ]
-    with pytest.raises(DataError, match=r"texts\[1\]: word 2 of 2, '\\x07', has no token"):
-        loaded.predict(["the \x07", ["cat", "\x07"]])
-
-
-def test_a_regression_from_elsewhere_predicts_the_output_of_its_head(tmp_path: Path) -> None:
-    model = tiny_model(BertForSequenceClassification, num_labels=1)
-    with torch.no_grad():
-        model.classifier.bias.fill_(3.5)  # type: ignore[union-attr,operator]
-        expected = model(torch.tensor([[2, 5, 6, 3, 7, 3]]), torch.tensor([[0, 0, 0, 0, 1, 1]])).item()
-    loaded = from_elsewhere(tmp_path, model, problem_type="regression")
-    assert loaded.kind == "regression" and expected > 1
-    assert loaded.predict(["the cat"], ["sat"]) == pytest.approx([expected], abs=1e-5)
-    assert loaded.predict([]) == []
-
-
-def test_a_regression_of_several_numbers_is_said_to_have_no_task(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    model = tiny_model(BertForSequenceClassification, num_labels=3)
-    loaded = from_elsewhere(tmp_path, model, problem_type="regression")
-    assert loaded.kind is None and "predicts 3 numbers" in capfd.readouterr().err
-
-
-def test_ids_behind_the_vocabulary_fill_no_blank(open_task: Open, tmp_path: Path) -> None:
-    model = tiny_model(BertForMaskedLM, vocab_size=64)
-    with torch.no_grad():
-        model.mlm_head.bias[8:] = 9.0  # type: ignore[index]
-    loaded = from_elsewhere(tmp_path, model)
-    (guesses,) = loaded.fill_mask("the [MASK]", top_k=1000)
-    assert sorted(guess.token for guess in guesses) == ["cat", "sat", "the"]
-    assert 0.1 < sum(guess.probability for guess in guesses) <= 1
-    scored = FillMaskPredictor(open_task("fill_mask")[0].kind, {}, loaded.model, loaded.tokenizer)
-    assert scored.predict(["the cat sat"])[0].num_tokens == 3
-
-
-@pytest.mark.parametrize(
-    ("kind", "arguments", "inputs"),
-    [
-        (BertForSequenceClassification, {"num_labels": 3}, (["the cat"], ["sat"])),
-        (BertForSequenceClassification, {"num_labels": 1}, (["the cat"], [["sat", "the"]])),
-        (BertForQuestionAnswering, {}, (["the cat"], ["the cat sat"])),
-    ],
-)
-def test_pairs_have_one_type_in_a_model_of_one(
-    tmp_path: Path, kind: type[nn.Module], arguments: dict[str, Any], inputs: tuple[list[Any], list[Any]]
-) -> None:
-    """The same as in a model with two equal types."""
-    one = tiny_model(kind, type_vocab_size=1, **arguments)
-    two = tiny_model(kind, **arguments)
-    state = one.state_dict()
-    name = "bert.embeddings.token_type_embeddings.weight"
-    two.load_state_dict(state | {name: state[name].repeat(2, 1)})
-    found, expected = (
-        from_elsewhere(tmp_path / str(number), model).predict(*inputs) for number, model in ((1, one), (2, two))
-    )
-    assert found == expected
-    settings = json.loads((tmp_path / "1" / "tokenizer_config.json").read_text())
-    assert settings["model_input_names"] == ["input_ids", "attention_mask"]
 
 
 def test_a_damaged_task_file_is_named(open_task: Open, tmp_path: Path) -> None:
