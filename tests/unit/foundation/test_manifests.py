@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.manifests import read_manifest, versions_of, write_manifest
+from bertline.foundation.manifests import read_manifest, write_manifest
 
 
 def test_a_manifest_of_another_kind_or_version_is_refused(tmp_path: Path) -> None:
@@ -17,7 +17,3 @@ def test_a_manifest_of_another_kind_or_version_is_refused(tmp_path: Path) -> Non
         read_manifest(tmp_path, kind="examples", format_version=1)
     with pytest.raises(ArtifactError, match="format_version is 1, this bertline reads 2"):
         read_manifest(tmp_path, kind="corpus", format_version=2)
-
-
-def test_versions_have_no_build_tags() -> None:
-    assert "+" not in versions_of("torch", "numpy")["torch"]

@@ -30,10 +30,6 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     assert [row.step for row in read_metrics(log.path)] == [1]
 
 
-def test_a_log_that_does_not_exist_is_empty(tmp_path: Path) -> None:
-    assert list(read_metrics(tmp_path / "none.jsonl")) == []
-
-
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match=r"file/metrics.jsonl cannot be written"):
