@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from bertline.modeling import attention as attention_file
-from bertline.modeling.attention import AttentionKind, attend, attention_device, packed_scope, padded_scope
+from bertline.modeling.attention import AttentionKind, attend, packed_scope, padded_scope
 
 KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")
 
@@ -49,15 +49,6 @@ def test_a_row_of_padding_alone_gives_no_nan(kind: AttentionKind) -> None:
     assert attend(*heads(), scope, kind=kind).context.isfinite().all()
 
 
-def test_eager_keeps_what_it_computed() -> None:
-    query, key, value = heads()
-    attended = attend(query, key, value, padded_scope(mask()), kind="eager")
-    torch.testing.assert_close(attended.probabilities.sum(-1), torch.ones(2, 3, 7))
-    assert attended.probabilities[1, :, :, 3:].max() == 0
-    torch.testing.assert_close(attended.scores[0, 0, 1, 2], query[0, 0, 1] @ key[0, 0, 2] / 5**0.5)
-    torch.testing.assert_close(attended.context, attended.probabilities @ value)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_packed_rows_a_sequence_is_attended_to_as_if_alone(kind: AttentionKind) -> None:
     query, key, value = heads()
@@ -79,11 +70,6 @@ def test_dropout_drops_and_keeps_the_mean(kind: AttentionKind) -> None:
     drawn = torch.stack([attend(query, key, ones, everything, kind=kind, dropout_prob=0.3).context for _ in range(150)])
     assert drawn.std() > 0.05
     assert drawn.mean().item() == pytest.approx(1.0, abs=0.02)
-
-
-def test_a_cpu_is_described_without_asking_cuda() -> None:
-    found = attention_device(torch.device("cpu"), "bf16")
-    assert (found.type, found.precision, found.compute_capability) == ("cpu", "bf16", None)
 
 
 @pytest.fixture
@@ -114,10 +100,6 @@ def test_on_a_gpu_masked_rows_of_64_modulo_128_do_not_take_cudnn(
     # Without a mask all is well. The third call reads 64 positions of each row, if there are so many.
     assert kernels_allowed == [safe, True, safe and length < 64, safe]
     assert torch.backends.cuda.cudnn_sdp_enabled()
-
-
-def test_on_other_devices_no_kernel_is_avoided() -> None:
-    assert not attention_file._may_get_nan_from_cudnn("cpu", 64, 64)
 
 
 def test_avoiding_a_kernel_does_not_break_the_compiled_graph(monkeypatch: pytest.MonkeyPatch) -> None:

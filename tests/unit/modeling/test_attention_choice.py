@@ -10,10 +10,8 @@ import pytest
 
 from bertline.modeling.attention_choice import (
     AttentionDevice,
-    AttentionSetting,
     choose_attention,
     lacking_for_varlen,
-    stores_scores,
 )
 
 CPU = {precision: AttentionDevice(type="cpu", precision=precision) for precision in ("fp32", "bf16")}
@@ -57,25 +55,6 @@ def test_auto_on_other_devices_goes_by_what_varlen_lacks(length) -> None:
     assert choose_attention("auto", AttentionDevice(type="mps", precision="fp32"), length).kind == "sdpa"
 
 
-@pytest.mark.parametrize("asked", ["eager", "plain", "sdpa"])
-@pytest.mark.parametrize("device", [*CPU.values(), AMPERE], ids=str)
-@pytest.mark.parametrize("dropout_prob", [0.0, 0.1])
-def test_what_is_asked_for_is_taken_and_a_faster_one_is_named(asked: AttentionSetting, device, dropout_prob) -> None:
-    choice = choose_attention(asked, device, 64, dropout_prob=dropout_prob)
-    best = choose_attention("auto", device, 64, dropout_prob=dropout_prob)
-    assert choice.kind == asked
-    assert choice == best or f"auto would take {best.kind}" in choice.reason
-
-
-def test_varlen_where_rows_are_not_packed_is_what_auto_takes() -> None:
-    for device in (*CPU.values(), AMPERE):
-        assert choose_attention("varlen", device, 64).kind == choose_attention("auto", device, 64).kind
-
-
-def test_varlen_lacks_nothing_on_an_ampere_gpu_in_bf16_without_dropout() -> None:
-    assert lacking() == lacking(compute_capability=(9, 0)) == lacking(head_size=256) == ()
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -92,13 +71,6 @@ def test_varlen_lacks_nothing_on_an_ampere_gpu_in_bf16_without_dropout() -> None
 def test_each_thing_that_varlen_needs_is_named_when_it_is_missing(changes, said) -> None:
     (need,) = lacking(**changes)
     assert said in need
-
-
-def test_scores_are_stored_by_the_formula_and_by_the_fallback_of_a_cpu() -> None:
-    assert stores_scores("plain", AMPERE, dropout_prob=0.0) and stores_scores("eager", AMPERE, dropout_prob=0.0)
-    assert not stores_scores("sdpa", AMPERE, dropout_prob=0.1)
-    assert not stores_scores("sdpa", CPU["bf16"], dropout_prob=0.0)
-    assert stores_scores("sdpa", CPU["bf16"], dropout_prob=0.1)
 
 
 @pytest.mark.parametrize("module", ["modeling.attention_choice", "pretraining.row_layout", "planning"])

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from bertline.modeling.losses import (
-    masked_lm_correct,
     masked_lm_loss_sum,
     sequence_loss_sum,
     sequences_correct,
@@ -35,26 +34,6 @@ def test_no_target_is_a_loss_of_zero_with_zero_gradients() -> None:
     assert (logits.grad == 0).all()
 
 
-def test_unused_places_are_never_correct() -> None:
-    logits = torch.zeros(1, 3, 5)
-    logits[0, :, 2] = 1
-    assert masked_lm_correct(logits, torch.tensor([[2, 1, -100]])).item() == 1
-
-
-def test_of_equal_scores_the_first_is_the_guess() -> None:
-    generator = torch.Generator().manual_seed(2)
-    logits = torch.randint(0, 4, (50, 3, 9), generator=generator).bfloat16()  # most rows have their highest score twice
-    assert ((logits == logits.amax(-1, keepdim=True)).sum(-1) > 1).float().mean() > 0.5
-    for labels in (logits.argmax(-1), torch.randint(0, 9, (50, 3), generator=generator)):
-        assert masked_lm_correct(logits, labels).item() == (logits.argmax(-1) == labels).sum().item()
-    last = logits.shape[-1] - 1 - logits.flip(-1).argmax(-1)
-    assert masked_lm_correct(logits, last).item() < last.numel()
-
-
-def test_scores_that_are_no_numbers_are_no_guess() -> None:
-    assert masked_lm_correct(torch.full((1, 1, 4), torch.nan), torch.tensor([[0]])).item() == 0
-
-
 def test_losses_of_bf16_logits_are_computed_in_fp32() -> None:
     logits = torch.randn(4, 2, 300, generator=torch.Generator().manual_seed(0)).bfloat16()
     labels = torch.arange(8).view(4, 2)
@@ -68,9 +47,3 @@ def test_next_sentence_sums() -> None:
     loss = sequence_loss_sum(logits, labels)
     assert loss.item() == pytest.approx(0.6931 + 0.0025 + 6.0025, abs=1e-3)
     assert sequences_correct(logits[1:], labels[1:]).item() == 1
-
-
-def test_a_label_that_is_unused_has_no_part_in_next_sentence_sums() -> None:
-    logits, labels = torch.tensor([[3.0, -3.0], [3.0, -3.0]]), torch.tensor([0, -100])
-    assert sequence_loss_sum(logits, labels) == sequence_loss_sum(logits[:1], labels[:1])
-    assert sequences_correct(logits, labels).item() == 1

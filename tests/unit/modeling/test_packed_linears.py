@@ -33,9 +33,3 @@ def test_packed_layers_compute_the_same_and_are_unpacked_afterwards(activation: 
     assert packed == (inside != before)
     assert [type(module) for module in model.modules()] == before
     assert list(model.state_dict()) == keys
-
-
-def test_a_model_in_another_number_format_is_left_alone() -> None:
-    model = BertModel(tiny.model_config(), vocab_size=50, pad_token_id=0).to(torch.bfloat16)
-    with packed_linears(model) as packed:
-        assert not packed
