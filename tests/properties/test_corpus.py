@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import paragraphs_of
 from bertline.corpus.preparation import clean, duplicate_key, prepare_documents
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
@@ -55,12 +54,6 @@ def test_sentences_joined_again_are_the_paragraph(text: str) -> None:
     assert all(sentences)
 
 
-@given(st.text("。！？.!? 」』”a漢"))
-def test_no_character_of_a_sentence_is_lost(text: str) -> None:
-    cleaned = clean(text)
-    assert "".join(split_sentences(cleaned)).replace(" ", "") == cleaned.replace(" ", "")
-
-
 _MARKS = 'ბআ।።։۔؟。.!?…:; )"’a漢Aաα1§-*'
 
 
@@ -81,12 +74,6 @@ def test_counts_of_parts_add_up_in_any_cut(texts: list[str], cut: int) -> None:
     swapped.add(count(texts[:cut]))
     total.add(other)
     assert learn(total) == learn(swapped)
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
-def test_paragraphs_keep_every_word(lines: list[str]) -> None:
-    words = [word for line in lines for word in line.split()]
-    assert [word for paragraph in paragraphs_of(lines) for word in paragraph.split()] == words
 
 
 @given(st.text() | DOCSTRING_LINES.map("\n".join))
