@@ -16,9 +16,8 @@ from bertline.corpus.preparation import clean, duplicate_key, prepare_documents
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.sentences import split_sentences
-from bertline.corpus.sentences.learned import LearnedSplitter
+from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
 from bertline.corpus.sentences.rules import RulesConfig
-from bertline.corpus.sentences.statistics import count, learn
 from bertline.demo.docstrings import group_of, is_held_out
 from bertline.demo.prose import prose_paragraphs
 from bertline.foundation.errors import DataError

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bertline.corpus.quality.hyphens import _BROKEN, _WORD, broken_words, count_forms, divided_words, wanted_forms
+from bertline.corpus.quality.cleaning import _BROKEN, _WORD, broken_words, count_forms, divided_words, wanted_forms
 
 TEXTS = st.text(alphabet="abÉßİ1_-\u2010\u00ad. \n\t\u00a0\u0301", max_size=60)
 

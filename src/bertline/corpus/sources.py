@@ -15,12 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bertline.corpus.document import Document, SourceDocument, Split
-from bertline.corpus.labels import copy_id, label_of, language_of, source_of
+from bertline.corpus.document import Document, SourceDocument, Split, copy_id, label_of, language_of, source_of
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
 from bertline.corpus.registry import SourceConfig, SourcesCorpusConfig
-from bertline.corpus.sentences.headings import Headings
-from bertline.corpus.sentences.splitter import Splitter
+from bertline.corpus.sentences.splitter import Headings, Splitter
 from bertline.foundation.errors import BertlineError, DataError
 from bertline.foundation.seeds import unit_interval
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.labels import source_of
-from bertline.corpus.quality.changes import is_no_drop
-from bertline.corpus.quality.drops import drops_in_words
+from bertline.corpus.document import source_of
+from bertline.corpus.quality.drops import drops_in_words, is_no_drop
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.charts import bar_chart
 from bertline.evaluation.corpus_survey import (

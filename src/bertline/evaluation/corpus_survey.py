@@ -13,8 +13,7 @@ from itertools import count as numbers
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.document import Document, Split
-from bertline.corpus.labels import label_of
+from bertline.corpus.document import Document, Split, label_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.manifests import read_manifest
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bertline.corpus.labels import Copies, label_of, language_of
+from bertline.corpus.document import Copies, label_of, language_of
 from bertline.examples.store import Array
 
 _COPIES = "copies.npy"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.encodings import detect_encoding
+from bertline.corpus.lines import detect_encoding
 
 SENTENCES = {
     "cp1252": "Les élèves préfèrent naître près de la forêt, où le garçon a déjà mangé. L’été, c’était « là ». ",

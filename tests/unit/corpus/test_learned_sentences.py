@@ -10,8 +10,7 @@ import pytest
 
 from bertline.corpus.build import build_corpus
 from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter
-from bertline.corpus.sentences.statistics import count, learn
+from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count, learn
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.foundation.manifests import read_manifest
 from no_packages import NO_PACKAGES

@@ -13,10 +13,8 @@ from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.registry import CorpusConfig
-from bertline.corpus.sentences.headings import is_heading, place_headings
-from bertline.corpus.sentences.lines import LinesConfig
-from bertline.corpus.sentences.regex import RegexConfig
-from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.sentences.rules import LinesConfig, RegexConfig, RulesConfig
+from bertline.corpus.sentences.splitter import is_heading, place_headings
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import read_manifest

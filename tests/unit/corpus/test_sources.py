@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.labels import label_of
+from bertline.corpus.document import label_of
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.readers.table import TableSource
 from bertline.corpus.registry import SourcesCorpusConfig
@@ -155,7 +155,7 @@ def test_a_source_that_is_too_large_to_be_kept_gives_the_same_corpus_counts_and_
                     sentences={"kind": "learned", "headings": "stay", "abbreviations": []})  # fmt: skip
     found = []
     for limit in (1 << 30, 0):
-        monkeypatch.setattr("bertline.corpus.reading._MOST_BYTES", limit)
+        monkeypatch.setattr("bertline.corpus.cached_reader._MOST_BYTES", limit)
         samples = DropSamples()
         build_corpus(config, NO_PACKAGES, tmp_path / str(limit), num_workers=1, samples=samples)
         files = {path.name: path.read_bytes() for path in (tmp_path / str(limit)).iterdir()}

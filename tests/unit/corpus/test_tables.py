@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bertline.corpus.left_out import ShownCounts
+from bertline.corpus.input_files import ShownCounts
 from bertline.corpus.readers.table import HubCorpusConfig, TableCorpusConfig
 from bertline.corpus.sentences.rules import RulesConfig
 from bertline.foundation.errors import DataError

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.quality.config import NearDuplicatesConfig
 from bertline.corpus.quality.drops import DropSamples
+from bertline.corpus.reader import NearDuplicatesConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.corpus.sentences.rules import RulesConfig

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.document import Document
-from bertline.corpus.labels import copy_id
+from bertline.corpus.document import Document, copy_id
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from bertline.corpus.compression import TORN, archive_kind, open_decompressed, without_compression
-from bertline.corpus.lines import Line
-from bertline.corpus.markup import peeked, reader_of_markup
+from bertline.corpus.lines import Line, peeked, reader_of_markup
 from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, word_hashes
 from bertline.foundation.errors import DataError
 

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from bertline.corpus.compression import without_compression
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
-from bertline.corpus.left_out import leave_out
+from bertline.corpus.input_files import InputFile, find_files, leave_out, paragraphs_of
 from bertline.corpus.lines import read_lines
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows

@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.quality.config import CleaningConfig
+from bertline.corpus.quality.cleaning import (
+    UNSEEN,
+    Forms,
+    LineCounts,
+    divided_words,
+    join_hyphens,
+    judged_lines,
+    markup_in,
+    without_markup,
+)
 from bertline.corpus.quality.drops import DropSamples, drops_in_words
-from bertline.corpus.quality.hyphens import UNSEEN, Forms, divided_words, join_hyphens
-from bertline.corpus.quality.left_over_markup import markup_in, without_markup
-from bertline.corpus.quality.repeated_lines import LineCounts, judged_lines
+from bertline.corpus.reader import CleaningConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import PythonDocsConfig

@@ -8,8 +8,13 @@ import pytest
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import prepare_documents
 from bertline.corpus.quality.drops import DropSamples
-from bertline.corpus.quality.near_duplicates import MAX_COMPARED, NearDuplicateIndex, signatures
-from bertline.corpus.quality.selection import PrepareWithQuality, without_near_duplicates
+from bertline.corpus.quality.selection import (
+    MAX_COMPARED,
+    NearDuplicateIndex,
+    PrepareWithQuality,
+    signatures,
+    without_near_duplicates,
+)
 from bertline.corpus.quality.word_hashes import word_hashes
 
 NEEDED = [f"word{number}" for number in range(3000)]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus import reading
+from bertline.corpus import cached_reader
+from bertline.corpus.cached_reader import Batch, CachedReader
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.left_out import ShownCounts, leave_out
+from bertline.corpus.input_files import ShownCounts, leave_out
 from bertline.corpus.quality.drops import DropSamples
-from bertline.corpus.reading import Batch, Reading
 
 BATCHES = [
     [
@@ -37,11 +37,11 @@ class Source:
         leave_out(dropped, "documents/undecodable", "b.txt:2", "torn too")
 
 
-def reading_of(source: Source, folder: Path) -> Reading:
-    return Reading(source, [""], folder, None)
+def reader_of(source: Source, folder: Path) -> CachedReader:
+    return CachedReader(source, [""], folder, None)
 
 
-def counted(one: Reading) -> tuple[list[Batch], dict[str, int], object]:
+def counted(one: CachedReader) -> tuple[list[Batch], dict[str, int], object]:
     samples = DropSamples()
     dropped = ShownCounts(samples.keep)
     return list(one.counted("", dropped, samples)), dict(dropped), samples.content()["samples"]
@@ -49,7 +49,7 @@ def counted(one: Reading) -> tuple[list[Batch], dict[str, int], object]:
 
 def test_a_source_is_read_once_and_all_readers_get_the_same_batches(tmp_path: Path) -> None:
     source = Source()
-    one = reading_of(source, tmp_path)
+    one = reader_of(source, tmp_path)
     found = [list(one.ahead()), list(one.ahead("")), counted(one)[0]]
     assert found == [BATCHES] * 3
     assert source.times_read == 1
@@ -58,11 +58,11 @@ def test_a_source_is_read_once_and_all_readers_get_the_same_batches(tmp_path: Pa
 def test_a_source_over_the_limit_is_read_again_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_MOST_BYTES", 10)
+    monkeypatch.setattr(cached_reader, "_MOST_BYTES", 10)
     source = Source()
-    one = reading_of(source, tmp_path)
+    one = reader_of(source, tmp_path)
     assert list(one.ahead()) == list(one.ahead()) == BATCHES
-    assert counted(one) == counted(reading_of(Source(), tmp_path))
+    assert counted(one) == counted(reader_of(Source(), tmp_path))
     assert source.times_read == 3
     assert not list(tmp_path.iterdir())
 
@@ -70,7 +70,7 @@ def test_a_source_over_the_limit_is_read_again_and_leaves_no_file(
 def test_a_full_disk_costs_only_a_second_reading(tmp_path: Path) -> None:
     (tmp_path / "read-0.arrow").symlink_to("/dev/full")
     source = Source()
-    one = reading_of(source, tmp_path)
+    one = reader_of(source, tmp_path)
     assert list(one.ahead()) == counted(one)[0] == BATCHES
     assert source.times_read == 2
 
@@ -79,10 +79,10 @@ def test_what_is_kept_is_deleted_after_the_last_reading_and_all_parts_share_a_li
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = Source()
-    one = Reading(source, ["x", "y"], tmp_path, None)
+    one = CachedReader(source, ["x", "y"], tmp_path, None)
     list(one.ahead("x"))
     (kept,) = tmp_path.iterdir()
-    monkeypatch.setattr(reading, "_MOST_BYTES", kept.stat().st_size + 10)
+    monkeypatch.setattr(cached_reader, "_MOST_BYTES", kept.stat().st_size + 10)
     assert list(one.ahead("y")) == BATCHES
     assert list(tmp_path.iterdir()) == [kept]
     for part in one.parts:
@@ -93,7 +93,7 @@ def test_what_is_kept_is_deleted_after_the_last_reading_and_all_parts_share_a_li
 
 def test_what_was_read_in_part_is_not_taken_for_all(tmp_path: Path) -> None:
     source = Source()
-    one = reading_of(source, tmp_path)
+    one = reader_of(source, tmp_path)
     begun = one.ahead()
     next(begun)
     begun.close()  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.left_out import ShownCounts, counts_of_source
+from bertline.corpus.input_files import ShownCounts, counts_of_source
 from bertline.corpus.quality.drops import DropSamples
 
 Batch = list[SourceDocument]
@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
 )
 
 
-class Reading:
+class CachedReader:
     """The batches of a corpus, for those who learn from it first and for the corpus itself.
 
     All get the same batches. Unpacking, decoding and parsing take about half as long as splitting sentences, so they
