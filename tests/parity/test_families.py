@@ -21,10 +21,8 @@ from safetensors.torch import load_file, save_file
 import bertline
 import tiny
 from bertline.encoders.loading import load_encoder, load_model, save_model
-from bertline.export.onnx_export import export_onnx
-from bertline.export.onnx_files import FP32, open_session, write_onnx
-from bertline.export.verification import verify_model
-from bertline.export.views import Architecture, load_view, without_padding
+from bertline.export.onnx import FP32, export_onnx, open_session, write_onnx
+from bertline.export.views import Architecture, load_view, verify_model, without_padding
 from bertline.finetuning.encoding import assemble, encode_texts
 from bertline.finetuning.task_kind import LossOptions
 from bertline.finetuning.word_windows import encode_words, token_ids_in_rows
@@ -417,7 +415,7 @@ def test_a_wrapped_encoder_that_cannot_be_traced_is_exported_without_onnx(
         path.parent.mkdir(parents=True)
         raise torch.onnx.errors.UnsupportedOperatorError("aten::rope", 18, None)
 
-    monkeypatch.setattr("bertline.export.onnx_export.write_onnx", untraceable)
+    monkeypatch.setattr("bertline.export.onnx.write_onnx", untraceable)
     sequences = assemble([[2, 7, 3]], [3], pad_id=0)
     for family in ("modernbert", "roberta"):
         reference_of(family, "encoder").save_pretrained(tmp_path / family)

@@ -108,7 +108,7 @@ def balanced_order(items: Iterable[Item], label_of: Callable[[Item], str], *, se
         name: Name of the split; splits have independent orders.
 
     Example:
-        >>> from bertline.tasks.rows import LabelledRow
+        >>> from bertline.tasks.source_files import LabelledRow
         >>> rows = [LabelledRow(f"m:{number}", "text", None, "ab"[number % 4 > 0]) for number in range(8)]
         >>> [row.label for row in balanced_order(rows, lambda row: row.label, seed=0, name="train")[:4]].count("a")
         2

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bertline.evaluation.html import score, shortened
-from bertline.evaluation.svg import (
+from bertline.evaluation.html import (
     WIDTH,
     Scale,
     dot,
@@ -18,6 +17,8 @@ from bertline.evaluation.svg import (
     padded,
     path,
     rounded,
+    score,
+    shortened,
     text,
     tick_label,
 )

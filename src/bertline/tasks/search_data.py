@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from bertline.demo.config import DocsSearchSourceConfig
-from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.tasks import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.tasks.bad_rows import BadRows
@@ -20,9 +20,10 @@ from bertline.tasks.search_files import (
     beir_collection,
     existing_file,
     numbered_lines,
+    sentence_pairs_collection,
     smart_collection,
+    trec_collection,
 )
-from bertline.tasks.sentence_pairs import sentence_pairs_collection
 from bertline.tasks.source_config import (
     BeirSourceConfig,
     SentencePairsSourceConfig,
@@ -31,7 +32,6 @@ from bertline.tasks.source_config import (
 )
 from bertline.tasks.source_files import capped, cut_by_key, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
-from bertline.tasks.trec_collection import trec_collection
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
 CollectionSource = DocsSearchSourceConfig | _FilesSource

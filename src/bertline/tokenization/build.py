@@ -31,11 +31,9 @@ from bertline.tokenization.config import (
     TokenizerConfig,
     TrainedTokenizerConfig,
 )
-from bertline.tokenization.extension import words_to_add
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.stretches import WordSplitter, spread
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.user_words import read_user_words, with_user_words
 from bertline.tokenization.vocabulary import (
     MAX_WORD_CHARACTERS,
     Vocabulary,
@@ -44,6 +42,7 @@ from bertline.tokenization.vocabulary import (
     resolve_folder,
 )
 from bertline.tokenization.wordpiece import left_out, train_wordpiece
+from bertline.tokenization.words import read_user_words, with_user_words, words_to_add
 
 FORMAT_VERSION = 1
 

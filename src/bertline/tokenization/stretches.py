@@ -24,8 +24,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.foundation.stretches import distinct_stretches
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
-from bertline.tokenization.user_words import UnsplitWords
 from bertline.tokenization.vocabulary import MAX_WORD_CHARACTERS, Vocabulary
+from bertline.tokenization.words import UnsplitWords
 
 _MAX_REMEMBERED = 1 << 18
 """Remembered stretches, and words, of one process: about 60 MB each."""

@@ -1,6 +1,6 @@
 """What export relies on in PyTorch's ONNX exporter and in onnxruntime; an upgrade that breaks it says so here.
 
-Should the first one fail, take `dynamo=True` in `bertline.export.onnx_files.write_onnx` (it needs the package
+Should the first one fail, take `dynamo=True` in `bertline.export.onnx.write_onnx` (it needs the package
 `onnxscript`): it is slower and gives the same graph.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bertline.demo.docs_library import LibraryNames
+from bertline.demo.tasks import LibraryNames
 
 ALL = LibraryNames(
     ["python", "torch", "numpy", "scipy", "pandas", "sklearn", "sympy", "matplotlib", "networkx", "sqlalchemy",

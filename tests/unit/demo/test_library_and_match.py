@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
-from bertline.demo.docs_library import LibraryNames, docs_library_rows
-from bertline.demo.docs_match import MATCH, MISMATCH, docs_match_rows
 from bertline.demo.rows import held_out_sides
+from bertline.demo.tasks import MATCH, MISMATCH, LibraryNames, docs_library_rows, docs_match_rows
 
 LIBRARY = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=12, num_dev_rows=30, num_test_rows=60)
 MATCHING = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=30, num_test_rows=60)

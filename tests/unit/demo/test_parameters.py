@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from bertline.demo.config import DocsParametersSourceConfig
-from bertline.demo.docs_parameters import docs_parameters_sentences, words_of
 from bertline.demo.docstrings import Docstring, ModuleDocs
+from bertline.demo.tasks import docs_parameters_sentences, words_of
 
 SIZES = DocsParametersSourceConfig(kind="docs_parameters", min_words=5, max_words=14, num_dev_rows=10, num_test_rows=20)
 

@@ -19,13 +19,10 @@ from bertline.demo.config import (
     DocsSearchSourceConfig,
     PythonDocsConfig,
 )
-from bertline.demo.docs_library import docs_library_rows
-from bertline.demo.docs_match import docs_match_rows
-from bertline.demo.docs_parameters import docs_parameters_sentences
-from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.demo.rows import PRETRAINED_ON, texts_found
+from bertline.demo.tasks import docs_library_rows, docs_match_rows, docs_parameters_sentences, docs_search_splits
 
 WORDS = (
     *("array", "axis", "value", "shape", "order", "index", "count", "level", "matrix", "vector", "table", "column"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bertline.demo.config import DocsSearchSourceConfig
-from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import Docstring, ModuleDocs
+from bertline.demo.tasks import docs_search_splits
 
 
 def config(**changes):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.evaluation.charts import Row, Series, bar_chart, dot_chart, line_chart, scatter_chart
-from bertline.evaluation.svg import WIDTH, Scale, rounded, standalone
+from bertline.evaluation.html import WIDTH, Scale, rounded, standalone
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -11,8 +11,7 @@ import pytest
 
 from bertline.corpus.document import Document
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
-from bertline.evaluation.vocabulary_page import write_vocabulary_page
-from bertline.evaluation.vocabulary_survey import VocabularySurvey, fit, survey_vocabulary
+from bertline.evaluation.vocabulary_page import VocabularySurvey, fit, survey_vocabulary, write_vocabulary_page
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer

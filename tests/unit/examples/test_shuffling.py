@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bertline.corpus.document import Document
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.shuffling import shuffled
+from bertline.examples.generation import shuffled
 from bertline.examples.store import ExampleStore
 from bertline.tokenization.tokenizer import Tokenizer
 

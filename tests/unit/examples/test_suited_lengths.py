@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bertline.examples.suited_lengths import suited_lengths
+from bertline.examples.bounds import suited_lengths
 
 WORD = "word "
 

@@ -23,8 +23,7 @@ from huggingface_hub import ModelCard
 import bertline
 import tiny
 from bertline.export.build import build_export
-from bertline.export.onnx_export import export_onnx
-from bertline.export.onnx_files import FP32, INT8, open_session
+from bertline.export.onnx import FP32, INT8, export_onnx, open_session
 from bertline.export.views import INPUT_NAMES, architecture_in
 from bertline.finetuning.encoding import encode_texts
 from bertline.foundation.errors import ArtifactError
@@ -164,7 +163,7 @@ def test_an_int8_file_that_decides_otherwise_is_left_out(
     sequences = encode_texts(["word1", "word2 word3"], None, Tokenizer.load(tmp_path), max_length=8)
     config = dataclasses.replace(ONNX, int8_min_agreement=1.0, measure_latency=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertline.export.onnx_export.write_int8", _broken_int8)
+        patch.setattr("bertline.export.onnx.write_int8", _broken_int8)
         told: Any = export_onnx(config, tmp_path, "BertForSequenceClassification", sequences, max_length=8)
     assert set(told["files"]) == {"onnx"}
     assert told["refused_int8"]["agreement"] < 1

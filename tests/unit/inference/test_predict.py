@@ -16,7 +16,7 @@ from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, predict_file
-from bertline.tasks.table_files import TableLayout
+from bertline.tasks.table_source import TableLayout
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
 

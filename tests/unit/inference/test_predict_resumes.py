@@ -13,10 +13,10 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.inference import row_files
-from bertline.inference.growing_file import growing_file
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, Predicting, predict_file
+from bertline.inference.row_files import growing_file
 
 WORDS = ("cat", "dog", "mat", "the cat sat on the mat", "a dog", "the", "cafe.", "sat")
 FORMATS = ("jsonl", "csv", "tsv.gz", "jsonl.gz", "parquet")

@@ -15,7 +15,7 @@ from bertline.kinds.registry import KINDS, TaskConfig, check_parts, kind_part
 FOLDER = Path(registry.__file__).parent
 
 
-@pytest.mark.parametrize("part", ["data", "model", "baselines", "serving", "report", "export"])
+@pytest.mark.parametrize("part", ["data", "model", "baselines", "serving", "report"])
 def test_a_kind_without_a_part_is_refused(tmp_path: Path, part: str) -> None:
     kind = tmp_path / "sorting"
     shutil.copytree(FOLDER / "regression", kind)

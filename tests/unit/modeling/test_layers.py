@@ -8,8 +8,7 @@ import tiny
 from bertline.examples.packing import packed_batches
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.initialization import initialize
-from bertline.modeling.layers import EncoderLayer, gather_positions
-from bertline.modeling.packed_linears import packed_linears
+from bertline.modeling.layers import EncoderLayer, gather_positions, packed_linears
 from bertline.pretraining.module import PreTrainingLosses
 
 VOCAB_SIZE, SEQUENCES, LENGTH, TARGETS = 40, 3, 12, 3

@@ -10,7 +10,7 @@ import torch
 import tiny
 from bertline.modeling.bert import BertModel
 from bertline.modeling.initialization import initialize
-from bertline.modeling.packed_linears import packed_linears
+from bertline.modeling.layers import packed_linears
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])

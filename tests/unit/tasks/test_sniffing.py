@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.decoded_files import OptionNames
-from bertline.tasks.sniffing import Guess, beginning_of, guesses
-from bertline.tasks.table_files import TableLayout, read_records
+from bertline.tasks.decoded_files import Guess, OptionNames, beginning_of, guesses
+from bertline.tasks.table_source import TableLayout, read_records
 
 LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8", options=OptionNames(format="source.format"))
 CONTENTS = {

@@ -12,7 +12,7 @@ import pytest
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.decoded_files import OptionNames
-from bertline.tasks.table_files import TableLayout, read_records
+from bertline.tasks.table_source import TableLayout, read_records
 
 OPTIONS = OptionNames(
     format="source.format", encoding="source.encoding", quoting="source.quoting", extra_fields="source.extra_fields"

@@ -14,10 +14,10 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.tokenization.build import build_tokenizer, quality_report
 from bertline.tokenization.config import ExtendedTokenizerConfig
-from bertline.tokenization.extension import parts_of_new_tokens, words_to_add
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bertline.tokenization.words import parts_of_new_tokens, words_to_add
 
 TOKENS = (*SPECIAL_TOKENS, "the", "k", "##e", "##r", "##n", "##el", "##s", "a", "e", "r", "n", "s", "1", "##1", ".")
 OLD = Vocabulary(tokens=TOKENS, lowercase=True)

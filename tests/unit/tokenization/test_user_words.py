@@ -18,8 +18,8 @@ from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
 from bertline.tokenization.stretches import StretchEncoder, WordSplitter
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.user_words import read_user_words, with_user_words
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bertline.tokenization.words import read_user_words, with_user_words
 
 UNCASED = Vocabulary(tokens=(), lowercase=True)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -13,11 +13,10 @@ from typing import Any, Literal, NamedTuple
 from bertline.foundation.errors import DataError
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
-from bertline.tasks.decoded_files import NO_OPTIONS, decoded_text
-from bertline.tasks.sniffing import beginning_of
+from bertline.tasks.decoded_files import NO_OPTIONS, beginning_of, decoded_text
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, QuestionRows, read_rows
-from bertline.tasks.table_files import JSON_LINES, read_records
+from bertline.tasks.table_source import JSON_LINES, read_records
 
 
 def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:

@@ -23,7 +23,7 @@ from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows, read_rows
-from bertline.tasks.table_files import Record, TableLayout, read_records
+from bertline.tasks.table_source import Record, TableLayout, read_records
 
 
 def built_task(name: str, config: RerankingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:

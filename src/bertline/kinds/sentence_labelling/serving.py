@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids
-from bertline.inference.words import split_documents
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids, split_documents
 from bertline.kinds.sentence_labelling.data import SentenceRows
 
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids
-from bertline.inference.words import split_documents
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids, split_documents
 from bertline.tasks.stored_rows import SummaryRows
 
 
