@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 import shutil
@@ -21,17 +20,16 @@ from safetensors.torch import load_file, save_file
 import bertline
 import tiny
 from bertline.encoders.loading import load_encoder, load_model, save_model
-from bertline.export.onnx import FP32, export_onnx, open_session, write_onnx
+from bertline.export.onnx import FP32, open_session, write_onnx
 from bertline.export.views import Architecture, load_view, verify_model, without_padding
-from bertline.finetuning.encoding import assemble, encode_texts
+from bertline.finetuning.encoding import encode_texts
 from bertline.finetuning.task_kind import LossOptions
-from bertline.finetuning.word_windows import encode_words, token_ids_in_rows
+from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
-from export_inputs import EXPORT
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, finish
 
 # Sizes that are all unequal; 64 position rows, of which RoBERTa's families use 62.
@@ -292,23 +290,6 @@ def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(
     verify_model(made.folder, labels=None, tolerance=2e-5)
 
 
-def test_offsets_leave_out_the_space_before_a_word_whatever_the_post_processor_leaves_in(tmp_path: Path) -> None:
-    trimmed = trained("bpe", tmp_path / "bpe")
-    backend = tokenizers.Tokenizer.from_str(trimmed.backend.to_str())
-    # As ModernBERT has it: the post-processor sets the special tokens, and leaves the space in the offsets.
-    backend.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    backend.save(str(tmp_path / "bpe" / "tokenizer.json"))
-    other = Tokenizer.load(tmp_path / "bpe")
-    assert other.pair.num_special == 3 and trimmed.pair.num_special == 4
-    texts = [*TEXTS, "a  wide   gap", " leading"]
-    for text, (_, places) in zip(texts, other.encode_with_places(texts), strict=True):
-        assert not any(text[begin:end][:1].isspace() for begin, end in places)
-    rows = [text.split() for text in texts if text]
-    assert token_ids_in_rows(rows, other) == token_ids_in_rows(rows, trimmed)
-
-
 @pytest.mark.parametrize("family", ["roberta", "deberta-v2"])
 def test_a_folder_with_a_slow_tokenizer_and_pickled_weights_is_refused_with_the_command_that_converts_it(
     encoders: dict[str, Path], family: str, tmp_path: Path
@@ -406,23 +387,3 @@ def test_onnx_gives_the_outputs_of_the_model_at_any_length(family: str, head: st
         for ours, theirs in zip(found, expected, strict=True):
             both = (torch.from_numpy(ours), theirs)
             torch.testing.assert_close(*(without_padding(each, real) for each in both), atol=2e-5, rtol=0)
-
-
-def test_a_wrapped_encoder_that_cannot_be_traced_is_exported_without_onnx(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def untraceable(view: Any, path: Path) -> None:
-        path.parent.mkdir(parents=True)
-        raise torch.onnx.errors.UnsupportedOperatorError("aten::rope", 18, None)
-
-    monkeypatch.setattr("bertline.export.onnx.write_onnx", untraceable)
-    sequences = assemble([[2, 7, 3]], [3], pad_id=0)
-    for family in ("modernbert", "roberta"):
-        reference_of(family, "encoder").save_pretrained(tmp_path / family)
-    config = dataclasses.replace(EXPORT, onnx=True)
-    assert export_onnx(config, tmp_path / "modernbert", "BertModel", sequences, max_length=8) is None
-    said = capfd.readouterr()
-    assert "modernbert: no ONNX file was made" in said.err + said.out and "aten::rope" in said.err + said.out
-    assert not (tmp_path / "modernbert" / "onnx").exists() and (tmp_path / "modernbert" / "config.json").exists()
-    with pytest.raises(torch.onnx.errors.UnsupportedOperatorError):  # bertline's own model must be exported
-        export_onnx(config, tmp_path / "roberta", "BertModel", sequences, max_length=8)

@@ -162,20 +162,6 @@ def test_a_group_of_most_documents_is_not_moved_to_fill_a_side_by_one(text_confi
     assert [document.group for path in shards for document in read_shard(path)] == [nearest[0], nearest[2]]
 
 
-@pytest.mark.parametrize(("number", "validation"), [(2, 1), (3, 1), (4, 2)])
-def test_no_side_is_robbed_of_its_last_two_documents(
-    text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, validation: int
-) -> None:
-    (tmp_path / "text").mkdir()
-    for name in range(number):
-        (tmp_path / "text" / f"{name}.txt").write_text(f"This is document number {name} of a few short ones.")
-
-    headline = build_corpus(text_config(validation_fraction=1e-9), NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-    assert headline["validation/documents"] == validation
-    assert headline["train/documents"] == number - validation
-
-
 def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "all.txt").write_text("One file holds it all.\n\nEverything is here.")

@@ -134,21 +134,3 @@ def test_a_group_is_two_levels_of_a_package_and_one_of_the_standard_library(
     module: str, package: str, group: str
 ) -> None:
     assert group_of(module, package=package) == group
-
-
-def test_a_package_that_grows_moves_no_module(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
-    before = {module.name: module.held_out for module in read_modules(pretend_package)}
-    root = tmp_path / "site" / "pretend"
-    for number in range(10, 60):
-        (root / f"part{number}").mkdir()
-        (root / f"part{number}" / "__init__.py").write_text(f'"""Part {number} came later and is documented."""\n')
-    for number in range(10):
-        (root / f"part{number}" / "more.py").write_text('"""More of it."""\n' + "#" * number)
-        work = root / f"part{number}" / "work.py"
-        work.write_text(work.read_text() + f'class New:\n    """{"A much longer text. " * 40 * number}"""\n')
-
-    after = {module.name: module.held_out for module in read_modules(pretend_package)}
-
-    assert len(after) == len(before) + 60
-    assert {name: after[name] for name in before} == before
-    assert set(before.values()) == {True, False}

@@ -79,26 +79,6 @@ def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(pipeline: P
     assert text.count("<script") == 1  # the template's own, for links within the page
 
 
-def test_the_report_of_masked_tokens_alone_says_nothing_of_next_sentences(
-    pipeline: PipelineFolders, tmp_path: Path
-) -> None:
-    path = pipeline.pretrain / "manifest.json"
-    manifest = json.loads(path.read_text())
-    del manifest["metrics"]["val/nsp_accuracy"]
-    path.write_text(json.dumps({**manifest, "training": {"objective": {"kind": "mlm"}}}))
-    rows = (pipeline.pretrain / "metrics.jsonl").read_text()
-    (pipeline.pretrain / "metrics.jsonl").write_text(re.sub(r', "(train|val)/nsp_accuracy": [^,}]*', "", rows))
-    figures = build_evaluation(CONFIG, pipeline, tmp_path / "out")
-    words = page_of(tmp_path / "out").words
-    assert "Its loss of 4.10 nats is 2.10 below the 6.20 of guessing by frequency alone." in words
-    assert "next sentence" not in words
-    assert list(figures)[:4] == ["val/mlm_loss", "val/mlm_accuracy", "unigram_entropy", "below_unigram_entropy"]
-    assert (tmp_path / "out/plots/accuracy.svg").exists()
-    assert len(rows_of(tmp_path / "out" / "curves" / "mlm_loss.csv")) == 66
-    # dvc.yaml plots every file of the folder: none is empty.
-    assert [path.name for path in (tmp_path / "out/curves/accuracy").iterdir()] == ["mlm_accuracy.csv"]
-
-
 def test_text_of_the_corpus_and_of_tasks_cannot_become_html(pipeline: PipelineFolders, tmp_path: Path) -> None:
     build_evaluation(CONFIG, pipeline, tmp_path / "out")
     page = page_of(tmp_path / "out")

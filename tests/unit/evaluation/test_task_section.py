@@ -1,13 +1,18 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bertline.evaluation.facts import TaskFacts
+from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts
 from bertline.evaluation.overlap import Overlap
+from bertline.evaluation.overview_section import summary
 from bertline.evaluation.task_charts import task_charts
-from bertline.evaluation.task_section import task_section
+from bertline.evaluation.task_section import sweep_notes, task_section
 from bertline.tasks.stored_rows import COLLECTION, Documents, write_rows
 from evaluation_inputs import HOSTILE, KINDS, make_result
 
@@ -156,3 +161,70 @@ def test_what_dev_decided_is_said() -> None:
         folder=Path(),
     )
     assert "no answer where &#x27;none&#x27; scores more than -1.25" in page(task)
+
+
+SPACE = {
+    "learning_rate": {"kind": "log_uniform", "low": 1e-4, "high": 1e-2},
+    "batch_size": {"kind": "choice", "values": [16, 32]},
+    "num_epochs": {"kind": "choice", "values": [2, 4, 8]},
+}
+
+
+def notes(trials: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
+    result = make_result("library", full=False)
+    result["arms"]["encoder"] |= {
+        "trials": [{"number": number, "params": params} for number, params in enumerate(trials)],
+        "best_params": best,
+    }
+    return sweep_notes(
+        TaskFacts(name="library", manifest={}, result=result, folder=Path(), calibration={}, space=SPACE)
+    )
+
+
+@pytest.mark.parametrize(
+    ("best", "says"),
+    [
+        ({"learning_rate": 1.1e-4}, "learning rate, 0.00011, is at the lower edge of the space (0.0001 to 0.01)"),
+        ({"learning_rate": 9e-3}, "learning rate, 0.009, is at the upper edge of the space (0.0001 to 0.01)"),
+        ({"learning_rate": 1e-3}, None),
+        ({"num_epochs": 8}, "num epochs, 8, is at the upper edge of the space (2 to 8)"),
+        ({"num_epochs": 4}, None),
+        ({"batch_size": 32}, None),  # one of two values is always at an edge
+        ({"dropout_prob": 0.5}, None),  # not in the space
+    ],
+)
+def test_a_best_value_at_an_edge_is_told(best: dict[str, Any], says: str | None) -> None:
+    found = notes([best], best)
+    assert (found == []) if says is None else (len(found) == 1 and says in found[0])
+
+
+def with_conclusion(facts: Facts, **conclusion: Any) -> Facts:
+    """The same tasks, with other words on who wins in the first one."""
+    first = copy.deepcopy(facts.tasks[0])
+    first.result["conclusion"] |= conclusion
+    return dataclasses.replace(facts, tasks=[first, *facts.tasks[1:]])
+
+
+def cells(html: str) -> list[str]:
+    row = html.split("<tbody><tr>")[1].split("</tr>")[0].replace("\u202f", " ")
+    return re.findall(r"<td[^>]*>(.*?)</td>", row)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "bold", "says"),
+    [
+        ("better", "0.420 ± 0.016", "this encoder"),
+        ("worse", "0.320 (TF-IDF, logistic regression)", "the opponent"),
+        ("not shown", None, "not clear"),
+        (None, None, "not known"),
+    ],
+)
+def test_the_winner_is_bold_and_the_strongest_opponent_named(
+    whole_pipeline: PipelineFolders, verdict: str | None, bold: str | None, says: str
+) -> None:
+    found = {} if verdict is None else {"verdict": verdict}
+    facts = with_conclusion(read_facts(whole_pipeline, "title"), encoder=found)
+    row = cells(summary(facts, {}))
+    assert [cell.removeprefix("<b>").removesuffix("</b>") for cell in row if "<b>" in cell] == ([bold] if bold else [])
+    assert any("TF-IDF, logistic regression" in cell for cell in row)
+    assert row[-1] == says

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bertline.examples import bounds
-from bertline.examples.bounds import duplicate_share, refuse_outside, surface_accuracy
-from bertline.examples.build import build_examples
+from bertline.examples.bounds import duplicate_share, refuse_outside, suited_lengths, surface_accuracy
+from bertline.examples.build import build_examples, target_counts, unigram_entropy
 from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig
-from bertline.examples.store import ExampleStore
+from bertline.examples.masking import mask_example, masking_policy
+from bertline.examples.store import ExampleStore, token_counts
 from bertline.foundation.errors import DataError
 from bertline.tokenization.tokenizer import Layout
 
@@ -116,3 +118,47 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
     with pytest.raises(DataError, match="tokens fill"):
         build_examples(strict, tokenizer_folder, corpus_folder, tmp_path / "strict", num_workers=1)
     assert not (tmp_path / "strict").exists()
+
+
+WORD = "word "
+
+
+@pytest.mark.parametrize(
+    ("words", "sentences", "longest", "expected"),
+    [
+        (20, 400, 512, (128, 512)),  # novels
+        (20, 8, 512, (128, 256)),  # news in brief
+        (6, 1, 512, (32, 32)),  # chat: one length
+        (60, 300, 512, (256, 512)),  # statutes
+        (60, 300, 128, (128, 128)),  # a model with few positions
+    ],
+)
+def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(
+    words: int, sentences: int, longest: int, expected: tuple[int, int]
+) -> None:
+    generator = random.Random(0)
+    documents = [[(WORD * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)]
+    assert suited_lengths(documents, longest=longest) == expected
+
+
+def test_it_is_the_entropy_of_the_source_if_train_and_validation_agree() -> None:
+    probabilities = np.array([0.0, 0.5, 0.25, 0.25])
+    counts = probabilities * 4_000_000
+    expected = -(probabilities[1:] * np.log(probabilities[1:])).sum()
+    assert unigram_entropy(counts, counts, special_ids=[0]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_counts_are_those_of_the_examples_one_by_one(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "examples", num_workers=1)
+    store = ExampleStore.open(tmp_path / "examples", "validation", 16)
+    policy = masking_policy(store.manifest)
+    tokens = np.zeros(policy.vocab_size, dtype=int)
+    targets = np.zeros(policy.vocab_size, dtype=int)
+    for index in range(len(store)):
+        example = store[index]
+        np.add.at(tokens, example.input_ids, 1)
+        np.add.at(targets, mask_example(example, seed=5, epoch=0, example_id=index, policy=policy).masked_labels, 1)
+    assert token_counts(store, policy.vocab_size).tolist() == tokens.tolist()
+    assert target_counts(store, seed=5, policy=policy).tolist() == targets.tolist()

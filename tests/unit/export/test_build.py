@@ -103,25 +103,6 @@ def test_the_encoder_card_has_data_scores_baselines_and_limits(pipeline: Any, tm
     )
 
 
-def test_the_classifier_card_has_labels_scores_and_metadata(pipeline: Any, tmp_path: Path) -> None:
-    export(pipeline, tmp_path / "out")
-    card = (tmp_path / "out/docs_match/README.md").read_text()
-    metadata = front_matter(card)
-    assert metadata["model-index"][0]["results"][0]["metrics"] == [
-        {"type": "accuracy", "value": 0.621, "name": "test mean"}
-    ]
-    for said in (
-        "`no match`, `match`",
-        "text_pair",
-        "0.621 ± 0.012",
-        "0.501",
-        "+0.089",
-        "48 tokens",
-        "not been calibrated",
-    ):
-        assert said in card, said
-
-
 def test_weights_that_transformers_computes_otherwise_are_not_exported(
     pipeline: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

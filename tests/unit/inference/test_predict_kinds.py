@@ -154,20 +154,6 @@ def test_candidates_in_a_list_or_as_json_in_a_field(open_model: Open, tmp_path: 
             predict_file(model, tmp_path / "in.jsonl", tmp_path / "new.jsonl")
 
 
-def test_summaries_of_texts_and_of_sentences(open_model: Open, tmp_path: Path) -> None:
-    model = open_model("summarisation")
-    documents = [[f"{sentence.capitalize()}." for sentence in texts(4, seed=n)] for n in range(3)]
-    for rows in ([{"text": " ".join(document)} for document in documents], [{"text": each} for each in documents]):
-        found = predicted(model, tmp_path, rows)
-        expected = model.predict(documents)
-        assert [row["summary"] for row in found] == [each.text for each in expected]
-        assert [row["sentences"] for row in found] == [list(each.places) for each in expected]
-    for empty in ("  \n", [" "], []):
-        write(tmp_path / "in.jsonl", [{"text": "Word1."}, {"text": empty}])
-        with pytest.raises(DataError, match=r"in\.jsonl:2: column 'text' is empty"):
-            predict_file(model, tmp_path / "in.jsonl", tmp_path / "new.jsonl")
-
-
 def test_blanks_are_filled_and_whole_texts_scored(open_model: Open, tmp_path: Path) -> None:
     model = open_model("fill_mask")
     rows = [{"text": "word1 [MASK] word2 [MASK]"}, {"text": "word3 word4"}]

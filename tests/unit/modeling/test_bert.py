@@ -6,11 +6,19 @@ import dataclasses
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
+import tiny
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.flops import flops_per_token
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import gather_positions
+from bertline.modeling.losses import (
+    masked_lm_loss_sum,
+    sequence_loss_sum,
+    sequences_correct,
+)
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -83,3 +91,66 @@ def test_the_first_position_alone_is_what_it_is_among_all(
         for expected, found in zip(whole, alone, strict=True):
             # Softmax is always taken in fp32, which is what the tolerance is for.
             torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+VOCAB_SIZE, SEQUENCES, LENGTH, TARGETS = 300, 4, 16, 4
+
+
+@pytest.fixture(params=[{}, {"hidden_size": 48, "num_attention_heads": 4, "num_hidden_layers": 3}])
+def config(request):
+    return tiny.model_config(**request.param)
+
+
+KINDS = pytest.mark.parametrize(("kind", "with_pooler"), [(BertForPreTraining, True), (BertForMaskedLM, False)])
+
+
+@KINDS
+def test_operations_are_those_of_the_matrix_products(config, kind, with_pooler):
+    model = kind(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention="plain")
+    ids = torch.ones(SEQUENCES, LENGTH, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        output = model(ids, torch.zeros_like(ids), None, ids[:, :TARGETS])
+        sum(logits.sum() for logits in output).backward()
+    counted = counter.get_total_flops() / ids.numel()
+    expected = flops_per_token(
+        config, vocab_size=VOCAB_SIZE, seq_len=LENGTH, target_fraction=TARGETS / LENGTH, with_pooler=with_pooler
+    )
+    # Pooler and NSP head are left out of the one, biases and norms are counted in the other.
+    assert counted == pytest.approx(expected, rel=0.05)
+
+
+def test_micro_batches_add_up_to_the_whole_batch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 4, 11, generator=generator)
+    labels = torch.randint(0, 11, (6, 4), generator=generator)
+    labels[0, 1:], labels[3] = -100, -100
+    whole, num_targets = masked_lm_loss_sum(logits, labels)
+    parts = [masked_lm_loss_sum(logits[i : i + 2], labels[i : i + 2]) for i in (0, 2, 4)]
+    assert sum(count.item() for _, count in parts) == num_targets == 17
+    torch.testing.assert_close(sum(loss for loss, _ in parts), whole)
+    chosen = labels >= 0
+    by_hand = -logits.log_softmax(-1)[chosen][torch.arange(17), labels[chosen]].sum()
+    torch.testing.assert_close(whole, by_hand)
+
+
+def test_no_target_is_a_loss_of_zero_with_zero_gradients() -> None:
+    logits = torch.randn(2, 3, 5, requires_grad=True)
+    loss, num_targets = masked_lm_loss_sum(logits, torch.full((2, 3), -100))
+    loss.backward()
+    assert (loss.item(), num_targets.item()) == (0, 0)
+    assert (logits.grad == 0).all()
+
+
+def test_losses_of_bf16_logits_are_computed_in_fp32() -> None:
+    logits = torch.randn(4, 2, 300, generator=torch.Generator().manual_seed(0)).bfloat16()
+    labels = torch.arange(8).view(4, 2)
+    loss, _ = masked_lm_loss_sum(logits, labels)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, masked_lm_loss_sum(logits.double().float(), labels)[0])
+
+
+def test_next_sentence_sums() -> None:
+    logits, labels = torch.tensor([[0.0, 0.0], [3.0, -3.0], [-3.0, 3.0]]), torch.tensor([1, 0, 0])
+    loss = sequence_loss_sum(logits, labels)
+    assert loss.item() == pytest.approx(0.6931 + 0.0025 + 6.0025, abs=1e-3)
+    assert sequences_correct(logits[1:], labels[1:]).item() == 1

@@ -66,20 +66,6 @@ def test_the_same_passages_come_out_of_every_format(tmp_path, name):
     assert len(set(ids)) == 50 and all(row.startswith(f"{name}:") for row in ids)
 
 
-def test_a_folder_names_its_files_and_what_stands_in_two_splits_is_counted(tmp_path):
-    (tmp_path / "train.txt").write_text("one two\nthree four\nfive six\nFive  six\n")
-    (tmp_path / "test.txt").write_text("Three FOUR\nseven\n")
-    (tmp_path / "dev.txt").write_text("eight\nseven\n")
-    task = fill_mask_task(config(tmp_path, {"train_file": "train.txt", "dev_file": "dev.txt", "test_file": "test.txt"}))
-    assert {split: sorted(rows.texts) for split, rows in task.splits.items()} == {
-        "train": ["Five  six", "five six", "one two"],
-        "dev": ["eight"],
-        "test": ["Three FOUR", "seven"],
-    }
-    assert task.dropped["dev_passage_also_in_test"] == 1
-    assert task.dropped["train_passage_also_in_dev_or_test"] == 1
-
-
 def test_equal_passages_are_on_one_side_and_the_order_is_that_of_the_seed(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join([*TEXTS, *(text.upper() for text in TEXTS)]))
     task = fill_mask_task(config(tmp_path / "a.txt"))

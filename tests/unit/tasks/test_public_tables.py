@@ -15,41 +15,6 @@ from bertline.tasks.table_source import OneLabel, SeveralLabels, hub_rows
 from shipped_tasks import shipped
 
 GLUE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue"
-needs_glue = [
-    pytest.mark.shared_data,
-    pytest.mark.skipif(not GLUE.is_dir(), reason=f"the public data sets are not at {GLUE}"),
-]
-
-
-class TestGlue:
-    pytestmark = needs_glue
-
-    def test_mrpc_starts_with_a_byte_order_mark_and_has_unbalanced_quotes(
-        self, tmp_path, task, table_source, python_docs
-    ):
-        source = table_source(
-            GLUE / "MRPC", train_file="train.tsv", dev_file="dev.tsv", quoting=False, encoding="utf-8",
-            text_column="#1 String", text_pair_column="#2 String", label_column="Quality",
-        )  # fmt: skip
-        build_task("mrpc", task(source), python_docs, tmp_path / "mrpc")
-        manifest = read_task_manifest(tmp_path / "mrpc")
-        assert manifest["labels"] == ["0", "1"]
-        assert manifest["pair"] is True
-        assert sum(manifest["counts"].values()) + sum(manifest["dropped"].values()) == 3668 + 408
-        texts = read_rows(tmp_path / "mrpc", "train", TextRows).texts
-        assert any('"' in text for text in texts)
-        with pytest.raises(DataError, match=r"train\.tsv:\d+.*quoting"):
-            build_task("mrpc", task(table_source(
-                GLUE / "MRPC", train_file="train.tsv", text_column="#1 String", label_column="Quality",
-            )), python_docs, tmp_path / "quoted")  # fmt: skip
-
-    def test_the_unlabelled_test_rows_of_rte_are_refused(self, tmp_path, task, table_source, python_docs):
-        source = table_source(
-            GLUE / "RTE", train_file="train.tsv", dev_file="dev.tsv", test_file="test.tsv", quoting=False,
-            text_column="sentence1", text_pair_column="sentence2",
-        )  # fmt: skip
-        with pytest.raises(DataError, match=r"test\.tsv:2.*set that file to null"):
-            build_task("rte", task(source), python_docs, tmp_path / "rte")
 
 
 # The first lines of files as GLUE's download has them.
