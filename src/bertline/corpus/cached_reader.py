@@ -69,15 +69,15 @@ class CachedReader:
 
     def counted(self, part: str, dropped: Counter[str], samples: DropSamples) -> Iterator[Batch]:
         """Read a part for the corpus, the last time: what is left out is counted, and shown if `dropped` shows it."""
-        kept = self._kept.get(part)
-        if kept is None:
+        cached = self._kept.get(part)
+        if cached is None:
             yield from self._read(part, dropped)
             return
-        yield from _batches(kept.path)
-        kept.path.unlink()
+        yield from _batches(cached.path)
+        cached.path.unlink()
         del self._kept[part]
-        dropped.update(kept.dropped)
-        samples.take(kept.samples)
+        dropped.update(cached.dropped)
+        samples.take(cached.samples)
 
     def _keep(self, part: str) -> Iterator[Batch]:
         self._kept[part] = None  # until all of it is kept

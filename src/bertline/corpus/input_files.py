@@ -102,8 +102,8 @@ def find_files(place: str, suffixes: tuple[str, ...], dropped: Counter[str]) -> 
     if root.is_file():
         return [InputFile(root, root.name)]
     if root.is_dir():
-        found = [path for path in root.rglob("*") if path.is_file()]
-        names = {path.relative_to(root).as_posix(): path for path in found}
+        paths = [path for path in root.rglob("*") if path.is_file()]
+        names = {path.relative_to(root).as_posix(): path for path in paths}
         names = {name: path for name, path in names.items() if not any(part[0] == "." for part in name.split("/"))}
     else:
         fixed = Path(*takewhile(lambda part: not glob.has_magic(part), root.parts[:-1]))

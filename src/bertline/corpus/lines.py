@@ -128,17 +128,17 @@ class LineDecoder:
 
 def _second_encoding(path: Path) -> str | None:
     """Detect the encoding of the lines that are not UTF-8; None if they are few, or in no encoding that is known."""
-    found: list[bytes] = []
+    sample_lines: list[bytes] = []
     rest, read = b"", 0
     with open_decompressed(path) as handle:
-        while read < _MAX_SEARCHED_BYTES and sum(map(len, found)) < _MAX_SAMPLE_BYTES:
+        while read < _MAX_SEARCHED_BYTES and sum(map(len, sample_lines)) < _MAX_SAMPLE_BYTES:
             chunk = handle.read(_CHUNK_BYTES)
             *lines, rest = (rest + chunk).split(b"\n") if chunk else (rest, b"")
-            found += [line for line in lines if not _is_utf8(line)]
+            sample_lines += [line for line in lines if not _is_utf8(line)]
             read += len(chunk)
             if not chunk:
                 break
-    codec = _detected(b"\n".join(found)) if len(found) >= _FEWEST_LINES else None
+    codec = _detected(b"\n".join(sample_lines)) if len(sample_lines) >= _FEWEST_LINES else None
     return codec if codec is not None and codec != "utf-8" and LineDecoder.suits(codec) else None
 
 
@@ -153,10 +153,10 @@ def _is_utf8(line: bytes) -> bool:
 def _detected(sample: bytes) -> str | None:
     # Old Mac and DOS encodings only if none in use on the web fits: two quotes of cp1252 are letters in mac-latin2.
     modern = chardet.detect(sample, encoding_era=EncodingEra.MODERN_WEB)
-    found = modern["encoding"] or chardet.detect(sample)["encoding"]
-    if found is None:
+    detected = modern["encoding"] or chardet.detect(sample)["encoding"]
+    if detected is None:
         return None
-    name = codecs.lookup(found).name
+    name = codecs.lookup(detected).name
     return "utf-8" if name == "ascii" else name
 
 
@@ -285,14 +285,14 @@ class _Faults(FileFaults):
         """
         if self._policy == "fail":
             detected = encoding == AUTO
-            said = self._not_text(number, found, codec.removesuffix("-sig") if detected else encoding, detected)
-            raise DataError(said)
+            message = self._not_text(number, found, codec.removesuffix("-sig") if detected else encoding, detected)
+            raise DataError(message)
         if not self._line_named:
             self._line_named = True
             fate = "is replaced" if self._policy == "replace" else "such records of this file are left out, counted"
             hint = "" if encoding == AUTO else " (corpus.encoding=auto detects the encoding of each file)"
-            said = f"{self._file.path}:{number} is not {codec.removesuffix('-sig')} text; {fate}{hint}"
-            warn(said, extra=of_kind("text in another encoding"))
+            message = f"{self._file.path}:{number} is not {codec.removesuffix('-sig')} text; {fate}{hint}"
+            warn(message, extra=of_kind("text in another encoding"))
         if self._policy == "replace":
             self._dropped[REPLACED] += 1
         return self._policy == "skip"

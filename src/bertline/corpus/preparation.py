@@ -155,9 +155,9 @@ def select_documents(
         elif config.deduplicate == "paragraph":
             paragraphs = tuple(_first_seen(document.paragraphs, seen))
             dropped["paragraphs/duplicate"] += len(document.paragraphs) - len(paragraphs)
-            kept = set(map(id, paragraphs))
+            new_ids = set(map(id, paragraphs))
             for paragraph in document.paragraphs:
-                if id(paragraph) not in kept:
+                if id(paragraph) not in new_ids:
                     samples.add("paragraphs/duplicate", document.id, " ".join(paragraph.sentences))
         else:
             paragraphs = document.paragraphs

@@ -101,7 +101,7 @@ def with_both_splits(folder: Path, config: CorpusConfig, writer: CorpusWriter) -
             f"The corpus ({config.kind}) cannot be split into train and validation: all text is in one group "
             f"({next(iter(names.values()))!r}). {', or '.join(['Give more text', *_fixes(config)])}."
         )
-    found = f"{here} document{'s' * (here != 1)} fell into {few}"
+    shortage = f"{here} document{'s' * (here != 1)} fell into {few}"
     moved: list[str] = []
     nearest = sorted(groups, key=lambda name: (split_position(name, config.split_seed), name), reverse=few == "train")
     # Groups that hold most of the documents only where there is nothing else for an empty split.
@@ -111,9 +111,9 @@ def with_both_splits(folder: Path, config: CorpusConfig, writer: CorpusWriter) -
             here, there = here + groups[group], there - groups[group]
     asked = f"corpus.validation_fraction is {config.validation_fraction}, sentence pairs need {FEWEST_DOCUMENTS}"
     if not moved:
-        warn(f"{found} ({asked}), and {full} has none to spare. Give more files or smaller documents.")
+        warn(f"{shortage} ({asked}), and {full} has none to spare. Give more files or smaller documents.")
         return writer
-    warn(f"{found} ({asked}); moved there: {', '.join(repr(names[group]) for group in moved)}.")
+    warn(f"{shortage} ({asked}); moved there: {', '.join(repr(names[group]) for group in moved)}.")
     again = CorpusWriter(folder, config)
     before = [folder / name for split in SPLITS for name in writer.shards[split]]
     for split, document, is_copy in _documents(folder, writer):

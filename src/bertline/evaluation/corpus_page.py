@@ -268,9 +268,9 @@ def _summary(manifest: Mapping[str, Any], survey: Survey, drops: Mapping[str, An
     total = {name: sum(counts[split][name] for split in counts) for name in ("documents", "sentences", "words")}
     few = survey.share_of_words(up_to=_FEW_WORDS)
     dropped = drops_in_words(drops["counts"])
-    said = paragraph(f"Source: {manifest['source']}. {dropped[:1].upper()}{dropped[1:]}.", "lead")
+    lead = paragraph(f"Source: {manifest['source']}. {dropped[:1].upper()}{dropped[1:]}.", "lead")
     validation = counts["validation"]["documents"] / max(1, total["documents"])
-    return said + tiles(
+    return lead + tiles(
         [
             (count(total["documents"]), "documents", f"{percent(validation)} of them for validation"),
             (
@@ -302,8 +302,8 @@ def _sources(found: Mapping[str, Any] | None) -> list[str]:
         for label, part in found["parts"].items()
     ]
     heads = ["share of text", "times read", "documents found", "in train", "in validation", "words of train"]
-    said = "A source in several languages has a row for each. Shares are of the characters of the train split."
-    shown = [paragraph(said, "soft"), table(["source", "language", *heads], rows), _languages(found["parts"])]
+    note = "A source in several languages has a row for each. Shares are of the characters of the train split."
+    shown = [paragraph(note, "soft"), table(["source", "language", *heads], rows), _languages(found["parts"])]
     dropped = [[name, drops_in_words(reasons)] for name, reasons in found["dropped"].items()]
     if dropped:
         shown.append(table(["source", "what was dropped"], dropped))
@@ -380,18 +380,18 @@ def _bars(bins: list[tuple[str, int]], name: str) -> str:
 
 
 def _random(survey: Survey) -> str:
-    said = f"{number_of(len(survey.random), 'sentence')} of {count(survey.sentences)}, drawn at random."
+    note = f"{number_of(len(survey.random), 'sentence')} of {count(survey.sentences)}, drawn at random."
     if not survey.parts:
         blocks = list(map(_quoted, survey.random))
     else:
-        said = f"{said[:-1]} from each source by itself."
+        note = f"{note[:-1]} from each source by itself."
         blocks = _by_source(
             {
                 f"{label}: {len(part.random)} of {count(part.sentences)}": list(map(_quoted, part.random))
                 for label, part in survey.parts.items()
             }
         )
-    return section("random", "Random sentences", paragraph(said, "soft"), *blocks)
+    return section("random", "Random sentences", paragraph(note, "soft"), *blocks)
 
 
 def _by_source(blocks: Mapping[str, Sequence[str]]) -> list[str]:
@@ -402,7 +402,7 @@ def _by_source(blocks: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _frequent(survey: Survey) -> str:
-    said = (
+    note = (
         f"Sentences of at most {SHORT_CHARACTERS} characters that occur more than once. Abbreviations here mean that "
         "text was split in the middle of sentences."
     )
@@ -412,7 +412,7 @@ def _frequent(survey: Survey) -> str:
     ]
     heads = ["sentence", "times", "of all sentences", "in"]
     shown = table(heads, rows) if rows else paragraph("None.")
-    return section("frequent", "The most frequent short sentences", paragraph(said, "soft"), shown)
+    return section("frequent", "The most frequent short sentences", paragraph(note, "soft"), shown)
 
 
 def _places(numbers: Mapping[str, int]) -> str:
@@ -428,14 +428,14 @@ def _places(numbers: Mapping[str, int]) -> str:
 
 
 def _longest(survey: Survey) -> str:
-    said = "Long ones are often tables, lists, or text without marks between sentences."
+    note = "Long ones are often tables, lists, or text without marks between sentences."
     blocks = [
         quote(
             f"<p>{escape(shortened(one.text, _LONG))}</p>", f"{number_of(len(one.text), 'character')}, {one.document}"
         )
         for one in survey.longest
     ]
-    return section("longest", "The longest sentences", paragraph(said, "soft"), *blocks)
+    return section("longest", "The longest sentences", paragraph(note, "soft"), *blocks)
 
 
 def _dropped(drops: Mapping[str, Any]) -> str:

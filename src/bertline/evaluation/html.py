@@ -121,8 +121,8 @@ def section(identity: str, heading: str, *blocks: str) -> str:
 
 def contents(sections: Sequence[str]) -> str:
     """Return links to sections made by `section`."""
-    found = [re.match(r'<section id="([^"]+)"><h2>(.*?)</h2>', one) for one in sections]
-    links = (f'<a href="#{one[1]}">{one[2]}</a>' for one in found if one is not None)
+    headings = [re.match(r'<section id="([^"]+)"><h2>(.*?)</h2>', one) for one in sections]
+    links = (f'<a href="#{one[1]}">{one[2]}</a>' for one in headings if one is not None)
     return f'<nav aria-label="Contents">{"".join(links)}</nav>'
 
 
@@ -172,9 +172,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     Columns whose cells are all empty or a dash are left out.
     """
-    kept = [place for place in range(len(head)) if not rows or any(row[place] not in _EMPTY for row in rows)]
-    header = "".join(f"<th>{escape(head[place])}</th>" for place in kept)
-    body = "".join("<tr>" + "".join(_cell(row[place], head[place]) for place in kept) + "</tr>" for row in rows)
+    columns = [place for place in range(len(head)) if not rows or any(row[place] not in _EMPTY for row in rows)]
+    header = "".join(f"<th>{escape(head[place])}</th>" for place in columns)
+    body = "".join("<tr>" + "".join(_cell(row[place], head[place]) for place in columns) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
@@ -207,8 +207,8 @@ _NOT_INPUTS = ("id", "gold", "predicted", "score", "correct", "words")
 
 def label_block(error: dict[str, Any]) -> str:
     """Return the HTML of an error of a classifier."""
-    said = f"is {plain(error['gold'])}, taken for {plain(error['predicted'])} {sureness(error)}"
-    return quote(inputs_of(error), said)
+    note = f"is {plain(error['gold'])}, taken for {plain(error['predicted'])} {sureness(error)}"
+    return quote(inputs_of(error), note)
 
 
 def ranking_block(error: dict[str, Any]) -> str:

@@ -68,11 +68,11 @@ def details_section(task: TaskFacts) -> str:
 def _calibration(errors: dict[str, float]) -> str:
     """Describe the expected calibration error without temperature (`before`) and, if one was used, with it
     (`after`)."""
-    found = score(errors["before"])
+    error_size = score(errors["before"])
     if "after" in errors:
-        found = f"{found} without the temperature, {score(errors['after'])} with it"
+        error_size = f"{error_size} without the temperature, {score(errors['after'])} with it"
     return paragraph(
-        f"Expected calibration error on test: {found} (the mean "
+        f"Expected calibration error on test: {error_size} (the mean "
         "distance between a probability and how often it was right, over 15 bins; arXiv 1706.04599, section 2)."
     )
 
@@ -104,8 +104,8 @@ def _worst_confusions(matrix: list[list[int]], labels: list[str]) -> str:
     places = ((gold, predicted) for gold in range(len(labels)) for predicted in range(len(labels)) if gold != predicted)
     wrong = sorted((-matrix[gold][predicted], gold, predicted) for gold, predicted in places if matrix[gold][predicted])
     rows = [[labels[gold], labels[predicted], count(-value)] for value, gold, predicted in wrong[:_MOST_CONFUSIONS]]
-    said = f"The most frequent of them among {len(labels)} labels, on test rows of the seed that was best on dev."
-    return paragraph(said) + table(["is", "taken for", "rows"], rows)
+    note = f"The most frequent of them among {len(labels)} labels, on test rows of the seed that was best on dev."
+    return paragraph(note) + table(["is", "taken for", "rows"], rows)
 
 
 def _by_type(by_type: Mapping[str, Mapping[str, float]]) -> str:
@@ -128,8 +128,8 @@ def _before_and_after(task: TaskFacts, before: Mapping[str, float]) -> str:
     ]
     if not rows:
         return _others({"before": before})
-    said = "The order that the candidates came in, and the order that the encoder puts them into (mean over seeds)."
-    return "<h3>Before and after</h3>" + paragraph(said) + table(["", "before", "after", "difference"], rows)
+    note = "The order that the candidates came in, and the order that the encoder puts them into (mean over seeds)."
+    return "<h3>Before and after</h3>" + paragraph(note) + table(["", "before", "after", "difference"], rows)
 
 
 def _others(details: Mapping[str, Any]) -> str:
@@ -150,8 +150,8 @@ def _others(details: Mapping[str, Any]) -> str:
 
 
 def _decided(name: str, value: float) -> str:
-    said = _THRESHOLDS.get(name, f"{name.replace('_', ' ')}: {{}}".capitalize())
-    return paragraph(f"{said.format(f'{value:.3g}')} (chosen on dev).")
+    template = _THRESHOLDS.get(name, f"{name.replace('_', ' ')}: {{}}".capitalize())
+    return paragraph(f"{template.format(f'{value:.3g}')} (chosen on dev).")
 
 
 def _is_plain(value: Any) -> bool:
@@ -291,8 +291,8 @@ def _label(task: TaskFacts, row: dict[str, Any]) -> str:
 def _document(task: TaskFacts, ids: list[str]) -> str:
     """Return the text of the first right document of a query."""
     path = task.folder / f"{COLLECTION}.parquet"
-    found = pq.read_table(path, filters=[("ids", "in", ids[:1])]).to_pylist() if path.exists() else []
-    return " ".join(filter(None, (found[0]["titles"], found[0]["texts"]))) if found else ", ".join(ids)
+    matches = pq.read_table(path, filters=[("ids", "in", ids[:1])]).to_pylist() if path.exists() else []
+    return " ".join(filter(None, (matches[0]["titles"], matches[0]["texts"]))) if matches else ", ".join(ids)
 
 
 def task_section(

@@ -290,10 +290,11 @@ def _encoded(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> list[tuple
 
 def most_cut(tokenizer: Tokenizer, word_counts: Mapping[str, int], number: int = NUM_CUT) -> list[Cut]:
     """Return the words that cost most tokens: their count times their tokens beyond the first."""
-    found = [(word_counts[word] * (len(ids) - 1), word, ids) for word, ids in _encoded(tokenizer, word_counts)]
-    found = sorted((entry for entry in found if entry[0]), key=lambda entry: (-entry[0], entry[1]))
+    entries = [(word_counts[word] * (len(ids) - 1), word, ids) for word, ids in _encoded(tokenizer, word_counts)]
+    entries = sorted((entry for entry in entries if entry[0]), key=lambda entry: (-entry[0], entry[1]))
     return [
-        Cut(word=word, count=word_counts[word], tokens=tuple(tokenizer.tokens(ids))) for _, word, ids in found[:number]
+        Cut(word=word, count=word_counts[word], tokens=tuple(tokenizer.tokens(ids)))
+        for _, word, ids in entries[:number]
     ]
 
 
@@ -350,9 +351,9 @@ def _by_script(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict[str
         if word[0].isalpha():
             by_script.setdefault(script_of(word[0]), {})[word] = number
     least = _LEAST_SHARE_OF_SCRIPT * sum(word_counts.values())
-    kept = {name: words for name, words in by_script.items() if sum(words.values()) >= least}
-    ranked = sorted(kept, key=lambda name: (-sum(kept[name].values()), name))
-    return {name: fit(name.title(), tokenizer, kept[name]) for name in ranked}
+    frequent = {name: words for name, words in by_script.items() if sum(words.values()) >= least}
+    ranked = sorted(frequent, key=lambda name: (-sum(frequent[name].values()), name))
+    return {name: fit(name.title(), tokenizer, frequent[name]) for name in ranked}
 
 
 def _entries(tokenizer: Tokenizer, counts: npt.NDArray[np.int64]) -> dict[str, Any]:
@@ -393,8 +394,8 @@ def write_vocabulary_page(path: Path, survey: VocabularySurvey) -> None:
 def _summary(survey: VocabularySurvey) -> str:
     own, held_out = survey.own, survey.split == "validation"
     text = "held-out text" if held_out else "the train text (nothing is held out)"
-    said = f"Measured on {count(own.words)} words of {text}; marks count as words, as they do for BERT."
-    return paragraph(said, "lead") + tiles(
+    note = f"Measured on {count(own.words)} words of {text}; marks count as words, as they do for BERT."
+    return paragraph(note, "lead") + tiles(
         [
             (f"{own.tokens_per_word:.3f}", "tokens a word", "1 would be a token for every word; English has about 1.2"),
             (percent(own.continued_rate), "words cut into several tokens", "the model has to put them together"),
@@ -415,28 +416,28 @@ def conclusion(survey: VocabularySurvey) -> str:
         Beltagy et al. 2019, arXiv 1903.10676 (SciBERT), section 4: 42 % of tokens in common with BERT's vocabulary, and
         0.6 points of F1 from a vocabulary of its own.
     """
-    said = [_answer(given, survey.trained[given.name]) for given in survey.given if given.name in survey.trained]
+    answers = [_answer(given, survey.trained[given.name]) for given in survey.given if given.name in survey.trained]
     if "own" in survey.trained:
-        said.insert(0, _answer(survey.own, survey.trained["own"]))
+        answers.insert(0, _answer(survey.own, survey.trained["own"]))
     nothing = "Nothing was named to compare with: tokenizer.compare=[/path/to/checkpoint] puts it next to this one."
-    if survey.given and not said:
+    if survey.given and not answers:
         names = ", ".join(one.name for one in survey.given)
         return (
             f"The text has too few words for a vocabulary as large as that of {names}: it cannot have one of its own."
         )
-    return " ".join(said) or nothing
+    return " ".join(answers) or nothing
 
 
 def _answer(given: Fit, here: Fit) -> str:
     saved = 1 - here.tokens_per_word / given.tokens_per_word
     amount = f"{percent(abs(saved))} {'fewer' if saved >= 0 else 'more'}"
     size = "as large" if here.size == given.size else f"of the {count(here.size)} tokens that it supports"
-    said = f"With a vocabulary {size}, trained on this text, it takes {amount} tokens than with {given.name}"
+    answer = f"With a vocabulary {size}, trained on this text, it takes {amount} tokens than with {given.name}"
     if saved >= _MUCH:
-        return f"{said}: one of its own pays for an encoder that is trained from scratch."
+        return f"{answer}: one of its own pays for an encoder that is trained from scratch."
     if saved >= _LITTLE:
-        return f"{said}: one of its own helps a little; for a checkpoint, new words (tokenizer=extended) may do."
-    return f"{said}: it needs none of its own."
+        return f"{answer}: one of its own helps a little; for a checkpoint, new words (tokenizer=extended) may do."
+    return f"{answer}: it needs none of its own."
 
 
 def _others(survey: VocabularySurvey) -> str:
@@ -506,8 +507,8 @@ def _parts(survey: VocabularySurvey) -> str:
         _fits("source", {"all": [survey.own, *survey.given], **survey.by_source} if several else survey.by_source)
     ]
     if several:
-        said = "All vocabularies on the same text of each source; one without text in this split has no row."
-        blocks.insert(0, paragraph(said, "soft"))
+        note = "All vocabularies on the same text of each source; one without text in this split has no row."
+        blocks.insert(0, paragraph(note, "soft"))
     if survey.by_language:
         blocks.append(_fits("language", survey.by_language))
     languages = "languages in one script are not told apart." if not several else "whatever the language."
@@ -534,13 +535,13 @@ def _fits(first: str, parts: Mapping[str, Sequence[Fit]]) -> str:
 
 
 def _cut(survey: VocabularySurvey) -> str:
-    said = (
+    note = (
         "Ordered by what they cost: their count times their tokens beyond the first. tokenizer.user_words keeps words "
         "whole."
     )
     rows = [[one.word, count(one.count), " ".join(one.tokens)] for one in survey.cut]
     shown = table(["word", "times", "tokens"], rows) if rows else paragraph("None.")
-    return section("cut", "Words that are cut", paragraph(said, "soft"), shown)
+    return section("cut", "Words that are cut", paragraph(note, "soft"), shown)
 
 
 def _table_entries(survey: VocabularySurvey) -> str:

@@ -132,25 +132,25 @@ def duplicate_share(store: ExampleStore) -> float:
     Of very many sequences a sample is judged, drawn by their hashes, so that equal ones are in it together.
     """
     digests: list[Array] = []
-    mask, kept = np.uint64(0), 0
+    mask, num_kept = np.uint64(0), 0
     for batch in _digests(store):
         digests.append(batch[(batch & mask) == 0])
-        kept += len(digests[-1])
-        while kept > _MOST_DIGESTS:
+        num_kept += len(digests[-1])
+        while num_kept > _MOST_DIGESTS:
             mask = (mask << np.uint64(1)) | np.uint64(1)
             digests = [each[(each & mask) == 0] for each in digests]
-            kept = sum(map(len, digests))
-    return 1 - len(np.unique(np.concatenate(digests))) / kept if kept else 0.0
+            num_kept = sum(map(len, digests))
+    return 1 - len(np.unique(np.concatenate(digests))) / num_kept if num_kept else 0.0
 
 
 def _digests(store: ExampleStore) -> Iterator[Array]:
     """Yield hashes of the sequences, shard by shard."""
     for ids, rows in store.shards():
-        found = np.empty(len(rows), dtype=np.uint64)
+        row_hashes = np.empty(len(rows), dtype=np.uint64)
         for number, (start, length) in enumerate(rows[:, :2].tolist()):
             digest = hashlib.blake2b(ids[start : start + length].tobytes(), digest_size=8).digest()
-            found[number] = int.from_bytes(digest, "little")
-        yield found
+            row_hashes[number] = int.from_bytes(digest, "little")
+        yield row_hashes
 
 
 def surface_accuracy(store: ExampleStore, vocab: Sequence[str]) -> float | None:

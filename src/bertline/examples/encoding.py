@@ -109,11 +109,11 @@ class SourcesOfDocuments:
         """
         if not self._kept:
             return 0
-        kept = np.concatenate(self._kept)
+        kept_lengths = np.concatenate(self._kept)
         if len({language for language, _ in self._numbers if language is not None}) > 1:
             languages = np.frombuffer(self._of_documents, dtype=np.int64)
-            LanguageIndex.of(languages[kept]).write(folder)
-        ranges = copy_ranges(np.frombuffer(self._firsts, dtype=np.int64)[kept])
+            LanguageIndex.of(languages[kept_lengths]).write(folder)
+        ranges = copy_ranges(np.frombuffer(self._firsts, dtype=np.int64)[kept_lengths])
         copies = len(ranges) - len(np.unique(ranges[:, 0]))
         if copies:
             np.save(folder / _COPIES, ranges)
@@ -206,13 +206,13 @@ class EncodedCorpus:
             >>> corpus.sentence_starts.tolist(), corpus.document_starts.tolist()
             ([0, 2, 3, 4], [0, 2, 3])
         """
-        kept = [[sentence for sentence in document if sentence] for document in documents]
-        kept = [document for document in kept if document]
-        sentences = [sentence for document in kept for sentence in document]
+        with_tokens = [[sentence for sentence in document if sentence] for document in documents]
+        with_tokens = [document for document in with_tokens if document]
+        sentences = [sentence for document in with_tokens for sentence in document]
         return cls(
             np.array([token for sentence in sentences for token in sentence], dtype=np.int64),
             _starts([len(sentence) for sentence in sentences]),
-            _starts([len(document) for document in kept]),
+            _starts([len(document) for document in with_tokens]),
         )
 
 

@@ -357,7 +357,7 @@ def export_onnx(
             f"= {config.onnx_tolerance:.0e}. Nothing was exported."
         )
     files = {"onnx": folder / FP32}
-    found: dict[str, Any] = {
+    measurements: dict[str, Any] = {
         "decision": decision,
         "num_texts": len(sequences),
         "files": {"onnx": _facts(FP32, folder, fp32)},
@@ -368,17 +368,17 @@ def export_onnx(
         facts = _facts(INT8, folder, int8)
         if int8.decisions >= config.int8_min_agreement:
             files["onnx_int8"] = folder / INT8
-            found["files"]["onnx_int8"] = facts
+            measurements["files"]["onnx_int8"] = facts
         else:
             (folder / INT8).unlink()
-            found["refused_int8"] = facts
+            measurements["refused_int8"] = facts
             warn(
                 f"{folder.name}: the int8 model agrees with the original to {int8.decisions:.3f}, below "
                 f"export.int8_min_agreement = {config.int8_min_agreement}; it is left out."
             )
     if config.measure_latency:
-        found |= measure_latency(view, files, max_length=max_length)
-    return found
+        measurements |= measure_latency(view, files, max_length=max_length)
+    return measurements
 
 
 def _facts(file: Path, folder: Path, agreement: Agreement) -> dict[str, Any]:

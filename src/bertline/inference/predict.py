@@ -307,9 +307,11 @@ def _arguments_read(first: Record, inputs: list[InputColumn], columns: FileColum
     Raises:
         DataError: The first row lacks one, or a column is named that this model does not read.
     """
-    given = {f"{each.name}_column": (getattr(columns, each.name), each.default) for each in fields(columns)}
-    argument = {column.name: next(key for key in given if given[key][0] == column.name) for column in inputs}
-    for key, (name, default) in given.items():
+    column_choices = {f"{each.name}_column": (getattr(columns, each.name), each.default) for each in fields(columns)}
+    argument = {
+        column.name: next(key for key in column_choices if column_choices[key][0] == column.name) for column in inputs
+    }
+    for key, (name, default) in column_choices.items():
         if name not in (None, default) and name not in argument:
             raise DataError(f"{key} is {name!r}, and this model reads {', '.join(argument.values())} only.")
     for column in inputs:
@@ -379,8 +381,8 @@ def _searching(
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
     if num_blank:
         say(f"{documents.path.name}: {num_blank:,} blank lines are no documents")
-    found = SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
-    return found, sum(worker.num_documents_cut for worker in workers)
+    collection = SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
+    return collection, sum(worker.num_documents_cut for worker in workers)
 
 
 def _arguments_of(documents: DocumentsFile, first: Record) -> dict[str, str | int]:
@@ -390,13 +392,13 @@ def _arguments_of(documents: DocumentsFile, first: Record) -> dict[str, str | in
         DataError: The first row has no text.
     """
     named = {f"document_{key}": getattr(documents, key) for key in ("id_column", "text_column", "title_column")}
-    found = {key: name for key, name in named.items() if name in first.values}
-    if "document_text_column" not in found:
+    columns_present = {key: name for key, name in named.items() if name in first.values}
+    if "document_text_column" not in columns_present:
         raise DataError(
             f"{first.where}: no column {documents.text_column!r}; found {', '.join(map(str, first.values))}. Name the "
             "column that has the text: document_text_column=COLUMN."
         )
-    return found
+    return columns_present
 
 
 def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: Block) -> tuple[Block, list[Row], int]:

@@ -221,16 +221,16 @@ def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Token
         DataError: `texts` is a single string, or a list holds something other than strings.
     """
     require_several(texts, "texts")
-    found: list[tuple[str, Places]] = []
+    texts_and_places: list[tuple[str, Places]] = []
     for index, value in enumerate(texts):
         if isinstance(value, str):
             places = [match.span() for match in _WORD.finditer(value)]
             (token_ids,) = token_ids_in_rows([[value[start:end] for start, end in places]], tokenizer)
-            found.append((value, [place for place, ids in zip(places, token_ids, strict=True) if ids]))
+            texts_and_places.append((value, [place for place, ids in zip(places, token_ids, strict=True) if ids]))
         else:
             words = require_texts(value, f"texts[{index}]")
-            found.append((" ".join(words), _places_of(words)))
-    return found
+            texts_and_places.append((" ".join(words), _places_of(words)))
+    return texts_and_places
 
 
 def _places_of(words: list[str]) -> Places:
@@ -282,10 +282,10 @@ class WordsPredictor(TaskPredictor):
         unknown = [[self.kind.labels[0]] * len(of_text) for of_text in words]
         names = [f"texts[{index}]" for index in range(len(read))]
         rows = TaggedRows(names, names, words, unknown)
-        found = decided(self.predictions(rows), self.calibration)
+        tags = decided(self.predictions(rows), self.calibration)
         return [
             self.of_tags(text, places, [self.kind.labels[number] for number in numbers], scores.tolist())
-            for (text, places), numbers, scores in zip(read, found.labels, found.word_confidences, strict=True)
+            for (text, places), numbers, scores in zip(read, tags.labels, tags.word_confidences, strict=True)
         ]
 
     @abstractmethod

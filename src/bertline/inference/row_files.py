@@ -107,9 +107,9 @@ def cell(record: Record, column: InputColumn) -> Any:
             message names file and line.
     """
     if column.name not in record.values:
-        found = ", ".join(str(name) for name in record.values)
+        here = ", ".join(str(name) for name in record.values)
         raise DataError(
-            f"{record.where}: no column {column.name!r}; found {found}. Name the column that has the {column.holds}."
+            f"{record.where}: no column {column.name!r}; found {here}. Name the column that has the {column.holds}."
         )
     value = record.values[column.name]
     if column.holds == "texts" and isinstance(value, str):

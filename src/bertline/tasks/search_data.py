@@ -101,7 +101,7 @@ def _kept(found: Iterable[RawText], name: str, bad_rows: BadRows) -> tuple[list[
     """Return the non-empty texts, each id once, and the ids of all: judgements may name empty documents, which are not
     indexed."""
     places: dict[str, str] = {}
-    kept: list[RawText] = []
+    usable: list[RawText] = []
     for each in found:
         if each.id in places:
             message = f"{each.where}: the {name} {each.id!r} stands at {places[each.id]} already."
@@ -109,10 +109,10 @@ def _kept(found: Iterable[RawText], name: str, bad_rows: BadRows) -> tuple[list[
             continue
         places[each.id] = each.where
         if each.title or each.text:
-            kept.append(each)
+            usable.append(each)
         else:
             bad_rows.report(f"empty_{name}", f"{each.where}: the {name} {each.id!r} has no text.")
-    return kept, places.keys()
+    return usable, places.keys()
 
 
 def _judged(
@@ -148,11 +148,11 @@ def _judged(
 
 
 def _with_relevant(task: str, split: SplitName, judged: _Judged, dropped: Counter[str]) -> _Judged:
-    kept = {query: of_query for query, of_query in judged.items() if max(of_query.values()) > 0}
-    dropped["query_without_relevant_document"] += len(judged) - len(kept)
-    if not kept:
+    with_relevant = {query: of_query for query, of_query in judged.items() if max(of_query.values()) > 0}
+    dropped["query_without_relevant_document"] += len(judged) - len(with_relevant)
+    if not with_relevant:
         raise DataError(f"tasks.{task}: no query of the {split} judgements has a relevant document (above 0).")
-    return kept
+    return with_relevant
 
 
 def _chosen_queries(
@@ -177,9 +177,9 @@ def _unseen(
     """Return the queries that equal none of the others, by id or by text."""
     taken = set(others)
     texts = {same_text([queries[query]]) for query in others}
-    kept = [query for query in ids if query not in taken and same_text([queries[query]]) not in texts]
-    dropped[reason] += len(ids) - len(kept)
-    return kept
+    untaken = [query for query in ids if query not in taken and same_text([queries[query]]) not in texts]
+    dropped[reason] += len(ids) - len(untaken)
+    return untaken
 
 
 def _rows(ids: list[str], queries: Mapping[str, str], judged: _Judged) -> QueryRows:

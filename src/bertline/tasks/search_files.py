@@ -70,9 +70,9 @@ def existing_file(folder: str, name: str) -> Path:
         DataError: Neither file exists.
     """
     path = Path(folder) / name
-    for found in (path, path.with_name(f"{path.name}.gz")):
-        if found.is_file():
-            return found
+    for candidate in (path, path.with_name(f"{path.name}.gz")):
+        if candidate.is_file():
+            return candidate
     raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's source.")
 
 
@@ -326,9 +326,9 @@ def _elements(path: Path, name: str, bad: BadRows) -> Iterator[tuple[str, str]]:
 def _field(content: str, names: tuple[str, ...]) -> str:
     """Return the content of all closed elements with the first of these names that occurs; else empty."""
     for name in names:
-        found = re.findall(rf"<{name}(?:\s[^<>]*)?>(.*?)</{name}>", content, re.IGNORECASE | re.DOTALL)
-        if found:
-            return " ".join(found)
+        texts = re.findall(rf"<{name}(?:\s[^<>]*)?>(.*?)</{name}>", content, re.IGNORECASE | re.DOTALL)
+        if texts:
+            return " ".join(texts)
     return ""
 
 
@@ -352,8 +352,8 @@ def _text(content: str) -> str:
 
 def _open_field(content: str, name: str) -> str:
     """Return the content of a topic's element up to the next tag: classic topics have no closing tags."""
-    found = re.search(rf"<{name}>(.*?)(?=</?(?:num|title|desc|narr|{name})\b|\Z)", content, re.IGNORECASE | re.DOTALL)
-    return "" if found is None else found[1]
+    match = re.search(rf"<{name}>(.*?)(?=</?(?:num|title|desc|narr|{name})\b|\Z)", content, re.IGNORECASE | re.DOTALL)
+    return "" if match is None else match[1]
 
 
 # Reader of line-aligned translations as a search collection: find the translation of a sentence.

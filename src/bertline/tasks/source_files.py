@@ -284,9 +284,9 @@ def capped(
     draws = [
         (seed_for(config.split_seed, "cap", split, key(item)), key(item), place) for place, item in enumerate(items)
     ]
-    kept = sorted(place for _, _, place in sorted(draws)[:most])
+    places = sorted(place for _, _, place in sorted(draws)[:most])
     dropped[f"{split}_row_above_max_{side}_rows"] += len(items) - most
-    return [items[place] for place in kept]
+    return [items[place] for place in places]
 
 
 def num_rows_made(config: BaseTaskConfig) -> int | None:
@@ -372,8 +372,8 @@ def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> Source
     each label has its share of each split (see `stratified_cut`). A train row whose texts also occur in dev or a test
     set, or a dev row whose texts also occur in a test set, is dropped and counted. Test sets are not changed.
     """
-    found = {"train": list(source.train), "dev": source.dev, "test": source.test}
-    splits = {split: rows for split, rows in found.items() if rows is not None}
+    rows_by_split = {"train": list(source.train), "dev": source.dev, "test": source.test}
+    splits = {split: rows for split, rows in rows_by_split.items() if rows is not None}
     dropped = source.dropped + complete_splits(
         splits,
         config,
@@ -387,7 +387,7 @@ def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> Source
     for name, rows in sorted(source.extra_tests.items()):
         keys = {row.content_key() for row in rows}
         for split in ("dev", "train"):
-            kept = [row for row in splits[split] if row.content_key() not in keys]
-            dropped[f"{split}_row_also_in_test_{name}"] += len(splits[split]) - len(kept)
-            splits[split] = kept
+            new_rows = [row for row in splits[split] if row.content_key() not in keys]
+            dropped[f"{split}_row_also_in_test_{name}"] += len(splits[split]) - len(new_rows)
+            splits[split] = new_rows
     return SourceRows(splits["train"], splits["dev"], splits["test"], dropped, source.extra_tests)

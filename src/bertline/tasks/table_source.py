@@ -165,13 +165,13 @@ def _format_of(path: Path, layout: TableLayout) -> TableFormat:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending in FORMATS_BY_ENDING:
         return FORMATS_BY_ENDING[ending]
-    found = guesses(beginning_of(path, layout.encoding))
-    if len(found) == 1 and found[0] != "conll":
-        return found[0]
-    if found == ["conll"]:
+    formats = guesses(beginning_of(path, layout.encoding))
+    if len(formats) == 1 and formats[0] != "conll":
+        return formats[0]
+    if formats == ["conll"]:
         why = "its lines look like CoNLL, a word with its tag each, which is no table (a task with source.kind: conll)"
-    elif found:
-        why = f"its lines can be {' or '.join(found)}"
+    elif formats:
+        why = f"its lines can be {' or '.join(formats)}"
     else:
         why = "its lines are neither JSON objects nor have they as many fields each by tabs or commas"
     option = layout.options.format
@@ -540,11 +540,11 @@ def _word(value: object, names: list[str] | None, place: str) -> str:
 def _matched(label: str, pattern: re.Pattern[str] | None, place: str) -> str:
     if pattern is None:
         return label
-    found = pattern.search(label)
-    if found is None or not found[1]:
+    match = pattern.search(label)
+    if match is None or not match[1]:
         raise BadRow(
             "label_without_pattern",
             f"{place}: the label {label!r} does not match source.label_pattern {pattern.pattern!r}. Fix the row or "
             "the pattern.",
         )
-    return found[1]
+    return match[1]

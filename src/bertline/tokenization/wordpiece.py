@@ -243,12 +243,12 @@ def left_out(word_counts: Mapping[str, int], max_alphabet: int) -> LeftOut:
     """
     characters = _characters(word_counts)
     ranked = _by_count(characters)
-    kept = set(ranked[:max_alphabet])
+    alphabet = set(ranked[:max_alphabet])
     too_long = sum(count * len(word) for word, count in word_counts.items() if len(word) > MAX_WORD_CHARACTERS)
     rare = sum(
         count * len(word)
         for word, count in word_counts.items()
-        if len(word) <= MAX_WORD_CHARACTERS and not kept.issuperset(word)
+        if len(word) <= MAX_WORD_CHARACTERS and not alphabet.issuperset(word)
     )
     return LeftOut(
         num_characters=len(characters),

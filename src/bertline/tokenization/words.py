@@ -47,13 +47,13 @@ def read_user_words(given: Sequence[str] | str, words_of: Callable[[str], Sequen
             raise DataError(f"{_KEY} names {given}, which has no words. Give one a line, or null the key: {_KEY}=[]")
     else:
         entries = [(f"{_KEY}[{index}]", word.strip()) for index, word in enumerate(given)]
-    found: dict[str, bool] = {}
+    is_lowercase: dict[str, bool] = {}
     for where, word in entries:
         pieces = list(words_of(word))
         whole = "".join(pieces)
         _refuse_unusable(where, word, whole)
-        found[whole] = len(pieces) > 1
-    return found
+        is_lowercase[whole] = len(pieces) > 1
+    return is_lowercase
 
 
 def _refuse_unusable(where: str, word: str, whole: str) -> None:
@@ -98,19 +98,19 @@ def with_user_words(tokens: Sequence[str], words: Sequence[str], *, size: int) -
     """
     known, wanted = set(tokens), set(words)
     missing = [word for word in dict.fromkeys(words) if word not in known]
-    kept, room = list(tokens), size - len(missing)
+    own_tokens, room = list(tokens), size - len(missing)
     for index in range(len(tokens) - 1, -1, -1):
-        if len(kept) <= room:
+        if len(own_tokens) <= room:
             break
         token = tokens[index]
         if token not in wanted and token not in SPECIAL_TOKENS and len(token.removeprefix(CONTINUATION)) > 1:
-            del kept[index]
-    if len(kept) > room:
+            del own_tokens[index]
+    if len(own_tokens) > room:
         raise DataError(
             f"tokenizer.vocab_size is {size}, which has no room for the {len(wanted)} words of {_KEY} beside the "
             "characters of the text. Raise tokenizer.vocab_size, or give fewer words."
         )
-    return (*kept, *missing)
+    return (*own_tokens, *missing)
 
 
 class UnsplitWords:
@@ -135,13 +135,13 @@ class UnsplitWords:
         """Cut normalised text into found words (True) and what is between them (False)."""
         parts: list[tuple[str, bool]] = []
         end = 0
-        for found in self._find(text):
-            start, stop = found.span()
+        for match in self._find(text):
+            start, stop = match.span()
             if _is_of_word(text[start - 1 : start]) or _is_of_word(text[stop : stop + 1]):
                 continue
             if end < start:
                 parts.append((text[end:start], False))
-            parts.append((found[0], True))
+            parts.append((match[0], True))
             end = stop
         if end < len(text):
             parts.append((text[end:], False))

@@ -71,18 +71,18 @@ def broken_words(text: str) -> Iterator[re.Match[str]]:
         start = hyphen.start()
         while start and (text[start - 1] == "-" or (text[start - 1].isalnum() and not text[start - 1].isdecimal())):
             start -= 1
-        found = _BROKEN.match(text, start) if start >= end else None
-        if found is not None:
-            end = found.end()
-            yield found
+        match = _BROKEN.match(text, start) if start >= end else None
+        if match is not None:
+            end = match.end()
+            yield match
 
 
 def _replaced(text: str, by: Callable[[re.Match[str]], str]) -> str:
     """Return a text with its divided words replaced."""
     parts, end = [], 0
-    for found in broken_words(text):
-        parts += [text[end : found.start()], by(found)]
-        end = found.end()
+    for match in broken_words(text):
+        parts += [text[end : match.start()], by(match)]
+        end = match.end()
     return "".join([*parts, text[end:]]) if parts else text
 
 
@@ -226,12 +226,12 @@ def markup_in(text: str) -> dict[str, tuple[int, int]]:
         >>> markup_in("if a < b and (c, d) or x[[0]]: f()")
         {'link': (24, 29)}
     """
-    found: dict[str, tuple[int, int]] = {}
+    spans: dict[str, tuple[int, int]] = {}
     if _MAY_HAVE.search(text):
         for markup in _KINDS:
-            if markup.kind not in found and (place := markup.pattern.search(text)):
-                found[markup.kind] = place.span()
-    return found
+            if markup.kind not in spans and (place := markup.pattern.search(text)):
+                spans[markup.kind] = place.span()
+    return spans
 
 
 def without_markup(text: str) -> str:
@@ -349,11 +349,11 @@ def without_lines(paragraph: str, repeated: Set[int]) -> tuple[str, list[str]]:
     Returns:
         The paragraph without them, and the lines.
     """
-    found = {number: line for number, line in judged_lines(paragraph) if line_key(line) in repeated}
-    if not found:
+    repeated_lines = {number: line for number, line in judged_lines(paragraph) if line_key(line) in repeated}
+    if not repeated_lines:
         return paragraph, []
-    kept = (line for number, line in enumerate(paragraph.split("\n")) if number not in found)
-    return "\n".join(kept), list(found.values())
+    other_lines = (line for number, line in enumerate(paragraph.split("\n")) if number not in repeated_lines)
+    return "\n".join(other_lines), list(repeated_lines.values())
 
 
 Batches = Callable[[], Iterable[list[SourceDocument]]]
@@ -399,8 +399,8 @@ def learn_cleaning(config: CleaningConfig, read: Batches, folder: Path, *, num_w
         write_json(wanted, sorted(wanted_forms(divided)))
         count = partial(_count, wanted=str(wanted))
         batches = progress(read(), description="how divided words are written, batches")
-        for found in ordered_map(count, batches, num_workers=num_workers):
-            counts.update(found)
+        for word_counts in ordered_map(count, batches, num_workers=num_workers):
+            counts.update(word_counts)
     plan = folder / _PLAN
     repeated = [] if config.repeated_lines is None else lines.at_least(config.repeated_lines)
     write_json(plan, {"forms": forms_of(divided, counts), "repeated": repeated})
@@ -486,14 +486,14 @@ def _cleaned(text: str, config: CleaningConfig, plan: Plan, changes: list[Change
         if place is not None:
             changes.append(Change(f"{CHANGED}hyphens", excerpt(before, *place.span())))
     if config.markup != "keep":
-        found = markup_in(text)
-        if found and config.markup == "drop":
-            kind, place_of_it = next(iter(found.items()))
+        spans = markup_in(text)
+        if spans and config.markup == "drop":
+            kind, place_of_it = next(iter(spans.items()))
             changes.append(Change("documents/markup", excerpt(text, *place_of_it), kind.replace("_", " ")))
             return text
         counted = CHANGED if config.markup == "remove" else MARKED
-        changes += (Change(f"{counted}{kind}", excerpt(text, *place)) for kind, place in found.items())
-        if found and config.markup == "remove":
+        changes += (Change(f"{counted}{kind}", excerpt(text, *place)) for kind, place in spans.items())
+        if spans and config.markup == "remove":
             text = without_markup(text)
     return text
 

@@ -67,8 +67,8 @@ def counts_of_changes(counts: Counter[str]) -> dict[str, int]:
 
 def manifest_of_encodings(counts: Counter[str]) -> dict[str, int]:
     """Return the counts of `counts_of_encodings` under the names of the manifest."""
-    kept = {name: counts[name] for name in _KEPT_LINES if counts[name]}
-    return kept | {name.removeprefix(READ_AS): counts[name] for name in counts if name.startswith(READ_AS)}
+    kept_lines = {name: counts[name] for name in _KEPT_LINES if counts[name]}
+    return kept_lines | {name.removeprefix(READ_AS): counts[name] for name in counts if name.startswith(READ_AS)}
 
 
 def counts_of_encodings(counts: Counter[str]) -> dict[str, int]:
@@ -158,10 +158,10 @@ class DropSamples:
             samples[reason] += [
                 {"id": where, "text": text, "note": note, **of} for _, where, text, note in sorted(kept, reverse=True)
             ]
-        found: dict[str, Any] = {"counts": self.counts, "samples": dict(samples)}
+        content: dict[str, Any] = {"counts": self.counts, "samples": dict(samples)}
         if self.source_of is not None:
-            found["by_source"] = {name: dict(sorted(by.items())) for name, by in sorted(self.by_source.items()) if by}
-        return found
+            content["by_source"] = {name: dict(sorted(by.items())) for name, by in sorted(self.by_source.items()) if by}
+        return content
 
     def names_of_files(self) -> dict[str, list[str]]:
         """Return the names of a few files that were left out, by reason."""

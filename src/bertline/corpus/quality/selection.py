@@ -120,9 +120,9 @@ class NearDuplicateIndex:
             candidates = sorted(candidates, key=lambda index: (-shared[index], index))[:MAX_COMPARED]
         best: Partner | None = None
         for index in sorted(candidates):
-            found = self._similarity(signature.ngrams, index)
-            if found >= self._threshold and (best is None or found > best.similarity):
-                best = Partner(index, found)
+            similarity_of_pair = self._similarity(signature.ngrams, index)
+            if similarity_of_pair >= self._threshold and (best is None or similarity_of_pair > best.similarity):
+                best = Partner(index, similarity_of_pair)
         if best is None:
             self._keep(signature)
         return best
@@ -171,10 +171,10 @@ class PrepareWithQuality:
                 for document in documents
             ]
         if self.ngram is not None:
-            found = signatures((document.sentences for document in documents), self.ngram)
+            document_signatures = signatures((document.sentences for document in documents), self.ngram)
             documents = [
                 dataclasses.replace(document, signature=signature)
-                for document, signature in zip(documents, found, strict=True)
+                for document, signature in zip(documents, document_signatures, strict=True)
             ]
         return documents
 
@@ -185,16 +185,18 @@ def without_contaminated(
     """Remove the paragraphs with text of `corpus.decontaminate`; a document without any other is dropped."""
     for document in documents:
         if document.contaminated:
-            found = set(document.contaminated)
+            contaminated = set(document.contaminated)
             for index in document.contaminated:
                 samples.add("paragraphs/contaminated", document.id, " ".join(document.paragraphs[index].sentences))
-            dropped["paragraphs/contaminated"] += len(found)
-            kept = tuple(paragraph for index, paragraph in enumerate(document.paragraphs) if index not in found)
-            if not kept:
+            dropped["paragraphs/contaminated"] += len(contaminated)
+            clean_paragraphs = tuple(
+                paragraph for index, paragraph in enumerate(document.paragraphs) if index not in contaminated
+            )
+            if not clean_paragraphs:
                 dropped["documents/contaminated"] += 1
                 samples.add("documents/contaminated", document.id, " ".join(document.sentences))
                 continue
-            document = dataclasses.replace(document, paragraphs=kept)
+            document = dataclasses.replace(document, paragraphs=clean_paragraphs)
         yield document
 
 

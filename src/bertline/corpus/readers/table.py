@@ -165,8 +165,8 @@ def _read_jsonl(file: InputFile, config: TableReader, dropped: Counter[str]) -> 
             continue
         try:
             row = json.loads(line.text)
-            found = "" if isinstance(row, dict) else f", found {type(row).__name__} {line.text[:60]!r}"
-            problem = found and f"expected a JSON object with the key {config.text_column!r}{found}"
+            found_instead = "" if isinstance(row, dict) else f", found {type(row).__name__} {line.text[:60]!r}"
+            problem = found_instead and f"expected a JSON object with the key {config.text_column!r}{found_instead}"
         except (ValueError, RecursionError) as error:
             problem = f"not valid JSON ({error}). A JSONL file has one object per line; found {line.text[:60]!r}"
         if not problem:

@@ -128,9 +128,9 @@ def _check_labels(name: str, config: ClassificationTaskConfig, train: list[Label
     In a multi-label task a single label is enough if some rows have it and others do not.
     """
     smallest = train[: fewest_train_rows(config, len(train))]
-    found = {tuple(sorted(row.label)) for row in smallest}
-    if len(found) == 1:
-        labels = ", ".join(map(repr, *found)) or "no label"
+    label_sets = {tuple(sorted(row.label)) for row in smallest}
+    if len(label_sets) == 1:
+        labels = ", ".join(map(repr, *label_sets)) or "no label"
         needs = "rows with a label and rows without it" if config.multi_label else "at least two labels"
         raise DataError(
             f"tasks.{name}: all {len(smallest)} train rows have the label {labels}; a classifier needs {needs}. Check "

@@ -83,7 +83,7 @@ def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Questio
         DataError: The file is not SQuAD JSON, or a question is invalid and invalid questions are errors. The message
             names file, article and question.
     """
-    found: list[Question] = []
+    questions: list[Question] = []
     seen: set[str] = set()
     for where, title, context, qa in _questions(path, bad_rows):
         try:
@@ -92,9 +92,9 @@ def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Questio
             bad_rows.report(bad.reason, f"{where}: {bad}. Fix it or remove the question.")
             continue
         seen.add(question.id)
-        found.append(question)
+        questions.append(question)
         bad_rows.dropped[MOVED] += moved
-    return found
+    return questions
 
 
 def _questions(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, str, Any, Any]]:

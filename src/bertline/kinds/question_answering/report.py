@@ -19,8 +19,8 @@ def error_block(error: dict[str, Any]) -> str:
     context = str(error.get("context", ""))
     blocks = [f"<p><b>{escape(error.get('question', ''))}</b></p>"]
     blocks.append(f"<p>{_marked(context, gold, predicted)}</p>" if context else "")
-    said = f"is {gold or 'no answer'}, answered {predicted or 'no answer'} {sureness(error)}"
-    return quote("".join(blocks), said)
+    note = f"is {gold or 'no answer'}, answered {predicted or 'no answer'} {sureness(error)}"
+    return quote("".join(blocks), note)
 
 
 def _marked(context: str, gold: str, predicted: str) -> str:

@@ -36,8 +36,8 @@ def tuned_bm25(inputs: BaselineInputs) -> Baseline:
     texts, tried = inputs.kind.collection.texts_read(), _tried(inputs.kind, inputs.dev)
 
     def on_dev(settings: _Bm25Settings) -> Found:
-        found = found_by(_index([texts[number] for number in tried], settings), inputs.dev)
-        return Found(np.where(found.documents < 0, -1, tried[found.documents]), found.scores)
+        rankings = found_by(_index([texts[number] for number in tried], settings), inputs.dev)
+        return Found(np.where(rankings.documents < 0, -1, tried[rankings.documents]), rankings.scores)
 
     best = _Bm25Settings()
     best = inputs.best([best, *(replace(best, analysis=analysis) for analysis in ANALYSES)], on_dev)

@@ -344,8 +344,8 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def _ranked(self, predictions: Found, row: int) -> NDArray[np.int64]:
         """Return the indices of the documents found for a query, in the order of `ranking.trec_order`."""
-        found = predictions.documents[row] >= 0
-        numbers, scores = predictions.documents[row][found], predictions.scores[row][found].astype(np.float32)
+        is_hit = predictions.documents[row] >= 0
+        numbers, scores = predictions.documents[row][is_hit], predictions.scores[row][is_hit].astype(np.float32)
         return numbers[np.lexsort((-self._places_of_ids[numbers], -scores))]
 
     @property

@@ -18,8 +18,8 @@ def error_block(error: dict[str, Any]) -> str:
 
 
 def _sentence(sentence: str, gold: str, predicted: str) -> str:
-    said = f"is {escape(gold)}, taken for {escape(predicted)}"
-    return f"<p>{escape(shortened(sentence, CHARACTERS))} <small>{said}</small></p>"
+    note = f"is {escape(gold)}, taken for {escape(predicted)}"
+    return f"<p>{escape(shortened(sentence, CHARACTERS))} <small>{note}</small></p>"
 
 
 def about(labels: Sequence[str]) -> str:

@@ -35,13 +35,13 @@ class SentenceLabellingPredictor(TaskPredictor):
         if not documents:
             return []
         unknown = [[0] * len(sentences) for sentences in documents]
-        found = self.predictions(SentenceRows(row_ids(len(documents)), documents, unknown))
+        predictions = self.predictions(SentenceRows(row_ids(len(documents)), documents, unknown))
         return [
             [
                 LabelledSentence(sentence, self.kind.labels[label], float(row[label]))
                 for sentence, row, label in zip(sentences, probabilities, probabilities.argmax(1), strict=True)
             ]
-            for sentences, probabilities in zip(documents, found, strict=True)
+            for sentences, probabilities in zip(documents, predictions, strict=True)
         ]
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
