@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -183,18 +182,3 @@ class FileFaults:
         leave_out(self._dropped, reason, self._file.name, problem)
         fate = f"what cannot be read of it is left out, counted under {reason}"
         warn(f"{self._file.path}: {problem}; {fate}", extra=of_kind(reason))
-
-    def is_changed(self, before: os.stat_result, after: os.stat_result, place: str) -> bool:
-        """Return whether the file changed between two looks at it, and count that.
-
-        Raises:
-            DataError: With `fail`, if it changed.
-        """
-        if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
-            return False
-        self.count(
-            "files/changed",
-            f"the file changed while it was read: {before.st_size:,} bytes at first, {after.st_size:,} after {place}",
-            "Read it when nothing writes to it",
-        )
-        return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -205,8 +204,8 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
     With `skip`, a line that is no text is marked, for the caller to count; with `replace`, what is no text in it
     becomes U+FFFD, and the line is counted under `lines/replaced`. With both, whatever else is wrong is counted: a file
     ends at the damage of its compressed data (`files/torn`) or where it cannot be split into lines
-    (`files/undecodable`, as a file without a detectable encoding); an archive (`files/archive`), a line over the limit
-    (`lines/too_long`) and a file that changes while it is read (`files/changed`).
+    (`files/undecodable`, as a file without a detectable encoding); an archive (`files/archive`), and a line over the
+    limit (`lines/too_long`).
 
     Args:
         file: The file.
@@ -232,7 +231,6 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
         decode = LineDecoder(file.path, name, errors) if by_line else None
         stream = (codec, errors) if decode is None else ("utf-8-sig", "surrogateescape")
         with text_stream(file.path, *stream) as handle:
-            before = os.fstat(handle.fileno())
             while text := handle.readline(_MAX_LINE_CHARACTERS):
                 number += 1
                 undecodable = False
@@ -249,8 +247,6 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
                     undecodable = faults.is_too_long(number)
                     text = _past_line_end(handle, text)
                 yield Line(number, text.rstrip("\r\n"), undecodable)
-            after = os.fstat(handle.fileno())
-        faults.is_changed(before, after, f"line {number}")
     except UnicodeError as error:
         problem = f"not {encoding} text after line {number} ({error})"
         faults.count("files/undecodable", problem, "Set corpus.encoding to the file's encoding")

@@ -13,6 +13,7 @@ from bertline.corpus.cached_reader import Batch, CachedReader
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import ShownCounts, leave_out
 from bertline.corpus.quality.drops import DropSamples
+from bertline.foundation.errors import MachineError
 
 BATCHES = [
     [
@@ -67,12 +68,10 @@ def test_a_source_over_the_limit_is_read_again_and_leaves_no_file(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_costs_only_a_second_reading(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "read-0.arrow").symlink_to("/dev/full")
-    source = Source()
-    one = reader_of(source, tmp_path)
-    assert list(one.ahead()) == counted(one)[0] == BATCHES
-    assert source.times_read == 2
+    with pytest.raises(MachineError, match="read-0.arrow cannot be written"):
+        list(reader_of(Source(), tmp_path).ahead())
 
 
 def test_what_is_kept_is_deleted_after_the_last_reading_and_all_parts_share_a_limit(

@@ -4,7 +4,6 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import re
 import tarfile
 import zipfile
@@ -133,22 +132,6 @@ def test_a_line_over_the_limit_is_named_or_counted_in_bounded_memory(
     found, dropped = lines_of(path, "skip")
     assert found == [Line(1, "short", False), Line(2, "", True), Line(3, "last", False)]
     assert dropped == {"lines/too_long": 1}
-
-
-def test_a_file_that_shrinks_while_it_is_read_is_named_or_counted(tmp_path: Path) -> None:
-    path = tmp_path / "shrinking.txt"
-    for policy in ("fail", "skip"):
-        path.write_text("word\n" * 200_000)
-        dropped: Counter[str] = Counter()
-        lines = read_lines(InputFile(path, path.name), "utf-8", policy, dropped)
-        next(lines)
-        os.truncate(path, 400_000)
-        if policy == "fail":
-            with pytest.raises(DataError, match="shrinking.txt: the file changed while it was read: 1,000,000 bytes"):
-                list(lines)
-        else:
-            assert len(list(lines)) < 200_000
-            assert dropped == {"files/changed": 1}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "auto"])

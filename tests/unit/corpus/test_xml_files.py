@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -135,24 +134,3 @@ def test_a_file_without_paragraphs_names_the_elements_that_hold_its_text(
     assert [item.paragraphs for item in xml_config().read(dropped)] == [()]
     assert dropped == {"files/without_paragraphs": 1}
     assert "in none: para 17" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_a_file_that_shrinks_while_it_is_read_is_named_or_counted(
-    tmp_path: Path, xml_config: Make, compressed: bool
-) -> None:
-    numbers = range(20_000)
-    content = f"<x>{''.join(f'<d><p>Text {number * 7919 % 65537} ends.</p></d>' for number in numbers)}</x>".encode()
-    path = tmp_path / "text" / "a.xml"
-    for policy in ("fail", "skip"):
-        path.write_bytes(gzip.compress(content) if compressed else content)
-        dropped: Counter[str] = Counter()
-        documents = xml_config(document="d", on_undecodable=policy).read(dropped)
-        next(documents)
-        os.truncate(path, path.stat().st_size // 2)
-        if policy == "fail":
-            with pytest.raises(DataError, match=r"a\.xml: the file changed while it was read: .* after the document"):
-                list(documents)
-        else:
-            assert 0 < len(list(documents)) < len(numbers) - 1
-            assert dropped == {"files/changed": 1}

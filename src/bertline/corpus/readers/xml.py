@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -232,32 +231,22 @@ class XmlReader(CorpusReader):
             document=self.document, paragraphs=self.paragraphs, ignored=self.ignored, spaces=self.spaces
         )
         ids: set[str] = set()
-        line = 1
-        fault: tuple[str, str, str] | None = None
         try:
             with open_decompressed(file.path) as handle:
-                before = os.fstat(handle.fileno())
-                try:
-                    for document in xml_documents(handle, paths, outside):
-                        line = document.line
-                        if document.id is not None and document.id in ids:
-                            problem = f"the document of line {line} has the id {document.id!r} of an earlier one"
-                            faults.count("documents/duplicate_id", problem, "Take one of them out")
-                            continue
-                        if document.id is not None:
-                            ids.add(document.id)
-                        yield document
-                except (expat.ExpatError, RefusedXmlError, LookupError, UnicodeError, *TORN, OSError) as error:
-                    fault = _fault(error, file)
-                changed = faults.is_changed(before, os.fstat(handle.fileno()), f"the document of line {line}")
-        except OSError as error:
-            raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
-        if fault is not None and not changed:  # else that is why it is torn, or not well-formed
-            faults.count(*fault)
+                for document in xml_documents(handle, paths, outside):
+                    if document.id is not None and document.id in ids:
+                        problem = f"the document of line {document.line} has the id {document.id!r} of an earlier one"
+                        faults.count("documents/duplicate_id", problem, "Take one of them out")
+                        continue
+                    if document.id is not None:
+                        ids.add(document.id)
+                    yield document
+        except (expat.ExpatError, RefusedXmlError, LookupError, UnicodeError, *TORN, OSError) as error:
+            faults.count(*_fault(error, file))
 
 
 def _fault(error: Exception, file: InputFile) -> tuple[str, str, str]:
-    """Return reason, problem and fix; an error of the disk is raised again."""
+    """Return reason, problem and fix; an error of the disk is raised, with the file's name."""
     match error:
         case expat.ExpatError():
             return "files/not_xml", f"not well-formed XML ({error})", "Mend it"
@@ -266,7 +255,8 @@ def _fault(error: Exception, file: InputFile) -> tuple[str, str, str]:
         case LookupError() | UnicodeError():
             return "files/undecodable", f"an encoding that is not read ({error})", "Convert it to UTF-8"
     if not is_torn(error):
-        raise error
+        assert isinstance(error, OSError)
+        raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
     return "files/torn", f"the {compression_of(file.path)} data is torn ({error})", "Copy the file again"
 
 
