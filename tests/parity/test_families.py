@@ -15,7 +15,7 @@ import pytest
 import tokenizers
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import bertline
 import tiny
@@ -312,40 +312,6 @@ def test_a_folder_with_a_slow_tokenizer_and_pickled_weights_is_refused_with_the_
     found = load_file(converted / "model.safetensors")
     assert found.keys() == weights.keys() and all(torch.equal(found[name], weights[name]) for name in found)
     load_model(converted, "mlm")
-
-
-def test_what_a_wrapped_folder_lacks_is_said_before_it_is_trained(encoders: dict[str, Path], tmp_path: Path) -> None:
-    electra = encoders["electra"]
-    config = json.loads((electra / "config.json").read_text())
-    weights = load_file(electra / "model.safetensors")
-
-    def changed(name: str, kept: dict[str, torch.Tensor], **changes: Any) -> Path:
-        folder = shutil.copytree(electra, tmp_path / name)
-        save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-        (folder / "config.json").write_text(json.dumps({**config, **changes}))
-        return folder
-
-    of_encoder = {name: tensor for name, tensor in weights.items() if name.startswith("electra.")}
-    detector = changed("detector", of_encoder, architectures=["ElectraForPreTraining"])
-    with pytest.raises(ArtifactError, match="fills no blanks: it is an encoder saved alone, or a detector"):
-        load_model(detector, "mlm")
-    assert bertline.load(str(detector), device="cpu").embed(["the"]).shape == (1, 24)
-    some = {name: tensor for name, tensor in weights.items() if "layer.1.output" not in name}
-    with pytest.raises(ArtifactError, match=r"lacks electra\.encoder\.layer\.1\.output"):
-        load_model(changed("some", some), "sequence", num_outputs=2, is_new=True)
-    with pytest.raises(ArtifactError, match=r"embeddings_project\.bias has shape \[24\], config\.json makes it \[20\]"):
-        load_encoder(changed("sizes", weights, hidden_size=20))
-    with pytest.raises(
-        ArtifactError, match="is 'nomic_bert' and its code comes with it .* never run; bertline reads bert"
-    ):
-        load_encoder(changed("code", weights, model_type="nomic_bert", auto_map={"AutoModel": "modeling.Nomic"}))
-    damaged = {**weights, "electra.embeddings.LayerNorm.bias": torch.full((12,), torch.nan)}
-    with pytest.raises(ArtifactError, match="values that are not finite"):
-        load_encoder(changed("damaged", damaged))
-    words = "electra.embeddings.word_embeddings.weight"
-    fewer = {**weights, words: weights[words][:30], "generator_lm_head.bias": weights["generator_lm_head.bias"][:30]}
-    with pytest.raises(ArtifactError, match="the tokenizer has .* tokens, the model 30"):
-        bertline.load(str(changed("fewer", fewer, vocab_size=30)), device="cpu")
 
 
 def test_processes_that_handle_bert_alone_do_not_import_transformers(encoders: dict[str, Path], tmp_path: Path) -> None:

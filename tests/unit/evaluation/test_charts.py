@@ -4,12 +4,10 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bertline.evaluation.charts import Row, Series, bar_chart, dot_chart, line_chart, scatter_chart
 from bertline.evaluation.facts import PipelineFolders, read_facts
-from bertline.evaluation.html import WIDTH, Scale, rounded, standalone
+from bertline.evaluation.html import WIDTH, standalone
 from bertline.evaluation.task_charts import mean_vectors, neighbours_agree, principal_components, vector_space
 from evaluation_inputs import KINDS
 
@@ -55,15 +53,6 @@ def test_a_chart_as_a_file_brings_its_own_style_size_and_background() -> None:
     )
     page = root[1]
     assert (page.attrib["class"], page.attrib["width"], page.attrib["height"]) == ("page", width, height)
-
-
-@pytest.mark.parametrize("log", [False, True])
-@given(st.floats(1e-5, 1e5), st.floats(1.001, 1e4))
-def test_a_rounded_range_holds_the_values_and_ends_at_ticks(log: bool, low: float, times: float) -> None:
-    start, end = rounded(low, low * times, log=log)
-    assert start <= low * (1 + 1e-6) and end >= low * times * (1 - 1e-6)
-    ticks = Scale(start, end, 0, 100, log).ticks()
-    assert (ticks[0], ticks[-1]) == (pytest.approx(start), pytest.approx(end))
 
 
 def test_names_are_escaped() -> None:

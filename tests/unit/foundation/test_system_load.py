@@ -2,11 +2,9 @@ import json
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from bertline.foundation import system_load
 from bertline.foundation.metrics_log import MetricsLog, read_metrics
 from bertline.foundation.system_load import load_sampled
 
@@ -52,39 +50,3 @@ def test_without_psutil_or_without_room_the_work_goes_on(tmp_path: Path, monkeyp
     with load_sampled(tmp_path, 0.001, node="a"):
         time.sleep(0.05)
     assert not (tmp_path / "system.a.jsonl").exists()
-
-
-def test_the_figures_of_a_gpu_that_the_driver_knows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nvml:
-        @staticmethod
-        def nvmlInit() -> None: ...
-
-        @staticmethod
-        def nvmlDeviceGetCount() -> int:
-            return 2
-
-        @staticmethod
-        def nvmlDeviceGetHandleByIndex(index: int) -> int:
-            return index
-
-        @staticmethod
-        def nvmlDeviceGetMemoryInfo(handle: int) -> SimpleNamespace:
-            return SimpleNamespace(used=20e6, total=80e6)
-
-        @staticmethod
-        def nvmlDeviceGetUtilizationRates(handle: int) -> SimpleNamespace:
-            return SimpleNamespace(gpu=90 + handle)
-
-        @staticmethod
-        def nvmlDeviceGetPowerUsage(handle: int) -> int:
-            raise RuntimeError("not supported")
-
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml)
-    assert system_load._read(system_load._gpu_sensors()) == {
-        "gpu_0_memory_usage_percentage": 25.0,
-        "gpu_0_memory_usage_megabytes": 20.0,
-        "gpu_0_utilization_percentage": 90,
-        "gpu_1_memory_usage_percentage": 25.0,
-        "gpu_1_memory_usage_megabytes": 20.0,
-        "gpu_1_utilization_percentage": 91,
-    }
