@@ -79,7 +79,7 @@ def with_both_splits(folder: Path, config: CorpusConfig, writer: CorpusWriter) -
     Args:
         folder: Where the corpus was written.
         config: The corpus.
-        written: What was written.
+        writer: What was written.
 
     Returns:
         What is there now.

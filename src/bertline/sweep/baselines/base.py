@@ -79,7 +79,7 @@ def baselines_of(
 ) -> list[Baseline]:
     """Return the baselines of a task, each with predictions for dev and every test split; none depends on a seed.
 
-    `kinds/NAME/baselines.py` has a function `baselines(given) -> list[Baseline]`.
+    `kinds/NAME/baselines.py` has a function `baselines(inputs) -> list[Baseline]`.
     """
     given = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
     return kind_part(kind.config.kind, "baselines").baselines(given)
