@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.foundation.errors import DataError
-from bertline.tokenization.config import MIN_VOCAB_SIZE
 from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, SPECIAL_TOKENS
 
 # Merging of neighbouring subwords in all words at once, on arrays.
@@ -157,10 +156,6 @@ def _without_overlaps(places: Places, after: Places) -> Places:
     return np.array(taken, dtype=np.int64)
 
 
-_WORTH_NAMING, _MOST = 0.01, 0.5
-"""Shares of characters from which a cause is named, and from which it is the only one."""
-
-
 def train_wordpiece(
     word_counts: Mapping[str, int], *, vocab_size: int, min_frequency: int, max_alphabet: int, or_fewer: bool = False
 ) -> tuple[str, ...]:
@@ -211,7 +206,13 @@ def train_wordpiece(
         if pair is None and or_fewer:
             break
         if pair is None:
-            raise DataError(_too_little_text(word_counts, vocab_size, len(tokens), min_frequency, max_alphabet))
+            raise DataError(
+                f"tokenizer.vocab_size is {vocab_size}, but the text supports only {len(tokens)} tokens: no other pair "
+                f"stands there tokenizer.min_frequency={min_frequency} times, in words of the {max_alphabet} most "
+                f"frequent characters (tokenizer.max_alphabet) and of at most {MAX_WORD_CHARACTERS} letters. Set "
+                f"tokenizer.vocab_size to {len(tokens)} or less, raise tokenizer.max_alphabet, or give more text; a "
+                "language written without spaces has to be segmented first."
+            )
         # Different pairs can give the same subword (`un` + `##it`, `u` + `##nit`), which is added only once.
         token = merger.merge(pair)
         if token not in known:
@@ -255,43 +256,6 @@ def left_out(word_counts: Mapping[str, int], max_alphabet: int) -> LeftOut:
         rare="".join(ranked[max_alphabet:]),
         rare_share=rare / max(1, characters.total()),
         too_long_share=too_long / max(1, characters.total()),
-    )
-
-
-def _too_little_text(
-    word_counts: Mapping[str, int], vocab_size: int, supported: int, min_frequency: int, max_alphabet: int
-) -> str:
-    """Return the error for a text that does not support the tokens, with its cause and what helps."""
-    lost = left_out(word_counts, max_alphabet)
-    causes: list[str] = []
-    fixes: list[str] = []
-    if lost.too_long_share >= _WORTH_NAMING:
-        causes.append(
-            f"{lost.too_long_share:.1%} of its characters are in words of over {MAX_WORD_CHARACTERS} letters, which "
-            "become [UNK] as a whole"
-        )
-        fixes.append("put spaces between words (a language written without them has to be segmented first)")
-    if lost.rare_share >= _WORTH_NAMING:
-        causes.append(
-            f"tokenizer.max_alphabet={max_alphabet} keeps {max_alphabet:,} of its {lost.num_characters:,} characters, "
-            f"and words with the others, {lost.rare_share:.1%} of the text, are left out"
-        )
-        # What the whole alphabet takes, at the start of words and inside of them: any text supports that.
-        inside = {character for word in word_counts if len(word) <= MAX_WORD_CHARACTERS for character in word[1:]}
-        if (size := len(SPECIAL_TOKENS) + lost.num_characters + len(inside)) >= MIN_VOCAB_SIZE:
-            fixes.append(f"set tokenizer.max_alphabet={lost.num_characters} and tokenizer.vocab_size={size}")
-    elif supported >= MIN_VOCAB_SIZE:
-        fixes.append(f"set tokenizer.vocab_size to {supported} or less")
-    if lost.too_long_share < _MOST:
-        fixes.append("give more text")
-    if not causes:
-        causes.append(
-            f"no pair of tokens is left that stands there at least tokenizer.min_frequency={min_frequency} times"
-        )
-    advice = ", or ".join(fixes)
-    return (
-        f"tokenizer.vocab_size is {vocab_size}, but the text supports only {supported} tokens: {'; '.join(causes)}. "
-        f"{advice[0].upper()}{advice[1:]}."
     )
 
 

@@ -90,6 +90,6 @@ def test_counts_beyond_32_bits_are_exact() -> None:
 
 
 def test_a_vocabulary_larger_than_the_text_supports_names_how_many_tokens_it_does() -> None:
-    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 500.*supports only 12 tokens.*Give more text"):
+    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 500.*supports only 12 tokens.*give more text"):
         train_wordpiece({"abc": 4}, vocab_size=500, min_frequency=1, max_alphabet=10)
     assert len(train_wordpiece({"abc": 4}, vocab_size=12, min_frequency=1, max_alphabet=10)) == 12
