@@ -31,7 +31,7 @@ from typing import Any
 import repository_source  # noqa: F401
 from records import current_commit
 
-from bertline.corpus.quality.near_duplicates import NearDuplicateIndex, signatures
+from bertline.corpus.quality.selection import NearDuplicateIndex, signatures
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.processor import processor_name
 

@@ -34,8 +34,7 @@ from sentences_texts import ENCYCLOPEDIA, GERMAN, LAW, paragraphs
 
 from bertline.corpus.preparation import clean
 from bertline.corpus.sentences import split_sentences
-from bertline.corpus.sentences.learned import LearnedSplitter
-from bertline.corpus.sentences.statistics import count, learn
+from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.processor import processor_name
 

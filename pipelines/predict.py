@@ -23,7 +23,7 @@ from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
 from bertline.orchestration.stages import stage_named
-from bertline.tasks.table_files import TableLayout
+from bertline.tasks.table_source import TableLayout
 from composition import given_overrides, recipe
 
 EXPORTED = Path(stage_named("export").output)

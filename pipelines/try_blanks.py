@@ -17,7 +17,7 @@ from pathlib import Path
 import bertline
 from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.progress import say
-from bertline.inference.filling import filled
+from bertline.inference.model import filled
 from bertline.orchestration.run_folder import is_locked
 from bertline.orchestration.stopping import in_one_line
 

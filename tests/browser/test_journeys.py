@@ -54,16 +54,3 @@ def test_why_a_trial_failed(review, views: dict[str, str]) -> None:
     journey.click(journey.page.get_by_role("link", name=re.compile(r"^encoder · trial \d$")).first)
     journey.arrives_at(journey.page.get_by_text(re.compile("^The loss of step .* training has diverged")))
     journey.arrives_at(journey.page.get_by_text("Failed", exact=True))
-
-
-def test_the_report(review, views: dict[str, str]) -> None:
-    journey = Journey(review(views["newest report"]))
-    journey.arrives_at(journey.page.frame_locator("iframe").get_by_role("heading", name="bertline"))
-
-
-def test_the_report_from_the_list_of_all_runs(review, views: dict[str, str]) -> None:
-    journey = Journey(review(views["all runs"]))
-    journey.click(journey.page.get_by_role("link", name=re.compile(r"^smoke: MLM")))
-    journey.click(journey.page.get_by_role("tab", name="Artifacts"))
-    journey.click(journey.page.get_by_text("report.html", exact=True))
-    journey.arrives_at(journey.page.frame_locator("iframe").get_by_role("heading", name="bertline"))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from omegaconf import OmegaConf
 
 dvc_repo = pytest.importorskip("dvc.repo")
 
@@ -175,22 +172,6 @@ def test_the_run_cache_ignores_parameters_called_size_or_nfiles_so_no_field_may_
     assert yaml.safe_load(Path("out").read_text()) == {"model": {name: 1 if stale else 2}}
 
 
-def test_no_configuration_field_has_a_name_that_the_run_cache_ignores() -> None:
-    for path in (Path(__file__).parents[2] / "conf").rglob("*.yaml"):
-        content = OmegaConf.to_container(OmegaConf.load(path))
-        assert not {"size", "nfiles"} & set(_keys(content)), path
-
-
-def _keys(content: Any) -> Iterator[str]:
-    if isinstance(content, dict):
-        for key, value in content.items():
-            yield key
-            yield from _keys(value)
-    elif isinstance(content, list):
-        for value in content:
-            yield from _keys(value)
-
-
 def test_a_stage_that_always_runs_re_runs_only_what_depends_on_a_file_that_it_changed(project: Any) -> None:
     write = "mkdir -p seen; cp a seen/a; cp b seen/b@x"
     content: dict[str, Any] = {
@@ -211,12 +192,6 @@ def test_a_stage_that_always_runs_re_runs_only_what_depends_on_a_file_that_it_ch
     assert names_run(project) == ["configure", "seen"]
 
 
-def test_a_whole_repro_runs_stages_in_the_order_of_the_file_so_the_corpus_comes_before_the_tasks(project: Any) -> None:
-    names = [f"{letter}{number}" for number in range(3) for letter in "zam"]
-    stages({name: {"cmd": f"echo {name} > {name}", "outs": [name]} for name in names})
-    assert names_run(project) == names
-
-
 def test_a_running_stage_is_in_rwlock_with_its_process_so_a_busy_lock_can_be_explained(project: Any) -> None:
     stages({"one": {"cmd": "cp .dvc/tmp/rwlock seen; echo a > out", "outs": ["out"]}})
     names_run(project)
@@ -225,27 +200,3 @@ def test_a_running_stage_is_in_rwlock_with_its_process_so_a_busy_lock_can_be_exp
     assert [holder["pid"] for holder in held.values()] == [os.getpid()]
     assert all(isinstance(holder["cmd"], str) for holder in held.values())
     assert not any(yaml.safe_load(Path(".dvc/tmp/rwlock").read_text()).values())
-
-
-def test_metrics_that_are_no_output_may_be_a_folder_and_their_change_runs_nothing(project: Any) -> None:
-    stages({"one": {"cmd": "echo a > out", "outs": ["out"]}}, metrics=["headline"])
-    assert names_run(project) == ["one"]  # without the folder
-    Path("headline").mkdir()
-    for seconds in (1.5, 2.5):
-        Path("headline/one.json").write_text(f'{{"seconds": {seconds}}}')
-        assert names_run(project) == []
-        shown = project.metrics.show()[""]["data"]
-        assert {key: value["data"] for key, value in shown.items()} == {"headline/one.json": {"seconds": seconds}}
-
-
-def test_a_folder_of_plots_draws_each_file_with_all_its_columns_and_nothing_else(project: Any) -> None:
-    stages({}, plots=[{"curves": {"x": "step", "y": ["train", "validation"]}}])
-    Path("curves").mkdir()
-    Path("curves/one.csv").write_text("step,train,validation\n1,0.5,\n2,,0.6\n")
-    command = [sys.executable, "-m", "dvc", "plots", "show", "--json"]
-    shown = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert list(shown["data"]) == ["curves/one.csv"] and "errors" not in shown
-    rows = shown["data"]["curves/one.csv"][0]["content"]["data"]["values"]
-    assert {(row["field"], row["step"]) for row in rows} == {
-        (field, step) for field in ("train", "validation") for step in "12"
-    }

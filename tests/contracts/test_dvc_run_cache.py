@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,15 +71,6 @@ def test_a_stage_is_restored_from_the_run_cache_if_what_it_leaves_in_git_is_a_me
     assert [output["path"] for output in outputs] == ["figures", "model"]
 
 
-def test_an_earlier_result_comes_back_with_its_figures_when_the_input_is_what_it_was(project: Any) -> None:
-    stage(metrics=[{"figures": OF_GIT}])
-    for content in ("1", "2", "1"):
-        Path("source").write_text(content)
-        repro(project)
-        assert Path("figures").read_text() == content
-    assert times_run() == 2
-
-
 @pytest.mark.parametrize(
     "plain",
     [
@@ -101,16 +89,6 @@ def test_a_stage_is_not_entered_if_it_leaves_a_plain_output_in_git_or_always_run
     forget()
     repro(project)
     assert times_run() == 2
-
-
-def test_a_file_of_plots_with_figures_and_no_rows_draws_nothing_and_is_no_error(project: Any) -> None:
-    Path("source").write_text('{"a": 1, "b/c": 2.5}')
-    stage(cmd="cp source model; cp source figures.json", plots=[{"figures.json": OF_GIT}])
-    repro(project)
-    command = [sys.executable, "-m", "dvc", "plots", "show", "--json"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(shown.stdout) == {"data": {"figures.json": []}}
-    assert "failed" not in shown.stderr
 
 
 def test_push_leaves_figures_out_that_an_entry_of_the_run_cache_needs_so_share_py_sends_them(

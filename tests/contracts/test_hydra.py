@@ -52,12 +52,6 @@ def test_a_missing_local_choice_is_no_error_and_a_present_one_wins(conf: Path) -
     assert composed(conf)["model"] == {"size": 7}
 
 
-def test_a_local_choice_may_override_a_group(conf: Path) -> None:
-    (conf / "local").mkdir()
-    (conf / "local" / "default.yaml").write_text("# @package _global_\ndefaults: [{override /model: base}]\n")
-    assert composed(conf)["model"] == {"size": 12}
-
-
 def test_without_a_run_folder_a_script_litters_outputs_so_cmd_sets_one(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import hydra\n@hydra.main(version_base=None)\ndef main(config): pass\nmain()\n")

@@ -10,15 +10,13 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, Metric, Param
-from mlflow.environment_variables import _MLFLOW_IS_IN_SERVING_ENVIRONMENT
 from mlflow.exceptions import MlflowException
 from mlflow.models.utils import _enforce_params_schema, _enforce_schema
 from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
 from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
 from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
-from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
-from mlflow.types.schema import AnyType, Array
+from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
 from bertline.foundation import system_load
@@ -58,26 +56,12 @@ def test_batches_hold_1000_metrics_and_100_params_as_values_py_has_it(client: Ml
     client.log_batch(run_id, params=[Param(f"p{number}", "1") for number in range(PARAMS_PER_BATCH)])
 
 
-def test_a_parameter_cannot_be_changed_so_known_ones_are_left_out(client: MlflowClient, run_id: str) -> None:
-    client.log_batch(run_id, params=[Param("lr", "1")])
-    with pytest.raises(MlflowException):
-        client.log_batch(run_id, params=[Param("lr", "2")])
-
-
 def test_a_dvc_folder_hash_is_a_dataset_digest_and_a_longer_one_is_refused(client: MlflowClient, run_id: str) -> None:
     fits = Dataset(name="corpus", digest="0" * 32 + ".dir", source_type="local", source="{}")
     client.log_inputs(run_id, [DatasetInput(fits)])
     assert client.get_run(run_id).inputs.dataset_inputs[0].dataset.digest == fits.digest
     with pytest.raises(MlflowException):
         client.log_inputs(run_id, [DatasetInput(Dataset("corpus", "0" * 37, "local", "{}"))])
-
-
-def test_an_ended_run_can_run_again_so_a_resumed_stage_keeps_its_run(client: MlflowClient, run_id: str) -> None:
-    client.set_terminated(run_id, status="KILLED")
-    client.update_run(run_id, status="RUNNING")
-    client.log_batch(run_id, metrics=[Metric("loss", 1.0, 1, 1)])
-    client.set_terminated(run_id, status="FINISHED")
-    assert client.get_run(run_id).info.status == "FINISHED"
 
 
 def test_the_load_of_a_machine_has_the_names_that_mlflow_gives_it() -> None:
@@ -118,16 +102,6 @@ def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_mlmodel_
     _enforce_params_schema({"topk": 1}, ParamSchema([ParamSpec("top_k", "long", 10)]))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 3 and all(message.startswith(mlmodel._DROPPED) for message in messages)
-
-
-def test_a_server_says_so_in_its_environment() -> None:
-    assert _MLFLOW_IS_IN_SERVING_ENVIRONMENT.name == mlmodel._IN_SERVER
-
-
-def test_a_null_in_a_list_of_strings_becomes_text_so_lists_are_declared_as_of_anything() -> None:
-    of_strings = _enforce_schema(pd.DataFrame({"a": [["b", None]]}), Schema([ColSpec(Array(DataType.string), "a")]))
-    of_anything = _enforce_schema(pd.DataFrame({"a": [["b", None]]}), Schema([ColSpec(Array(AnyType()), "a")]))
-    assert None not in of_strings["a"][0] and of_anything["a"][0] == ["b", None]
 
 
 def test_the_ui_reads_what_the_addresses_of_prepared_views_hold() -> None:

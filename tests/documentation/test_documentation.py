@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import re
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ sys.path.insert(0, str(DOCS))
 import reference_tables  # noqa: E402
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-FENCE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 
 
 def test_every_key_has_a_meaning() -> None:
@@ -103,11 +101,3 @@ def covers(known: str, key: str) -> bool:
 def anchor(title: str) -> str:
     """A heading's anchor, as GitHub and MyST make it."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-
-
-def test_the_locked_versions_have_what_builds_the_pages() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
-    locked = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
-    needed = {re.split(r"[<>=]", name)[0] for name in extras} & {"sphinx", "myst-parser", "furo"}
-    assert needed == {"sphinx", "myst-parser", "furo"}
-    assert needed <= locked

@@ -51,61 +51,6 @@ def test_no_measured_figure_stands_outside_the_blocks() -> None:
         assert MEASURED.findall(outside) == [], page
 
 
-def test_every_block_is_shown_on_some_page() -> None:
-    shown = {name for text in TEXTS.values() for name in re.findall(r"<!-- figures: (\w+) -->", text)}
-    assert shown == set(readme.BLOCKS)
-
-
-def test_a_changed_record_makes_its_block_stale(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readme, "_metrics", changed(readme._metrics))
-    assert readme.rewritten(TEXTS["docs/tutorial.md"]) != TEXTS["docs/tutorial.md"]
-
-
-def test_a_stale_page_fails_the_check_and_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- figures: verdicts -->\nold\n<!-- end -->\nafter\n")
-    monkeypatch.setattr(readme, "PAGES", (page,))
-    monkeypatch.setattr(readme, "ROOT", tmp_path)
-    monkeypatch.setitem(readme.BLOCKS, "verdicts", lambda: "new")
-    assert readme.main(["--check"]) == 1
-    assert readme.main([]) == 0
-    assert page.read_text() == "before\n<!-- figures: verdicts -->\nnew\n<!-- end -->\nafter\n"
-    assert readme.main(["--check"]) == 0
-
-
-def test_each_training_of_the_learning_table_has_its_own_time_and_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = {
-        "arguments": {"model": "tiny", "length": 32, "threads": 2, "steps": 4000},
-        "seeds": [{}, {}, {}],
-        "ours": "A",
-        "ours_same_optimizer": "B",
-        "peer": "C",
-        "steps_peer_equal_time": 1900.4,
-        "time_s": 11,
-        "time_s_same_optimizer": 12,
-        "time_s_peer": 13,
-        "time_s_peer_equal_time": 14,
-        "loss_ours": 1.1,
-        "loss_ours_same_optimizer": 1.2,
-        "loss_peer_equal_steps": 1.3,
-        "loss_peer_equal_time": 1.4,
-        "same_optimizer_difference": -0.1,
-        "same_optimizer_standard_error": 0.011,
-        "equal_time_difference": -0.3,
-        "equal_time_standard_error": 0.022,
-    }
-    monkeypatch.setattr(readme, "_read", lambda path: record)
-    table = readme.learning()
-    assert table.splitlines()[2:6] == [
-        "| A | 4,000 | 11 s | 1.100 nats |",
-        "| B | 4,000 | 12 s | 1.200 nats |",
-        "| C | 4,000 | 13 s | 1.300 nats |",
-        "| C | 1,900 | 14 s | 1.400 nats |",
-    ]
-    assert "−0.100 nats (standard error 0.011)" in table.replace("\n", " ")
-    assert "−0.300 (0.022)" in table
-
-
 @pytest.mark.parametrize(
     ("difference", "verdict", "clause"),
     [
@@ -130,10 +75,3 @@ def test_the_sentence_of_a_task_is_its_recorded_verdict_over_pretrainings(
     said = readme.sentence("docs_x", {"runs": [run, run], "tasks": {"docs_x/encoder": over_runs}})
     score, ends = f"{0.6 + difference:.3f}", " to ".join(map(signed, (difference - 0.01, difference + 0.01)))
     assert said == f"`docs_x`: {clause}, with accuracy {score}, {score}; difference {signed(difference)} ({ends})."
-
-
-def changed(read):  # type: ignore[no-untyped-def]
-    def other(stage: str) -> dict[str, float]:
-        return {key: value + 1 if "mlm_loss" in key else value for key, value in read(stage).items()}
-
-    return other

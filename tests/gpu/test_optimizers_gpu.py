@@ -5,8 +5,6 @@ import torch
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.pretraining.profiling import TABLE_NAME, StepProfiler
-from bertline.training.matmul_rate import matmul_rate
 from bertline.training.optimizers.registry import AdamWConfig, LambConfig, MuonConfig
 from bertline.training.optimizers.weights import set_learning_rate
 
@@ -77,24 +75,3 @@ def test_a_step_that_the_device_may_skip_needs_no_copy_of_weights_and_state(conf
         optimizer.step()
         peaks.append(torch.cuda.max_memory_allocated())
     assert peaks[1] - peaks[0] < sum(weight.nbytes for weight in model.parameters())
-
-
-def test_a_large_product_is_faster_in_bf16_and_leaves_no_mark_on_the_peak_of_memory():
-    device = torch.device("cuda", 0)
-    bf16, fp32 = matmul_rate(device, "bf16"), matmul_rate(device, "fp32")
-    assert bf16 > fp32 > 1e12
-    one_matrix = 2 * 8192**2  # bytes in bf16; the workspace that cuBLAS keeps is half of that on an H200
-    assert torch.cuda.max_memory_allocated(device) < one_matrix
-
-
-def test_a_profile_lists_kernels(tmp_path):
-    matrix = torch.randn(2048, 2048, device="cuda")
-    profiler = StepProfiler(tmp_path / "profile", matrix.device, num_steps=2)
-    profiler.start()
-    for _ in range(3):
-        matrix @ matrix
-        profiler.step()
-    lines = (tmp_path / "profile" / TABLE_NAME).read_text().splitlines()
-    assert "the GPU computes for" in lines[0]
-    assert "aten::" not in lines[3]
-    assert float(lines[3].split()[2]) == 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 import shutil
@@ -16,25 +15,21 @@ import pytest
 import tokenizers
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import bertline
 import tiny
 from bertline.encoders.loading import load_encoder, load_model, save_model
-from bertline.export.onnx_export import export_onnx
-from bertline.export.onnx_files import FP32, open_session, write_onnx
-from bertline.export.verification import verify_model
-from bertline.export.views import Architecture, load_view, without_padding
-from bertline.finetuning.encoding import assemble, encode_texts
-from bertline.finetuning.task_kind import HeadSettings, LossOptions
-from bertline.finetuning.word_windows import encode_words, token_ids_in_rows
+from bertline.export.onnx import FP32, open_session, write_onnx
+from bertline.export.views import Architecture, load_view, verify_model, without_padding
+from bertline.finetuning.encoding import encode_texts
+from bertline.finetuning.task_kind import LossOptions
+from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_TOKENS
-from export_inputs import EXPORT
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, finish
 
 # Sizes that are all unequal; 64 position rows, of which RoBERTa's families use 62.
@@ -171,16 +166,6 @@ def test_outputs_and_gradients_are_those_of_transformers_and_the_folder_comes_ba
     assert read_config(tmp_path / "ours")[0].max_position_embeddings == NUM_POSITIONS
 
 
-@pytest.mark.parametrize(("head", "key"), [("answers", "qa_dropout"), ("sequence", "seq_classif_dropout")])
-def test_the_dropout_of_a_head_of_distilbert_is_read_and_written(head: str, key: str, tmp_path: Path) -> None:
-    config = transformers.DistilBertConfig.from_dict({**CONFIGS["distilbert"].to_dict(), key: 0.37})
-    HEADS[head].from_config(config).save_pretrained(tmp_path / "theirs")
-    model = read(tmp_path / "theirs", head)
-    assert model.dropout.p == 0.37
-    save_model(model, tmp_path / "ours")
-    assert getattr(transformers.AutoConfig.from_pretrained(tmp_path / "ours"), key) == 0.37
-
-
 def trained(kind: str, folder: Path) -> Tokenizer:
     """A tokenizer of a family, trained on the texts below and written as transformers writes it."""
     folder.mkdir()
@@ -254,20 +239,6 @@ def test_each_word_is_tagged_at_the_tokens_of_its_own_characters(both: tuple[Tok
         assert sorted(set(encoded.words_of_tokens[row, 1 : length - 1].tolist())) == list(range(len(words)))
 
 
-def test_a_wordpiece_with_tokens_added_beside_its_vocabulary_is_taken_as_it_is(tmp_path: Path) -> None:
-    tiny.write_vocabulary(tmp_path, ("the", "caf", "##e", "##s", "near", "open"))
-    theirs = transformers.BertTokenizerFast.from_pretrained(tmp_path)
-    theirs.add_tokens(["<entity>", "lake-side"])
-    theirs.add_special_tokens({"additional_special_tokens": ["[doc]"]})
-    theirs.save_pretrained(tmp_path / "added")
-    ours = Tokenizer.load(tmp_path / "added")
-    assert ours.readable_tokens(ours.encode("cafes [doc]")) == ["caf", "##e", "##s", "[doc]"]
-    texts = ["The <entity> cafés, near the lake-side!", "[doc] open <entity><entity> [MASK] near", *TEXTS]
-    assert [ours.single.sequence(ours.encode(text)) for text in texts] == theirs(texts)["input_ids"]
-    assert not ours.is_wordpiece and ours.special_tokens == SPECIAL_TOKENS
-    assert ours.vocab_size == len(theirs) and theirs.convert_tokens_to_ids("[doc]") in ours.special_ids
-
-
 @pytest.fixture(scope="module")
 def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A folder of each family with a tokenizer of its kind, as transformers writes it."""
@@ -319,72 +290,6 @@ def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(
     verify_model(made.folder, labels=None, tolerance=2e-5)
 
 
-def test_guesses_for_a_blank_are_readable_whatever_the_tokenizer(encoders: dict[str, Path], family: str) -> None:
-    loaded = bertline.load(str(encoders[family]), device="cpu")
-    raw = loaded.tokenizer.tokens(range(loaded.tokenizer.vocab_size))
-    (guesses,) = loaded.fill_mask("The [MASK] in", top_k=len(raw))
-    found = [guess.token for guess in guesses]
-    if family in ("distilbert", "electra", "mpnet"):  # WordPiece
-        assert sorted(found) == sorted(set(raw) - set(loaded.tokenizer.special_tokens))
-        return
-    marked = {token for token in raw if token[0] in "Ġ▁" and token[1:].isascii() and token[1:]}
-    assert len(marked) > 5 and not marked & set(found)
-    assert {token[1:] for token in marked} <= set(found) and all(token.isprintable() and token for token in found)
-
-
-def test_filling_blanks_starts_with_the_head_of_the_folder(
-    encoders: dict[str, Path], family: str, tmp_path: Path
-) -> None:
-    kind = finish("fill_mask", tmp_path, encoders[family]).kind
-    head = HeadSettings(dropout_prob=0.0, seed=3, attention="plain")
-    models: list[Any] = [kind.new_model(encoders[family], head), load_model(encoders[family], "mlm")]
-    ids = torch.randint(5, 30, (2, 9))
-    found, expected = (model.eval().forward_everywhere(ids, torch.zeros_like(ids)).mlm_logits for model in models)
-    torch.testing.assert_close(found, expected)
-
-
-def test_an_adopted_encoder_without_a_head_gets_that_of_its_own_class(
-    encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    transformers.AutoModel.from_pretrained(encoders["roberta"]).save_pretrained(tmp_path / "encoder")
-    save_model(load_model(tmp_path / "encoder", "mlm"), tmp_path / "saved")
-    model, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
-    assert type(model).__name__ == "RobertaForMaskedLM" and not any(info.values())
-
-
-def test_offsets_leave_out_the_space_before_a_word_whatever_the_post_processor_leaves_in(tmp_path: Path) -> None:
-    trimmed = trained("bpe", tmp_path / "bpe")
-    backend = tokenizers.Tokenizer.from_str(trimmed.backend.to_str())
-    # As ModernBERT has it: the post-processor sets the special tokens, and leaves the space in the offsets.
-    backend.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    backend.save(str(tmp_path / "bpe" / "tokenizer.json"))
-    other = Tokenizer.load(tmp_path / "bpe")
-    assert other.pair.num_special == 3 and trimmed.pair.num_special == 4
-    texts = [*TEXTS, "a  wide   gap", " leading"]
-    for text, (_, places) in zip(texts, other.encode_with_places(texts), strict=True):
-        assert not any(text[begin:end][:1].isspace() for begin, end in places)
-    rows = [text.split() for text in texts if text]
-    assert token_ids_in_rows(rows, other) == token_ids_in_rows(rows, trimmed)
-
-
-def test_deberta_s_head_under_its_other_names_is_read(tmp_path: Path) -> None:
-    config = transformers.DebertaV2Config.from_dict({**CONFIGS["deberta-v2"].to_dict(), "legacy": False})
-    torch.manual_seed(2)
-    reference = transformers.AutoModelForMaskedLM.from_config(config).eval()
-    torch.nn.init.normal_(reference.lm_predictions.lm_head.bias)
-    reference.save_pretrained(tmp_path / "theirs")
-    model: Any = load_model(tmp_path / "theirs", "mlm").eval()
-    ids = torch.randint(5, 90, (2, 11))
-    found = model.forward_everywhere(ids, torch.zeros_like(ids)).mlm_logits
-    torch.testing.assert_close(found, reference(ids).logits, atol=2e-5, rtol=0)
-    save_model(model, tmp_path / "ours")
-    again, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
-    assert not any(info.values())
-    torch.testing.assert_close(again.eval()(ids).logits, found)
-
-
 @pytest.mark.parametrize("family", ["roberta", "deberta-v2"])
 def test_a_folder_with_a_slow_tokenizer_and_pickled_weights_is_refused_with_the_command_that_converts_it(
     encoders: dict[str, Path], family: str, tmp_path: Path
@@ -409,40 +314,6 @@ def test_a_folder_with_a_slow_tokenizer_and_pickled_weights_is_refused_with_the_
     load_model(converted, "mlm")
 
 
-def test_what_a_wrapped_folder_lacks_is_said_before_it_is_trained(encoders: dict[str, Path], tmp_path: Path) -> None:
-    electra = encoders["electra"]
-    config = json.loads((electra / "config.json").read_text())
-    weights = load_file(electra / "model.safetensors")
-
-    def changed(name: str, kept: dict[str, torch.Tensor], **changes: Any) -> Path:
-        folder = shutil.copytree(electra, tmp_path / name)
-        save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-        (folder / "config.json").write_text(json.dumps({**config, **changes}))
-        return folder
-
-    of_encoder = {name: tensor for name, tensor in weights.items() if name.startswith("electra.")}
-    detector = changed("detector", of_encoder, architectures=["ElectraForPreTraining"])
-    with pytest.raises(ArtifactError, match="fills no blanks: it is an encoder saved alone, or a detector"):
-        load_model(detector, "mlm")
-    assert bertline.load(str(detector), device="cpu").embed(["the"]).shape == (1, 24)
-    some = {name: tensor for name, tensor in weights.items() if "layer.1.output" not in name}
-    with pytest.raises(ArtifactError, match=r"lacks electra\.encoder\.layer\.1\.output"):
-        load_model(changed("some", some), "sequence", num_outputs=2, is_new=True)
-    with pytest.raises(ArtifactError, match=r"embeddings_project\.bias has shape \[24\], config\.json makes it \[20\]"):
-        load_encoder(changed("sizes", weights, hidden_size=20))
-    with pytest.raises(
-        ArtifactError, match="is 'nomic_bert' and its code comes with it .* never run; bertline reads bert"
-    ):
-        load_encoder(changed("code", weights, model_type="nomic_bert", auto_map={"AutoModel": "modeling.Nomic"}))
-    damaged = {**weights, "electra.embeddings.LayerNorm.bias": torch.full((12,), torch.nan)}
-    with pytest.raises(ArtifactError, match="values that are not finite"):
-        load_encoder(changed("damaged", damaged))
-    words = "electra.embeddings.word_embeddings.weight"
-    fewer = {**weights, words: weights[words][:30], "generator_lm_head.bias": weights["generator_lm_head.bias"][:30]}
-    with pytest.raises(ArtifactError, match="the tokenizer has .* tokens, the model 30"):
-        bertline.load(str(changed("fewer", fewer, vocab_size=30)), device="cpu")
-
-
 def test_processes_that_handle_bert_alone_do_not_import_transformers(encoders: dict[str, Path], tmp_path: Path) -> None:
     code = """
 import sys, bertline
@@ -454,25 +325,6 @@ sys.exit("transformers" in sys.modules)
     for family, is_imported in (("distilbert", False), ("electra", True)):
         run = subprocess.run([sys.executable, "-c", code, str(encoders[family])], check=False, capture_output=True)
         assert run.returncode == is_imported, run.stderr
-
-
-def test_special_tokens_that_cannot_be_told_are_named(encoders: dict[str, Path], tmp_path: Path) -> None:
-    folder = shutil.copytree(encoders["roberta"], tmp_path / "other")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        path = folder / name
-        path.write_text(path.read_text().replace("<mask>", "<blank>").replace('"mask_token"', '"other"'))
-    with pytest.raises(DataError, match="no mask_token can be told"):
-        Tokenizer.load(folder)
-
-
-def test_truncation_that_a_tokenizer_declares_is_off(encoders: dict[str, Path], tmp_path: Path) -> None:
-    folder = shutil.copytree(encoders["xlm-roberta"], tmp_path / "short")
-    backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    backend.enable_truncation(8)
-    backend.enable_padding(length=64)
-    backend.save(str(folder / "tokenizer.json"))
-    whole = Tokenizer.load(encoders["xlm-roberta"]).encode(" ".join(TEXTS))
-    assert len(whole) > 64 and Tokenizer.load(folder).encode(" ".join(TEXTS)) == whole
 
 
 GRAPHS: dict[str, Architecture] = {
@@ -501,23 +353,3 @@ def test_onnx_gives_the_outputs_of_the_model_at_any_length(family: str, head: st
         for ours, theirs in zip(found, expected, strict=True):
             both = (torch.from_numpy(ours), theirs)
             torch.testing.assert_close(*(without_padding(each, real) for each in both), atol=2e-5, rtol=0)
-
-
-def test_a_wrapped_encoder_that_cannot_be_traced_is_exported_without_onnx(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def untraceable(view: Any, path: Path) -> None:
-        path.parent.mkdir(parents=True)
-        raise torch.onnx.errors.UnsupportedOperatorError("aten::rope", 18, None)
-
-    monkeypatch.setattr("bertline.export.onnx_export.write_onnx", untraceable)
-    sequences = assemble([[2, 7, 3]], [3], pad_id=0)
-    for family in ("modernbert", "roberta"):
-        reference_of(family, "encoder").save_pretrained(tmp_path / family)
-    config = dataclasses.replace(EXPORT, onnx=True)
-    assert export_onnx(config, tmp_path / "modernbert", "BertModel", sequences, max_length=8) is None
-    said = capfd.readouterr()
-    assert "modernbert: no ONNX file was made" in said.err + said.out and "aten::rope" in said.err + said.out
-    assert not (tmp_path / "modernbert" / "onnx").exists() and (tmp_path / "modernbert" / "config.json").exists()
-    with pytest.raises(torch.onnx.errors.UnsupportedOperatorError):  # bertline's own model must be exported
-        export_onnx(config, tmp_path / "roberta", "BertModel", sequences, max_length=8)

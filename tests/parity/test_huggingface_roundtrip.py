@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 
 import tiny
 from bertline.encoders.loading import load_model
-from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
-from bertline.modeling.huggingface import architecture_of, load_encoder, read_config, read_labels, save_model
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification
+from bertline.modeling.huggingface import architecture_of, load_encoder, read_labels, save_model
 from bertline.modeling.initialization import initialize
-from tiny import load_masked_lm, load_pretraining_model
+from tiny import load_pretraining_model
 
 CONFIG = tiny.model_config(
     hidden_size=24,
@@ -92,29 +92,6 @@ def test_a_masked_language_model_of_transformers_is_read_without_other_heads(
     assert "random weights" not in capsys.readouterr().err
 
 
-def test_the_heads_and_the_pooler_that_are_not_wanted_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    both = our_model(BertForPreTraining)
-    save_model(both, tmp_path)
-    alone = load_masked_lm(tmp_path).eval()
-    assert capsys.readouterr().err == ""
-    with torch.no_grad():
-        expected, found = (model(*sequences().values(), everywhere()).mlm_logits for model in (both, alone))
-    torch.testing.assert_close(found, expected)
-
-
-def test_transformers_loads_our_bare_encoder(tmp_path: Path) -> None:
-    model = our_model(BertModel)
-    save_model(model, tmp_path)
-    for kind in (transformers.BertModel, transformers.AutoModel):
-        with torch.no_grad():
-            expected = loaded_by_transformers(kind, tmp_path)(**sequences())
-            found = model(*sequences().values())
-        torch.testing.assert_close(found.hidden_states[0], expected.last_hidden_state[0], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(found.pooled, expected.pooler_output, atol=1e-5, rtol=1e-5)
-
-
 def test_transformers_loads_our_classifier_with_its_labels(tmp_path: Path) -> None:
     model = our_model(BertForSequenceClassification, num_labels=3, classifier_dropout=0.4)
     save_model(model, tmp_path, id2label={0: "no", 1: "yes", 2: "ünsure"})
@@ -125,24 +102,6 @@ def test_transformers_loads_our_classifier_with_its_labels(tmp_path: Path) -> No
     assert read_labels(tmp_path) == ("no", "yes", "ünsure")
     with torch.no_grad():
         torch.testing.assert_close(model(*sequences().values()), reference(**sequences()).logits, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", [transformers.BertForSequenceClassification, transformers.BertForTokenClassification])
-def test_two_labels_that_transformers_leaves_out_have_its_names(tmp_path: Path, kind: Any) -> None:
-    config = transformers.BertConfig(
-        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    kind(config).save_pretrained(tmp_path)
-    assert "id2label" not in json.loads((tmp_path / "config.json").read_text())
-    assert read_labels(tmp_path) == ("LABEL_0", "LABEL_1")
-
-
-def test_the_configuration_survives_both_ways(tmp_path: Path) -> None:
-    save_model(our_model(BertForPreTraining), tmp_path)
-    assert read_config(tmp_path) == (CONFIG, 99, 3)
-    reference = transformers.BertForPreTraining.from_pretrained(tmp_path)
-    reference.save_pretrained(tmp_path / "theirs")
-    assert read_config(tmp_path / "theirs") == (CONFIG, 99, 3)
 
 
 def test_our_file_has_the_names_and_values_transformers_writes(tmp_path: Path) -> None:
@@ -222,14 +181,6 @@ def test_sharded_checkpoints_are_read(reference: transformers.BertForPreTraining
     assert_same_encoder(tmp_path / "sharded", reference)
 
 
-def test_half_precision_checkpoints_are_read_as_fp32(
-    reference: transformers.BertForPreTraining, tmp_path: Path
-) -> None:
-    reference.bfloat16().save_pretrained(tmp_path / "half")
-    model = load_pretraining_model(tmp_path / "half")
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-
-
 def test_a_masked_language_model_without_pooler_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = transformers.BertConfig(
         vocab_size=99, hidden_size=24, num_hidden_layers=1, num_attention_heads=4, intermediate_size=37
@@ -259,12 +210,6 @@ def test_a_new_classifier_keeps_the_encoder_and_is_drawn_from_the_seed(
     words = reference.bert.embeddings.word_embeddings.weight
     assert torch.equal(first.bert.embeddings.word_embeddings.weight, words)
     assert capsys.readouterr().err == "", "a new classifier is what was asked for"
-
-
-def test_a_fine_tuned_classifier_can_start_another_task(tmp_path: Path) -> None:
-    save_model(our_model(BertForSequenceClassification, num_labels=3, classifier_dropout=0.1), tmp_path)
-    assert load_model(tmp_path, "sequence").classifier.out_features == 3
-    assert load_model(tmp_path, "sequence", num_outputs=5, is_new=True).classifier.out_features == 5
 
 
 def test_saving_and_loading_is_exact_for_fused_weights(tmp_path: Path) -> None:

@@ -55,20 +55,6 @@ def test_mlflow_has_one_run_for_the_line_and_one_for_each_stage(smoke_pipeline: 
     assert statuses <= {"FINISHED", "KILLED"}
 
 
-def test_mlflow_says_what_the_line_was_in_a_few_figures_and_a_note(smoke_pipeline: Path) -> None:
-    figures = json.loads((smoke_pipeline / "artifacts/metrics/evaluate.json").read_text())
-    with sqlite3.connect(smoke_pipeline / "runs/mlflow.db") as database:
-        ((run, name),) = database.execute("select run_uuid, name from runs where name like 'smoke: %'").fetchall()
-        found = dict(database.execute("select key, value from latest_metrics where run_uuid = ?", (run,)).fetchall())
-        tags = dict(database.execute("select key, value from tags where run_uuid = ?", (run,)).fetchall())
-    assert name == f"smoke: MLM {figures['val/mlm_loss']:.2f}"
-    assert found["docs_library/accuracy"] == figures["docs_library/encoder/accuracy_mean"]
-    assert 5 <= len(found) <= 12
-    assert all(f"**{task}**: On {task}" in tags["mlflow.note.content"] for task in ("docs_library", "docs_search"))
-    assert "artifacts/evaluate/report.html" in tags["mlflow.note.content"]
-    assert tags["mlflow.source.git.commit"] == tags["git.commit"].partition("+")[0]
-
-
 def test_every_stage_has_its_manifest_and_all_its_figures_in_mlflow(smoke_pipeline: Path) -> None:
     with sqlite3.connect(smoke_pipeline / "runs/mlflow.db") as database:
         places = dict(

@@ -8,18 +8,17 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import paragraphs_of
 from bertline.corpus.preparation import clean, duplicate_key, prepare_documents
+from bertline.corpus.quality.cleaning import _BROKEN, _WORD, broken_words, count_forms, divided_words, wanted_forms
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.sentences import split_sentences
-from bertline.corpus.sentences.learned import LearnedSplitter
+from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
 from bertline.corpus.sentences.rules import RulesConfig
-from bertline.corpus.sentences.statistics import count, learn
 from bertline.demo.docstrings import group_of, is_held_out
 from bertline.demo.prose import prose_paragraphs
 from bertline.foundation.errors import DataError
@@ -55,12 +54,6 @@ def test_sentences_joined_again_are_the_paragraph(text: str) -> None:
     assert all(sentences)
 
 
-@given(st.text("。！？.!? 」』”a漢"))
-def test_no_character_of_a_sentence_is_lost(text: str) -> None:
-    cleaned = clean(text)
-    assert "".join(split_sentences(cleaned)).replace(" ", "") == cleaned.replace(" ", "")
-
-
 _MARKS = 'ბআ।።։۔؟。.!?…:; )"’a漢Aաα1§-*'
 
 
@@ -81,12 +74,6 @@ def test_counts_of_parts_add_up_in_any_cut(texts: list[str], cut: int) -> None:
     swapped.add(count(texts[:cut]))
     total.add(other)
     assert learn(total) == learn(swapped)
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
-def test_paragraphs_keep_every_word(lines: list[str]) -> None:
-    words = [word for line in lines for word in line.split()]
-    assert [word for paragraph in paragraphs_of(lines) for word in paragraph.split()] == words
 
 
 @given(st.text() | DOCSTRING_LINES.map("\n".join))
@@ -161,3 +148,21 @@ def test_any_bytes_are_a_table_or_an_error_that_names_the_file(content: bytes, k
             assert str(path) in str(error)
         else:
             assert all(isinstance(item, SourceDocument) for item in found)
+
+
+TEXTS = st.text(alphabet="abÉßİ1_-\u2010\u00ad. \n\t\u00a0\u0301", max_size=60)
+
+
+@given(TEXTS)
+@example("a-b- ab- bb -\nab")
+@example("1a- bb _b-\n bb")
+@example("ab- ba- ab")
+def test_the_same_words_are_found_as_by_the_pattern_alone(text: str) -> None:
+    assert [found.span() for found in broken_words(text)] == [found.span() for found in _BROKEN.finditer(text)]
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_the_same_words_are_counted_as_one_by_one(texts: list[str]) -> None:
+    wanted = wanted_forms(pair for text in texts for pair in divided_words(text)) | {"ab", "a-b", "i", "ss"}
+    words = Counter(word for text in texts for word in _WORD.findall(_BROKEN.sub(" ", text).casefold()))
+    assert count_forms(texts, frozenset(wanted)) == {word: count for word, count in words.items() if word in wanted}

@@ -176,22 +176,6 @@ def test_a_damaged_parquet_file_gives_documents_or_is_named_or_counted_in_little
     assert not (dropped["files/torn"] and dropped["files/empty"])
 
 
-@pytest.mark.parametrize("compression", PARQUET_COMPRESSIONS)
-def test_rows_before_a_damaged_row_group_are_kept_and_the_file_is_counted(tmp_path: Path, compression: str) -> None:
-    content = bytearray(parquet(compression, dictionary=False))
-    second = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(1).column(0).data_page_offset
-    content[second : second + 20] = b"\xff" * 20
-    (tmp_path / "a.parquet").write_bytes(content)
-    dropped: Counter[str] = Counter()
-
-    found = list(reader("parquet", str(tmp_path), on_undecodable="skip").read(dropped))
-
-    assert [document.paragraphs for document in found] == [(TEXT.splitlines()[0],)]
-    assert dropped == {"documents/no_text": 1, "files/torn": 1}
-    with pytest.raises(DataError, match=r"a\.parquet: not a readable Parquet file from row 3 on"):
-        list(reader("parquet", str(tmp_path), on_undecodable="fail").read(Counter()))
-
-
 @pytest.mark.parametrize("kind", SEEDS)
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_an_undamaged_file_is_read_without_loss(tmp_path: Path, kind: str, compression: str) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.examples.segments import segments_apart
+from bertline.examples.packing import segments_apart
 from bertline.tokenization.tokenizer import Layout
 
 PAD, WIDTH, NUM_TARGETS = 0, 24, 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-import bertline
 import tiny
 from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
 from bertline.finetuning.task_kind import HeadSettings, TaskKind, task_kind
-from bertline.inference.predict import predict_file
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
@@ -78,13 +75,6 @@ class Finished:
     def table(self) -> dict[str, list[Any]]:
         """The columns of predictions.parquet."""
         return self.kind.table(self.rows, self.predictions(), self.calibration).to_pydict()
-
-    def predicted_file(self, rows: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-        """What `predict.py` writes for a file with these rows."""
-        source, target = folder / "in.jsonl", folder / "out.jsonl"
-        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        predict_file(bertline.load(str(self.folder), device="cpu"), source, target)
-        return [json.loads(line) for line in target.read_text().splitlines()]
 
 
 def finish(name: str, folder: Path, encoder: Path | None = None) -> Finished:

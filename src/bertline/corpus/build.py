@@ -10,26 +10,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from bertline.corpus.both_splits import FEWEST_DOCUMENTS, with_both_splits
-from bertline.corpus.document import Document, SourceDocument, Split
-from bertline.corpus.labels import source_of
-from bertline.corpus.left_out import ShownCounts, counts_of_source
-from bertline.corpus.preparation import PreparedDocument, prepare_documents
-from bertline.corpus.quality.changes import (
+from bertline.corpus.cached_reader import CachedReader
+from bertline.corpus.document import Document, SourceDocument, Split, source_of
+from bertline.corpus.input_files import ShownCounts, counts_of_source
+from bertline.corpus.preparation import PreparedDocument, prepare_documents, select_documents, split_of
+from bertline.corpus.quality.cleaning import counted_changes, learn_cleaning, prepare_cleaned
+from bertline.corpus.quality.contamination import write_needles
+from bertline.corpus.quality.drops import (
+    DropSamples,
     counts_of_changes,
     counts_of_encodings,
     is_no_drop,
     manifest_of_encodings,
 )
-from bertline.corpus.quality.cleaning import counted_changes, learn_cleaning, prepare_cleaned
-from bertline.corpus.quality.contamination import write_needles
-from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
-from bertline.corpus.reading import Reading
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig
-from bertline.corpus.selection import select_documents, split_of
-from bertline.corpus.sentences.headings import Headings
-from bertline.corpus.sentences.splitter import Splitter
+from bertline.corpus.sentences.splitter import Headings, Splitter
 from bertline.corpus.sources import (
     PrepareBySource,
     sampled,
@@ -38,7 +34,7 @@ from bertline.corpus.sources import (
     source_table,
 )
 from bertline.corpus.storage import FORMAT_VERSION, KIND
-from bertline.corpus.written import SPLITS, Written
+from bertline.corpus.writer import FEWEST_DOCUMENTS, SPLITS, CorpusWriter, with_both_splits
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import package_versions
 from bertline.demo.reader import PythonDocsCorpusConfig, all_on_one_side, module_documents
@@ -88,43 +84,45 @@ def build_corpus(
     dropped: Counter[str] = ShownCounts(samples.keep)
     # Each message once, and few of a kind: what learns from a large source reads it before it is read for the corpus.
     with folder_written_atomically(out) as folder, _scratch() as scratch, few_said():
-        reading = _reading(config, python_docs, Path(scratch), num_workers=num_workers)
-        prepare = _preparation(config, reading, num_workers=num_workers)
-        prepared = _prepared(reading, dropped, samples, prepare, config, Path(scratch), num_workers=num_workers)
-        whole = written = Written(Path(scratch) if isinstance(config, SourcesCorpusConfig) else folder, config)
+        reader = _reader(config, python_docs, Path(scratch), num_workers=num_workers)
+        prepare = _preparation(config, reader, num_workers=num_workers)
+        prepared = _prepared(reader, dropped, samples, prepare, config, Path(scratch), num_workers=num_workers)
+        whole = writer = CorpusWriter(Path(scratch) if isinstance(config, SourcesCorpusConfig) else folder, config)
         for document in _selected(progress(prepared, description="corpus documents"), config, dropped, samples):
-            written.add(
+            writer.add(
                 Document(document.id, document.group, document.sentences),
                 split_of(document, config),
                 words=sum(paragraph.words for paragraph in document.paragraphs),
             )
-        written.close()
+        writer.close()
         samples.counts = _drops(dropped) | counts_of_changes(dropped) | counts_of_encodings(dropped)
         learned = prepare.learned()
-        if not any(written.shards.values()):
+        if not any(writer.shards.values()):
             raise DataError(_nothing_left(config, dropped))
         if isinstance(config, SourcesCorpusConfig):
-            written = _with_weights(folder, config, whole)
-        _refuse_stubs(config, written)
-        written = _with_splits(folder, config, python_docs, written)
-        content = _content(config, written, dropped, learned)
+            writer = _with_weights(folder, config, whole)
+        _refuse_stubs(config, writer)
+        writer = _with_splits(folder, config, python_docs, writer)
+        content = _content(config, writer, dropped, learned)
         if isinstance(config, PythonDocsCorpusConfig):
             content["packages"] = package_versions(python_docs)
         if isinstance(config, SourcesCorpusConfig):
-            content["sources"] = source_table(whole.by_label, written.by_label, config, samples.by_source)
+            content["sources"] = source_table(whole.by_label, writer.by_label, config, samples.by_source)
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
-    return _headline(written.counts, dropped) | ({"learned_abbreviations": learned["abbreviations"]} if learned else {})
+    return _headline(writer.counts, dropped) | ({"learned_abbreviations": learned["abbreviations"]} if learned else {})
 
 
-def _with_splits(folder: Path, config: CorpusConfig, python_docs: PythonDocsConfig, written: Written) -> Written:
+def _with_splits(
+    folder: Path, config: CorpusConfig, python_docs: PythonDocsConfig, writer: CorpusWriter
+) -> CorpusWriter:
     """Return the corpus with documents in both splits, where the configuration asks for both."""
     if isinstance(config, PythonDocsCorpusConfig):
-        if not all(written.shards.values()):
-            raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
-    elif config.validation_fraction > 0 and min(map(written.num_different, SPLITS)) < FEWEST_DOCUMENTS:
-        return with_both_splits(folder, config, written)
-    return written
+        if not all(writer.shards.values()):
+            raise DataError(all_on_one_side(python_docs, held_out=bool(writer.shards["validation"])))
+    elif config.validation_fraction > 0 and min(map(writer.num_different, SPLITS)) < FEWEST_DOCUMENTS:
+        return with_both_splits(folder, config, writer)
+    return writer
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
@@ -157,11 +155,11 @@ class _PrepareAll:
         return self.splitter.learned()
 
 
-def _reading(config: CorpusConfig, python_docs: PythonDocsConfig, scratch: Path, *, num_workers: int) -> Reading:
+def _reader(config: CorpusConfig, python_docs: PythonDocsConfig, scratch: Path, *, num_workers: int) -> CachedReader:
     read = partial(_read_part, config, python_docs, num_workers=num_workers)
     if isinstance(config, SourcesCorpusConfig):
-        return Reading(read, sorted(config.sources), scratch, source_of)
-    return Reading(read, [""], scratch, None)
+        return CachedReader(read, sorted(config.sources), scratch, source_of)
+    return CachedReader(read, [""], scratch, None)
 
 
 def _read_part(
@@ -178,26 +176,26 @@ def _read_part(
 
 
 def _counted(
-    reading: Reading, config: CorpusConfig, dropped: Counter[str], samples: DropSamples
+    reader: CachedReader, config: CorpusConfig, dropped: Counter[str], samples: DropSamples
 ) -> Iterator[list[SourceDocument]]:
     """Read the whole corpus, one source after the other, and count what the readers leave out."""
-    for name in reading.parts:
+    for name in reader.parts:
         if not isinstance(config, SourcesCorpusConfig):
-            yield from reading.counted(name, dropped, samples)
+            yield from reader.counted(name, dropped, samples)
             continue
         of_source = counts_of_source(dropped, name)
-        yield from reading.counted(name, of_source, samples)
+        yield from reader.counted(name, of_source, samples)
         dropped.update(of_source)
         samples.by_source[name].update(
             {reason: of_source[reason] for reason in of_source if is_drop(reason, of_source)}
         )
 
 
-def _preparation(config: CorpusConfig, reading: Reading, *, num_workers: int) -> _Preparation:
+def _preparation(config: CorpusConfig, reader: CachedReader, *, num_workers: int) -> _Preparation:
     """Return how batches are prepared; sentences that are learned are learned of each source by itself."""
     paragraph_keys = config.deduplicate == "paragraph"
     splitters = {
-        name: config.sentences.splitter(partial(reading.ahead, name), num_workers=num_workers) for name in reading.parts
+        name: config.sentences.splitter(partial(reader.ahead, name), num_workers=num_workers) for name in reader.parts
     }
     if not isinstance(config, SourcesCorpusConfig):
         (splitter,) = splitters.values()
@@ -206,7 +204,7 @@ def _preparation(config: CorpusConfig, reading: Reading, *, num_workers: int) ->
 
 
 def _prepared(
-    reading: Reading,
+    reader: CachedReader,
     dropped: Counter[str],
     samples: DropSamples,
     prepare: _Preparation,
@@ -219,14 +217,14 @@ def _prepared(
     needles = scratch / "needles.npz" if config.decontaminate else None
     if needles is not None:
         write_needles(config.decontaminate, needles)
-    plan = learn_cleaning(config.cleaning, reading.ahead, scratch, num_workers=num_workers)
+    plan = learn_cleaning(config.cleaning, reader.ahead, scratch, num_workers=num_workers)
     near = config.near_duplicates
     prepare_fully = PrepareWithQuality(
         prepare_cleaned(prepare, config.cleaning, plan),
         ngram=None if near.threshold is None else near.ngram,
         needles=None if needles is None else str(needles),
     )
-    for batch in ordered_map(prepare_fully, _counted(reading, config, dropped, samples), num_workers=num_workers):
+    for batch in ordered_map(prepare_fully, _counted(reader, config, dropped, samples), num_workers=num_workers):
         yield from batch
 
 
@@ -239,16 +237,18 @@ def _drops(dropped: Counter[str]) -> dict[str, int]:
     return {reason: dropped[reason] for reason in sorted(dropped) if is_drop(reason, dropped)}
 
 
-def _content(config: CorpusConfig, written: Written, dropped: Counter[str], learned: dict[str, Any]) -> dict[str, Any]:
+def _content(
+    config: CorpusConfig, writer: CorpusWriter, dropped: Counter[str], learned: dict[str, Any]
+) -> dict[str, Any]:
     """Return what the manifest says, but for the packages and the size."""
     read_as = manifest_of_encodings(dropped)
     return {
         "source": config.kind,
-        "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in SPLITS},
+        "counts": {split: {name: writer.counts[split][name] for name in _COUNTS} for split in SPLITS},
         "dropped": {reason: count for reason, count in dropped.items() if is_drop(reason, dropped)},
         **({"encodings": read_as} if read_as else {}),
         **({"changed": changed} if (changed := counts_of_changes(dropped)) else {}),
-        "shards": written.shards,
+        "shards": writer.shards,
         "versions": versions_of("datasets", "pyarrow"),
         **({"sentences": learned} if learned else {}),
     }
@@ -267,16 +267,16 @@ def _characters(document: SourceDocument) -> int:
     return sum(map(len, document.paragraphs))
 
 
-def _with_weights(folder: Path, config: SourcesCorpusConfig, whole: Written) -> Written:
+def _with_weights(folder: Path, config: SourcesCorpusConfig, whole: CorpusWriter) -> CorpusWriter:
     """Write the documents of all sources as often as weights and languages ask for."""
     rates = sampling_rates(whole.by_label, config)
-    written = Written(folder, config)
+    writer = CorpusWriter(folder, config)
     for split, document in sampled(whole.documents(), rates, config.sampling_seed):
-        written.add(document, split, words=sum(len(sentence.split()) for sentence in document.sentences))
-    written.close()
-    if not any(written.shards.values()):
+        writer.add(document, split, words=sum(len(sentence.split()) for sentence in document.sentences))
+    writer.close()
+    if not any(writer.shards.values()):
         raise DataError("No document is left after sampling. Raise corpus.sources.NAME.weight, or give more text.")
-    return written
+    return writer
 
 
 def _headline(counts: dict[Split, Counter[str]], dropped: Counter[str]) -> dict[str, float | int]:
@@ -287,13 +287,13 @@ def _headline(counts: dict[Split, Counter[str]], dropped: Counter[str]) -> dict[
     return headline
 
 
-def _refuse_stubs(config: CorpusConfig, written: Written) -> None:
+def _refuse_stubs(config: CorpusConfig, writer: CorpusWriter) -> None:
     """Stop where too many sentences are one word: wrongly split text makes pairs from which nothing is learned."""
-    sentences = sum(counts["sentences"] for counts in written.counts.values())
-    share = written.stubs.total() / max(1, sentences)
+    sentences = sum(counts["sentences"] for counts in writer.counts.values())
+    share = writer.stubs.total() / max(1, sentences)
     if config.max_stub_fraction is None or sentences < _FEWEST_JUDGED or share <= config.max_stub_fraction:
         return
-    frequent = ", ".join(f"{text[:40]!r} ({times:,} times)" for text, times in written.stubs.most_common(3))
+    frequent = ", ".join(f"{text[:40]!r} ({times:,} times)" for text, times in writer.stubs.most_common(3))
     raise DataError(
         f"{share:.1%} of {sentences:,} sentences are one word, most often {frequent}; corpus.max_stub_fraction is "
         f"{config.max_stub_fraction}. Wrongly split text looks like this. Look at the page that python "

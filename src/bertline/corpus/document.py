@@ -1,4 +1,4 @@
-"""Document types, before and after sentence splitting."""
+"""Document types, before and after sentence splitting, and what the ids of a corpus of several sources begin with."""
 
 from __future__ import annotations
 
@@ -32,3 +32,68 @@ class Document:
     group: str
     sentences: tuple[str, ...]
     """Sentences in reading order, none empty, each on one line."""
+
+
+# Labels of documents in a corpus of several sources: the ids begin with source and language.
+
+
+def label_of(document_id: str) -> str:
+    """Return source and language of a document.
+
+    Example:
+        >>> label_of("wiki[de]/a.txt:3"), label_of("novels/Emma.txt")
+        ('wiki[de]', 'novels')
+    """
+    return document_id.partition("/")[0]
+
+
+def source_of(document_id: str) -> str:
+    """Return the name of the source of a document.
+
+    Example:
+        >>> source_of("wiki[de]/a.txt:3")
+        'wiki'
+    """
+    return label_of(document_id).partition("[")[0]
+
+
+def copy_id(document_id: str, number: int) -> str:
+    """Return the id of a copy of a document, which comes right behind it.
+
+    Example:
+        >>> copy_id("wiki/a.txt", 2)
+        'wiki/a.txt#2'
+    """
+    return f"{document_id}#{number}"
+
+
+class Copies:
+    """Tells copies from other documents, by the ids of `copy_id`, as documents are read in their order.
+
+    Example:
+        >>> copies = Copies()
+        >>> [copies.is_copy(one) for one in ("a", "a#2", "a#3", "b#2", "b", "b#2")]
+        [False, True, True, False, False, True]
+    """
+
+    def __init__(self) -> None:
+        self._id: str | None = None
+        self._number = 1
+
+    def is_copy(self, document_id: str) -> bool:
+        """Return whether the next document is a copy of the one before."""
+        if self._id is not None and document_id == copy_id(self._id, self._number + 1):
+            self._number += 1
+            return True
+        self._id, self._number = document_id, 1
+        return False
+
+
+def language_of(label: str) -> str | None:
+    """Return the language of a label.
+
+    Example:
+        >>> language_of("wiki[de]"), language_of("novels")
+        ('de', None)
+    """
+    return label.partition("[")[2].removesuffix("]") or None

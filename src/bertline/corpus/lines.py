@@ -1,23 +1,172 @@
-"""Reading the lines of input files, with bounded memory and errors that name file, line and byte."""
+"""The lines of input files: encoding, bounded memory, markup, and errors that name file, line and byte."""
 
 from __future__ import annotations
 
 import codecs
 import io
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
-from bertline.corpus.compression import TORN, archive_kind, compression_of, is_torn, text_stream
-from bertline.corpus.encodings import AUTO, LineDecoder, detect_encoding
-from bertline.corpus.faults import FileFaults, OnUndecodable
-from bertline.corpus.input_files import InputFile
-from bertline.corpus.left_out import leave_out
-from bertline.corpus.quality.changes import READ_AS, REPLACED, SECOND_ENCODING
+import chardet
+from chardet import EncodingEra
+
+from bertline.corpus.compression import TORN, archive_kind, compression_of, is_torn, open_decompressed, text_stream
+from bertline.corpus.input_files import FileFaults, InputFile, OnUndecodable, leave_out
+from bertline.corpus.quality.drops import READ_AS, REPLACED, SECOND_ENCODING
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.progress import of_kind, warn
+
+# Detection of the character encoding of one file, and of the lines in it that have another.
+
+AUTO = "auto"
+"""Value of `corpus.encoding` that detects the encoding of each file."""
+
+# UTF-32 first: its little-endian mark begins with that of UTF-16. The codecs without -le and -be take the mark away.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_CHUNK_BYTES = 1 << 16
+_MAX_SAMPLE_BYTES = 1 << 18
+"""Non-ASCII text that is shown to the detector; more does not make it surer."""
+_MAX_SEARCHED_BYTES = 1 << 26
+"""Beginning of a file in which lines of another encoding are looked for."""
+_FEWEST_LINES = 5
+"""Lines that are not UTF-8 from which they are another encoding and not damage."""
+_NOT_BY_CHANCE = 4
+"""Characters from which a line that can be UTF-8 is, where a character or two can be by chance: in encodings of two
+bytes a character, and of Thai."""
+
+
+def detect_encoding(path: Path) -> str | None:
+    """Detect the encoding of a plain or compressed file: byte order mark, else UTF-8, else a detector (chardet).
+
+    The file is read only up to the first non-ASCII text. That is UTF-8 if most of its non-ASCII characters are valid in
+    it; lines of another encoding are for `LineDecoder`.
+
+    Returns:
+        Python's name of the encoding; None if the content is no text in any encoding that the detector knows.
+    """
+    with open_decompressed(path) as handle:
+        chunk = handle.read(_CHUNK_BYTES)
+        for mark, name in _MARKS:
+            if chunk.startswith(mark):
+                return name
+        sample = b""
+        while chunk and len(sample) < _MAX_SAMPLE_BYTES:
+            if not chunk.isascii() or sample or b"\x00" in chunk:
+                sample += chunk
+                if _is_mostly_utf8(sample):
+                    return "utf-8"
+            chunk = handle.read(_CHUNK_BYTES)
+    if not sample:
+        return "utf-8"
+    if b"\x00" not in sample:  # else UTF-16 or UTF-32 without a mark, whose lines do not end at a byte
+        # Text that is ASCII all but a few words would look like ASCII; of mixed text, UTF-8 is known already.
+        lines = [line for line in sample.split(b"\n") if not line.isascii()]
+        sample = b"\n".join([line for line in lines if not _is_utf8(line)] or lines)
+    return _detected(sample)
+
+
+class LineDecoder:
+    """Decodes each line of a file by itself, so that none is garbled where some are UTF-8 and others are not.
+
+    Args:
+        path: The file.
+        codec: Encoding of the file: UTF-8, or one whose lower half is ASCII (see `suits`).
+        errors: Error handler for bytes that are invalid in `codec`.
+    """
+
+    def __init__(self, path: Path, codec: str, errors: str) -> None:
+        self._path = path
+        self._codec = codec
+        self._errors = errors
+        self._is_searched = False
+        self.second: str | None = None if codec == "utf-8" else "utf-8"
+        """The encoding of the lines that are not in `codec`; None if there is none, or it is not known yet."""
+
+    @staticmethod
+    def never_looks_like_utf8(codec: str) -> bool:
+        """Return whether no text of an encoding can be UTF-8: letters are where UTF-8 has first bytes of characters."""
+        return codec.startswith(("cp125", "iso8859", "koi8")) and codec != "iso8859-11"
+
+    @staticmethod
+    def suits(codec: str) -> bool:
+        """Return whether lines of an encoding can be told from those of UTF-8, since both have ASCII alike."""
+        ascii_bytes = bytes(range(32, 127))
+        return ascii_bytes.decode(codec, errors="replace").encode("ascii", errors="replace") == ascii_bytes
+
+    def __call__(self, text: str) -> tuple[str, bool]:
+        """Return a line, and whether it is in the second encoding of the file.
+
+        Args:
+            text: The line, decoded as UTF-8 with surrogate escapes.
+        """
+        raw = text.encode(errors="surrogateescape")
+        if self._codec != "utf-8":
+            least = 1 if self.never_looks_like_utf8(self._codec) else _NOT_BY_CHANCE
+            if _is_utf8(raw) and sum(character > "\x7f" for character in text) >= least:
+                return text, True
+            return raw.decode(self._codec, errors=self._errors), False
+        if _is_utf8(raw):
+            return text, False
+        if not self._is_searched:
+            self._is_searched, self.second = True, _second_encoding(self._path)
+        try:
+            return (text, False) if self.second is None else (raw.decode(self.second), True)
+        except UnicodeDecodeError:
+            return text, False
+
+
+def _second_encoding(path: Path) -> str | None:
+    """Detect the encoding of the lines that are not UTF-8; None if they are few, or in no encoding that is known."""
+    sample_lines: list[bytes] = []
+    rest, read = b"", 0
+    with open_decompressed(path) as handle:
+        while read < _MAX_SEARCHED_BYTES and sum(map(len, sample_lines)) < _MAX_SAMPLE_BYTES:
+            chunk = handle.read(_CHUNK_BYTES)
+            *lines, rest = (rest + chunk).split(b"\n") if chunk else (rest, b"")
+            sample_lines += [line for line in lines if not _is_utf8(line)]
+            read += len(chunk)
+            if not chunk:
+                break
+    codec = _detected(b"\n".join(sample_lines)) if len(sample_lines) >= _FEWEST_LINES else None
+    return codec if codec is not None and codec != "utf-8" and LineDecoder.suits(codec) else None
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _detected(sample: bytes) -> str | None:
+    # Old Mac and DOS encodings only if none in use on the web fits: two quotes of cp1252 are letters in mac-latin2.
+    modern = chardet.detect(sample, encoding_era=EncodingEra.MODERN_WEB)
+    detected = modern["encoding"] or chardet.detect(sample)["encoding"]
+    if detected is None:
+        return None
+    name = codecs.lookup(detected).name
+    return "utf-8" if name == "ascii" else name
+
+
+def _is_mostly_utf8(sample: bytes) -> bool:
+    """Return whether a sample has more valid multi-byte characters of UTF-8 than bytes that are invalid."""
+    text = sample.decode("utf-8", errors="surrogateescape")
+    invalid = sum("\udc80" <= character <= "\udcff" for character in text)
+    valid = sum(character > "\x7f" for character in text) - invalid
+    # Fewer than four at the end may be a character that the sample cuts in two.
+    return valid > invalid and b"\x00" not in sample
+
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # What the error handler makes of a byte that it cannot decode, and NUL, which no text has.
@@ -55,8 +204,8 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
     With `skip`, a line that is no text is marked, for the caller to count; with `replace`, what is no text in it
     becomes U+FFFD, and the line is counted under `lines/replaced`. With both, whatever else is wrong is counted: a file
     ends at the damage of its compressed data (`files/torn`) or where it cannot be split into lines
-    (`files/undecodable`, as a file without a detectable encoding); an archive (`files/archive`), a line over the limit
-    (`lines/too_long`) and a file that changes while it is read (`files/changed`).
+    (`files/undecodable`, as a file without a detectable encoding); an archive (`files/archive`), and a line over the
+    limit (`lines/too_long`).
 
     Args:
         file: The file.
@@ -82,7 +231,6 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
         decode = LineDecoder(file.path, name, errors) if by_line else None
         stream = (codec, errors) if decode is None else ("utf-8-sig", "surrogateescape")
         with text_stream(file.path, *stream) as handle:
-            before = os.fstat(handle.fileno())
             while text := handle.readline(_MAX_LINE_CHARACTERS):
                 number += 1
                 undecodable = False
@@ -99,8 +247,6 @@ def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dr
                     undecodable = faults.is_too_long(number)
                     text = _past_line_end(handle, text)
                 yield Line(number, text.rstrip("\r\n"), undecodable)
-            after = os.fstat(handle.fileno())
-        faults.is_changed(before, after, f"line {number}")
     except UnicodeError as error:
         problem = f"not {encoding} text after line {number} ({error})"
         faults.count("files/undecodable", problem, "Set corpus.encoding to the file's encoding")
@@ -135,14 +281,14 @@ class _Faults(FileFaults):
         """
         if self._policy == "fail":
             detected = encoding == AUTO
-            said = self._not_text(number, found, codec.removesuffix("-sig") if detected else encoding, detected)
-            raise DataError(said)
+            message = self._not_text(number, found, codec.removesuffix("-sig") if detected else encoding, detected)
+            raise DataError(message)
         if not self._line_named:
             self._line_named = True
             fate = "is replaced" if self._policy == "replace" else "such records of this file are left out, counted"
             hint = "" if encoding == AUTO else " (corpus.encoding=auto detects the encoding of each file)"
-            said = f"{self._file.path}:{number} is not {codec.removesuffix('-sig')} text; {fate}{hint}"
-            warn(said, extra=of_kind("text in another encoding"))
+            message = f"{self._file.path}:{number} is not {codec.removesuffix('-sig')} text; {fate}{hint}"
+            warn(message, extra=of_kind("text in another encoding"))
         if self._policy == "replace":
             self._dropped[REPLACED] += 1
         return self._policy == "skip"
@@ -240,3 +386,54 @@ def counted(lines: Iterator[Line], file: InputFile, dropped: Counter[str]) -> It
 
 def _faulty_files(dropped: Counter[str]) -> int:
     return sum(number for reason, number in dropped.items() if reason.startswith("files/"))
+
+
+# Recognition of markup in what should be plain text.
+
+_MAX_LINES = 200
+_MAX_CHARACTERS = 50_000
+_TAG = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>")
+_MAX_TAG_SHARE = 0.2
+"""Share of characters in tags above which text is markup; prose about HTML stays far below."""
+_MIN_TAGS = 10
+"""Fewer may be a sentence about a tag."""
+_BEGINNINGS = (
+    (re.compile(r"<doc id=", re.IGNORECASE), "corpus=wikiextractor"),
+    (re.compile(r"<mediawiki\b", re.IGNORECASE), "WikiExtractor, then corpus=wikiextractor"),
+    (re.compile(r"<(?:\w+:)?TEI\b|<teiCorpus\b"), "corpus=tei"),
+    (re.compile(r"<!DOCTYPE html|<html\b", re.IGNORECASE), "a converter from HTML to text first"),
+    (re.compile(r"<\?xml\b"), "corpus=xml"),
+)
+
+
+def reader_of_markup(text: str) -> str | None:
+    """Return what reads a text that is markup, by its beginning; None if it is plain text.
+
+    Example:
+        >>> reader_of_markup('<?xml version="1.0"?><TEI xmlns="http://www.tei-c.org/ns/1.0">')
+        'corpus=tei'
+        >>> reader_of_markup("Use <script>.") is None
+        True
+        >>> reader_of_markup("The tag <b> makes text bold, </b> ends it.") is None
+        True
+    """
+    text = text.lstrip()
+    if text.startswith("<"):
+        for beginning, reader in _BEGINNINGS:
+            if beginning.search(text[:2_000]) if reader != "corpus=xml" else beginning.match(text):
+                return reader
+    tags = _TAG.findall(text)
+    mostly = len(tags) >= _MIN_TAGS and sum(map(len, tags)) > _MAX_TAG_SHARE * len(text)
+    return "corpus=xml" if mostly else None
+
+
+def peeked(lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
+    """Return the beginning of the lines as one text, and all of the lines."""
+    first: list[Line] = []
+    characters = 0
+    for line in lines:
+        first.append(line)
+        characters += len(line.text)
+        if len(first) >= _MAX_LINES or characters >= _MAX_CHARACTERS:
+            break
+    return "\n".join(line.text[:_MAX_CHARACTERS] for line in first), chain(first, lines)

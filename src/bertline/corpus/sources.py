@@ -15,12 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bertline.corpus.document import Document, SourceDocument, Split
-from bertline.corpus.labels import copy_id, label_of, language_of, source_of
+from bertline.corpus.document import Document, SourceDocument, Split, copy_id, label_of, language_of, source_of
 from bertline.corpus.preparation import PreparedDocument, prepare_documents
 from bertline.corpus.registry import SourceConfig, SourcesCorpusConfig
-from bertline.corpus.sentences.headings import Headings
-from bertline.corpus.sentences.splitter import Splitter
+from bertline.corpus.sentences.splitter import Headings, Splitter
 from bertline.foundation.errors import BertlineError, DataError
 from bertline.foundation.seeds import unit_interval
 
@@ -64,9 +62,11 @@ class PrepareBySource:
 
     def learned(self) -> dict[str, Any]:
         """Return what was learned of each source, and the number of abbreviations of all; empty if nothing is."""
-        found = {name: learned for name, splitter in self.splitters.items() if (learned := splitter.learned())}
-        number = sum(learned["abbreviations"] for learned in found.values())
-        return {"abbreviations": number, "by_source": found} if found else {}
+        learned_by_source = {
+            name: learned for name, splitter in self.splitters.items() if (learned := splitter.learned())
+        }
+        number = sum(learned["abbreviations"] for learned in learned_by_source.values())
+        return {"abbreviations": number, "by_source": learned_by_source} if learned_by_source else {}
 
 
 def sampling_rates(counts: Mapping[str, Mapping[str, int]], config: SourcesCorpusConfig) -> dict[str, float]:
@@ -162,9 +162,9 @@ def sources_in_words(table: Mapping[str, Any], most: int = 12) -> str:
         'a[de] 75.0 % (4 documents), b 25.0 % (1 document, read 2 times)'
     """
     parts = sorted(table["parts"].items(), key=lambda item: (-item[1]["share"], item[0]))
-    said = []
+    sentences = []
     for label, part in parts[:most]:
         documents = f"{part['documents']:,} document{'s' * (part['documents'] != 1)}"
         often = "" if part["rate"] == 1 else f", read {part['rate']:.3g} times"
-        said.append(f"{label} {part['share']:.1%}".replace("%", " %") + f" ({documents}{often})")
-    return ", ".join(said) + (f" and {len(parts) - most:,} more" if len(parts) > most else "")
+        sentences.append(f"{label} {part['share']:.1%}".replace("%", " %") + f" ({documents}{often})")
+    return ", ".join(sentences) + (f" and {len(parts) - most:,} more" if len(parts) > most else "")

@@ -62,7 +62,7 @@ def read_shard(path: Path) -> Iterator[Document]:
 
 
 def has_sources(folder: Path) -> bool:
-    """Return whether the corpus is one of several sources, with ids that begin with labels (`corpus/labels.py`).
+    """Return whether the corpus is one of several sources, with ids that begin with labels (`corpus/document.py`).
 
     Raises:
         ArtifactError: The folder is not a corpus.

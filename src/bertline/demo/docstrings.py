@@ -175,12 +175,12 @@ def check_versions(corpus: Path, config: PythonDocsConfig) -> None:
     if not changed:
         return
     distributions = {package.module: package.distribution or package.module for package in config.packages}
-    found = ", ".join(f"{distributions[name]} {old} (installed: {here[name]})" for name, old in changed.items())
+    changes = ", ".join(f"{distributions[name]} {old} (installed: {here[name]})" for name, old in changed.items())
     pins = " ".join(f"{distributions[name]}=={old}" for name, old in changed.items() if name != STANDARD_LIBRARY)
     raise DataError(
-        f"{corpus} was made from {found}. Rows made from what is installed might stand in its text, which the encoder "
-        "is pretrained on. Make the corpus again, `dvc repro corpus`, and repeat the command; or go back to the "
-        f"versions it was made from" + (f": pip install {pins}" if pins else ".")
+        f"{corpus} was made from {changes}. Rows made from what is installed might stand in its text, which the "
+        "encoder is pretrained on. Make the corpus again, `dvc repro corpus`, and repeat the command; or go back to "
+        f"the versions it was made from" + (f": pip install {pins}" if pins else ".")
     )
 
 
@@ -243,7 +243,7 @@ def _locate(package: PackageConfig) -> Path:
 
 
 def _module_files(package: str, root: Path, dropped: Counter[str]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in root.rglob("*.py"):
         parts = path.relative_to(root).with_suffix("").parts
         # Skip files that cannot be imported (build folders, templates, backups), and installed third-party packages.
@@ -253,8 +253,8 @@ def _module_files(package: str, root: Path, dropped: Counter[str]) -> dict[str, 
             dropped["test_module"] += 1
             continue
         names = parts[:-1] if parts[-1] == "__init__" else parts
-        found[".".join(names if package == STANDARD_LIBRARY else (package, *names))] = path
-    return {name: found[name] for name in sorted(found) if name}
+        paths[".".join(names if package == STANDARD_LIBRARY else (package, *names))] = path
+    return {name: paths[name] for name in sorted(paths) if name}
 
 
 def _read_batch(batch: _Batch) -> list[_ReadFile]:
@@ -324,8 +324,8 @@ def _kind(node: ast.AST) -> Literal["module", "class", "function"]:
 
 def _parameters(node: ast.AST) -> tuple[str, ...]:
     if isinstance(node, ast.ClassDef):
-        found = next((child for child in node.body if getattr(child, "name", None) == "__init__"), None)
-        return _parameters(found) if found is not None else ()
+        initializer = next((child for child in node.body if getattr(child, "name", None) == "__init__"), None)
+        return _parameters(initializer) if initializer is not None else ()
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return ()
     arguments = node.args

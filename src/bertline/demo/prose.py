@@ -221,8 +221,8 @@ class _Reader:
     def _is_heading(self, content: str, following: str) -> bool:
         if _is_underline(content, following):
             return True
-        found = _GOOGLE_HEADING.match(content)
-        return found is not None and found[1].lower() in _ITEM_SECTIONS | _OTHER_SECTIONS
+        match = _GOOGLE_HEADING.match(content)
+        return match is not None and match[1].lower() in _ITEM_SECTIONS | _OTHER_SECTIONS
 
     def _heading(self, content: str, indent: int, *, underlined: bool) -> None:
         self.flush()

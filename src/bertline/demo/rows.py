@@ -108,7 +108,7 @@ def balanced_order(items: Iterable[Item], label_of: Callable[[Item], str], *, se
         name: Name of the split; splits have independent orders.
 
     Example:
-        >>> from bertline.tasks.rows import LabelledRow
+        >>> from bertline.tasks.source_files import LabelledRow
         >>> rows = [LabelledRow(f"m:{number}", "text", None, "ab"[number % 4 > 0]) for number in range(8)]
         >>> [row.label for row in balanced_order(rows, lambda row: row.label, seed=0, name="train")[:4]].count("a")
         2
@@ -179,11 +179,13 @@ def without_pretrained(
         also_as: Rewriting that the task applies to texts. Pretraining text is searched both rewritten and unchanged.
     """
     texts = {text for items in held_out.values() for item in items for text in texts_of(item)}
-    found = texts_found(texts, pretrained_texts(modules, also_as=also_as))
-    kept = {module: [item for item in items if found.isdisjoint(texts_of(item))] for module, items in held_out.items()}
-    if number := sum(map(len, held_out.values())) - sum(map(len, kept.values())):
+    pretrained = texts_found(texts, pretrained_texts(modules, also_as=also_as))
+    unseen = {
+        module: [item for item in items if pretrained.isdisjoint(texts_of(item))] for module, items in held_out.items()
+    }
+    if number := sum(map(len, held_out.values())) - sum(map(len, unseen.values())):
         dropped[PRETRAINED_ON] += number
-    return kept
+    return unseen
 
 
 def pretrained_texts(modules: Iterable[ModuleDocs], *, also_as: Callable[[str], str] | None = None) -> Iterator[str]:
@@ -228,7 +230,7 @@ def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
     for wanted in waiting:
         anchors.setdefault(_anchor(wanted.split()), []).append(wanted)
     lengths = sorted({len(anchor) for anchor in anchors})
-    found: set[str] = set()
+    matches: set[str] = set()
     for text in searched:
         words = _words(text)
         joined = " ".join(words)
@@ -236,8 +238,8 @@ def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
             # The empty n-gram occurs in every text.
             present = {()} if not length else set(zip(*(words[start:] for start in range(length)), strict=False))
             for anchor in anchors.keys() & present:
-                found.update(wanted for wanted in anchors[anchor] if wanted not in found and wanted in joined)
-    return {text for wanted in found for text in waiting[wanted]}
+                matches.update(wanted for wanted in anchors[anchor] if wanted not in matches and wanted in joined)
+    return {text for wanted in matches for text in waiting[wanted]}
 
 
 def _words(text: str) -> list[str]:

@@ -95,13 +95,13 @@ class WrappedEncoder(nn.Module):
 
     def inputs(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None) -> dict[str, Tensor]:
         """Return the arguments of the model of transformers."""
-        given = {"input_ids": input_ids}
-        given["attention_mask"] = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        inputs = {"input_ids": input_ids}
+        inputs["attention_mask"] = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if self._takes_types:
             # A model with a single token type has it in both segments of a pair.
             is_single = self.config.type_vocab_size < 2
-            given["token_type_ids"] = torch.zeros_like(token_type_ids) if is_single else token_type_ids
-        return given
+            inputs["token_type_ids"] = torch.zeros_like(token_type_ids) if is_single else token_type_ids
+        return inputs
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None, masks: None = None
@@ -118,8 +118,8 @@ class WrappedEncoder(nn.Module):
         chosen = self.hf.config._attn_implementation
         self.hf.set_attn_implementation("eager")  # fused kernels keep no probabilities
         try:
-            given = self.inputs(input_ids, token_type_ids, attention_mask)
-            output = self.hf(**given, output_hidden_states=True, output_attentions=True)
+            inputs = self.inputs(input_ids, token_type_ids, attention_mask)
+            output = self.hf(**inputs, output_hidden_states=True, output_attentions=True)
         finally:
             self.hf.set_attn_implementation(chosen)
         # Behind the last layer some families have a norm, which is part of what an encoder returns.

@@ -12,12 +12,10 @@ import pyarrow.parquet as pq
 
 from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, provenance_line, read_facts
-from bertline.evaluation.html import figure, folded, section, table
+from bertline.evaluation.html import figure, folded, framed, section, standalone, table
 from bertline.evaluation.overlap import Overlaps, measure_overlap
 from bertline.evaluation.overview_section import pipeline_picture, summary
-from bertline.evaluation.page import framed
 from bertline.evaluation.pretraining_section import data_charts, data_section, pretraining_charts, pretraining_section
-from bertline.evaluation.svg import standalone
 from bertline.evaluation.task_charts import VectorSpace, task_charts, vector_space
 from bertline.evaluation.task_section import task_section
 from bertline.foundation.files import folder_written_atomically, write_atomically

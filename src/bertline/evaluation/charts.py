@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bertline.evaluation.html import score, shortened
-from bertline.evaluation.svg import (
+from bertline.evaluation.html import (
     WIDTH,
     Scale,
     dot,
@@ -18,6 +17,8 @@ from bertline.evaluation.svg import (
     padded,
     path,
     rounded,
+    score,
+    shortened,
     text,
     tick_label,
 )
@@ -122,8 +123,8 @@ def dot_chart(rows: Sequence[Row], *, x_name: str) -> str:
         if row.spread is not None:
             parts.append(line(x(row.mean - row.spread), y, x(row.mean + row.spread), y, f"stroke {row.css}"))
         parts.append(dot(x(row.mean), y, 5, f"fill {row.css}", f"{row.name}: {score(row.mean, row.spread)}"))
-    said = ", ".join(f"{row.name} {score(row.mean, row.spread)}" for row in rows)
-    return drawing(parts, bottom + _BELOW, f"{x_name}: {said}")
+    label = ", ".join(f"{row.name} {score(row.mean, row.spread)}" for row in rows)
+    return drawing(parts, bottom + _BELOW, f"{x_name}: {label}")
 
 
 def scatter_chart(

@@ -80,8 +80,8 @@ def _shown_commit(commit: str) -> str:
 
 def _versions(found: Sequence[Provenance]) -> str:
     """Return each version once, or with the stages that had it; stages record only what they compute with."""
-    said = (_by_stage(found, {one.stage: one.versions.get(name, "") for one in found}) for name in _NAMED)
-    return ", ".join(f"{name} {version}" for name, version in zip(_NAMED, said, strict=True) if version)
+    versions = (_by_stage(found, {one.stage: one.versions.get(name, "") for one in found}) for name in _NAMED)
+    return ", ".join(f"{name} {version}" for name, version in zip(_NAMED, versions, strict=True) if version)
 
 
 def _by_stage(found: Sequence[Provenance], facts: Mapping[str, str]) -> str:

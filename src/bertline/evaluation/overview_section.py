@@ -35,10 +35,10 @@ def summary(facts: Facts, overlaps: Overlaps) -> str:
     few = len(facts.tasks) <= _FEW_TASKS
     sentences = [_taken(facts)] if facts.taken_from else [_what(facts), _how_good(facts)]
     sentences += [f"{conclusion(task)} {scores_sentence(task)}" if few else conclusion(task) for task in facts.tasks]
-    said = "".join(paragraph(sentence, "lead") for sentence in sentences)
+    lead = "".join(paragraph(sentence, "lead") for sentence in sentences)
     entries = [] if facts.taken_from else _pretraining_tiles(facts)
     entries += [_tile(task, _overlap_note(overlaps.get(task.name, {}))) for task in facts.tasks if few]
-    return said + tiles(entries) + ("" if few else _task_table(facts, overlaps))
+    return lead + tiles(entries) + ("" if few else _task_table(facts, overlaps))
 
 
 def pipeline_picture(facts: Facts) -> str:
@@ -121,19 +121,21 @@ def _task_table(facts: Facts, overlaps: Overlaps) -> str:
     head += ["strongest simple opponent", "winner", "read in pretraining?"]
     seeds = sorted({len(task.arms()["encoder"]["seeds"]) for task in facts.tasks})
     spread = f"Mean ± standard deviation over {listing([str(number) for number in seeds])} seeds. "
-    said = spread if seeds != [1] else "One seed each, so no spread is known. "
-    said += "The opponent is the baseline that is best on dev. The winner is bold where the difference is larger than "
-    return table(head, rows) + paragraph(said + "the noise of seeds and rows together.", "soft")
+    seeds_sentence = spread if seeds != [1] else "One seed each, so no spread is known. "
+    seeds_sentence += (
+        "The opponent is the baseline that is best on dev. The winner is bold where the difference is larger than "
+    )
+    return table(head, rows) + paragraph(seeds_sentence + "the noise of seeds and rows together.", "soft")
 
 
 def _verdict(conclusion: dict[str, Any]) -> tuple[str, list[str]]:
     """Return who wins in words, of the encoder alone and combined if they differ, and the columns of the winners."""
-    found = {arm: conclusion[arm].get("verdict") for arm in ("encoder", "combined") if arm in conclusion}
+    verdicts_by_arm = {arm: conclusion[arm].get("verdict") for arm in ("encoder", "combined") if arm in conclusion}
     words = {"better": "this encoder", "worse": "the opponent", "not shown": "not clear", None: "not known"}
-    winners: list[str] = [arm for arm, verdict in found.items() if verdict == "better"]
-    if len(set(found.values())) > 1:
-        return f"alone: {words[found['encoder']]}; combined: {words[found['combined']]}", winners
-    verdict = next(iter(found.values()), None)
+    winners: list[str] = [arm for arm, verdict in verdicts_by_arm.items() if verdict == "better"]
+    if len(set(verdicts_by_arm.values())) > 1:
+        return f"alone: {words[verdicts_by_arm['encoder']]}; combined: {words[verdicts_by_arm['combined']]}", winners
+    verdict = next(iter(verdicts_by_arm.values()), None)
     return words[verdict], ["opponent"] if verdict == "worse" else winners
 
 

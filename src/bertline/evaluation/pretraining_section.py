@@ -80,15 +80,15 @@ def data_section(facts: Facts, pipeline: PipelineFolders, charts: dict[str, str]
 
 def _surface(facts: Facts) -> str:
     """Return how well random pairs are told from true ones without a look at words; empty if there are no pairs."""
-    found = [
+    notes = [
         f"{percent(of['train']['surface_accuracy'])} at length {length}"
         for length, of in facts.examples["lengths"].items()
         if "surface_accuracy" in of.get("train", {})
     ]
-    if not found:
+    if not notes:
         return ""
     return paragraph(
-        f"Final marks and lengths alone tell random pairs from true ones in {listing(found)}; 50 % is chance."
+        f"Final marks and lengths alone tell random pairs from true ones in {listing(notes)}; 50 % is chance."
     )
 
 
@@ -112,15 +112,15 @@ def _document(document: Document, tokenizer: Tokenizer) -> str:
 def _vocabulary(facts: Facts) -> str:
     quality = facts.tokenizer["quality"]
     case = "lower-cased" if facts.tokenizer["lowercase"] else "cased"
-    said = (
+    note = (
         f"The vocabulary has {count(facts.tokenizer['vocab_size'])} {case} tokens. A word of held-out text takes "
         f"{quality['tokens_per_word']:.2f} of them; {percent(quality['whole_word_rate'])} of words are a single token "
         f"their own, {percent(quality['unknown_rate'])} cannot be written with them"
     )
     lost = quality.get("unknown_character_rate")
-    said += "." if lost is None else f" ({percent(lost)} of the characters)."
+    note += "." if lost is None else f" ({percent(lost)} of the characters)."
     rows = [[word, split] for word, split in list(quality.get("sample", {}).items())[:12]]
-    return f"<div><h3>The vocabulary</h3>{paragraph(said)}{table(['word', 'tokens'], rows) if rows else ''}</div>"
+    return f"<div><h3>The vocabulary</h3>{paragraph(note)}{table(['word', 'tokens'], rows) if rows else ''}</div>"
 
 
 _CHARTS = {
@@ -167,8 +167,8 @@ def health(facts: Facts) -> str:
     rows = [(f"{row['step']:,}", _what_happened(row), row["advice"]) for row in facts.alarms[:_ALARMS]]
     more = len(facts.alarms) - len(rows)
     rest = paragraph(f"And {more:,} more, in health.jsonl.") if more else ""
-    said = verdict(f"Health: {number_of(len(facts.alarms), 'alarm')}.")
-    return f"{said}<h3>Alarms</h3>{table(('step', 'what happened', 'what to do'), rows)}{rest}"
+    lead = verdict(f"Health: {number_of(len(facts.alarms), 'alarm')}.")
+    return f"{lead}<h3>Alarms</h3>{table(('step', 'what happened', 'what to do'), rows)}{rest}"
 
 
 def _what_happened(alarm: dict[str, Any]) -> str:

@@ -175,8 +175,8 @@ def _curves(rows: Sequence[MetricsRow], objective: Objective) -> Iterator[tuple[
     probes = sorted({key for row in rows for key in row.metrics if key.startswith("probe/")})
     for key in (train, *held_out, *probes):
         points = [(row.step, row.metrics[key]) for row in rows if key in row.metrics]
-        kept = smoothed(points, _TRAIN_POINTS) if key == train else points
-        yield key, [[step, round(value, 5)] for step, value in kept]
+        shown_points = smoothed(points, _TRAIN_POINTS) if key == train else points
+        yield key, [[step, round(value, 5)] for step, value in shown_points]
 
 
 def _is_alike(settings: Mapping[str, Any], params: Mapping[str, Any]) -> bool:

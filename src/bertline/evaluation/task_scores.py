@@ -41,10 +41,10 @@ def scores_sentence(task: TaskFacts) -> str:
     if num_diverged := encoder.get("num_diverged"):
         repeated += f"; {num_diverged} more diverged and {'has' if num_diverged == 1 else 'have'} no score"
     who = "it reaches" if task.result["start"] == "pipeline" else f"{titles['encoder']} reaches"
-    said = f"On {task.name} {who} {metric_name(task.metric)} {test_score(encoder)} ({repeated})"
+    sentence = f"On {task.name} {who} {metric_name(task.metric)} {test_score(encoder)} ({repeated})"
     if task.metric == "negative_log_perplexity":
-        said += f", a perplexity of {math.exp(min(-encoder['test_mean'], 50.0)):,.1f}"
-    return f"{said}, against {listing(against)}." if against else f"{said}."
+        sentence += f", a perplexity of {math.exp(min(-encoder['test_mean'], 50.0)):,.1f}"
+    return f"{sentence}, against {listing(against)}." if against else f"{sentence}."
 
 
 def test_score(arm: dict[str, Any]) -> str:
@@ -65,36 +65,36 @@ def conclusion(task: TaskFacts) -> str:
 def _pretraining(task: TaskFacts) -> str:
     comparison = task.result.get("comparison") or {}
     if task.result["start"] == "random":
-        said = "It started from random weights, so nothing is said of pretraining here."
+        sentence = "It started from random weights, so nothing is said of pretraining here."
     elif not comparison:
-        said = "It was not compared with the same encoder from random weights."
+        sentence = "It was not compared with the same encoder from random weights."
     elif not _is_known(comparison):
-        said = f"{_NOT_KNOWN} Whether pretraining helps here is not shown."
+        sentence = f"{_NOT_KNOWN} Whether pretraining helps here is not shown."
     else:
-        said = {
+        sentence = {
             "better": "Pretraining helps here",
             "worse": "Pretraining harms here: random weights are better",
             "not shown": "Pretraining makes no clear difference here",
         }[comparison["verdict"]]
-        said += f": the difference of the means is {_with_interval(comparison)}. {_smallest(comparison)}"
-    return verdict(said, good=comparison.get("verdict") == "better")
+        sentence += f": the difference of the means is {_with_interval(comparison)}. {_smallest(comparison)}"
+    return verdict(sentence, good=comparison.get("verdict") == "better")
 
 
 def _reference(task: TaskFacts) -> str:
-    found = task.result["comparisons"].get("reference_encoder")
-    if "reference_encoder" not in task.arms() or not found:
+    comparison = task.result["comparisons"].get("reference_encoder")
+    if "reference_encoder" not in task.arms() or not comparison:
         return ""
     name = task.titles()["reference_encoder"]
-    if not _is_known(found):
-        said = f"{_NOT_KNOWN} Whether your own encoder or {name} is better on your task is not shown."
-    elif found["verdict"] == "better":
-        said = f"Your own encoder beats {name} on your task: by {_with_interval(found)}."
-    elif found["verdict"] == "worse":
-        said = f"Your own encoder is worse than {name} on your task: by {_with_interval(found)}."
+    if not _is_known(comparison):
+        sentence = f"{_NOT_KNOWN} Whether your own encoder or {name} is better on your task is not shown."
+    elif comparison["verdict"] == "better":
+        sentence = f"Your own encoder beats {name} on your task: by {_with_interval(comparison)}."
+    elif comparison["verdict"] == "worse":
+        sentence = f"Your own encoder is worse than {name} on your task: by {_with_interval(comparison)}."
     else:
-        said = f"Whether your own encoder or {name} is better on your task is not shown: the difference is "
-        said += f"{_with_interval(found)}. {_smallest(found)}"
-    return verdict(said, good=found.get("verdict") == "better")
+        sentence = f"Whether your own encoder or {name} is better on your task is not shown: the difference is "
+        sentence += f"{_with_interval(comparison)}. {_smallest(comparison)}"
+    return verdict(sentence, good=comparison.get("verdict") == "better")
 
 
 def _is_known(found: dict[str, Any]) -> bool:
@@ -122,12 +122,12 @@ def _comparisons(task: TaskFacts) -> str:
         head = ["measured against", "difference", "95 % interval", "smallest difference it could have seen", "outcome"]
         heading = "" if split == "test" else f"<h4>{escape(_test_name(split))}</h4>"
         rows_of_test = number_of(task.result["rows"][split], "row")
-        said = f"On the same {rows_of_test} of {_test_name(split)}; "
+        note = f"On the same {rows_of_test} of {_test_name(split)}; "
         if any(_is_known(found) for found in comparisons.values()):
-            said += "the noise of seeds, of rows and of rows from one source is counted together."
+            note += "the noise of seeds, of rows and of rows from one source is counted together."
         else:
-            said += _NOT_KNOWN
-        blocks.append(heading + table(head, rows) + paragraph(said, "soft"))
+            note += _NOT_KNOWN
+        blocks.append(heading + table(head, rows) + paragraph(note, "soft"))
     return "".join(blocks)
 
 
@@ -147,17 +147,17 @@ def _test_name(split: str) -> str:
 
 
 def _failed_runs(task: TaskFacts) -> str:
-    said = []
+    notes = []
     for name, arm in task.arms().items():
         diverged = arm.get("num_diverged", 0)
         if arm.get("num_degenerate"):
             of = number_of(len(arm["seeds"]) + diverged, "seed")
             which = f" ({diverged} diverged)" if diverged else ""
-            said.append(f"{arm['num_degenerate']} of {of} of {_in_a_sentence(task.titles()[name])}{which}")
-    if not said:
+            notes.append(f"{arm['num_degenerate']} of {of} of {_in_a_sentence(task.titles()[name])}{which}")
+    if not notes:
         return ""
     return verdict(
-        f"Failed runs: {listing(said)}. Those that say the same of every row count in the means; those that diverged "
+        f"Failed runs: {listing(notes)}. Those that say the same of every row count in the means; those that diverged "
         "have no score to count."
     )
 
@@ -173,8 +173,8 @@ def overlap_notes(task: TaskFacts, overlaps: dict[str, Overlap], correct: dict[s
     blocks = []
     for split, found in overlaps.items():
         measure = kind_part(task.result["task_kind"], "report").row_measure(task.metric)
-        said = _overlap_sentence(_test_name(split), found) + _clean_sentence(found, correct.get(split, []), measure)
-        blocks.append(verdict(said) if found.flagged else paragraph(said, "soft"))
+        note = _overlap_sentence(_test_name(split), found) + _clean_sentence(found, correct.get(split, []), measure)
+        blocks.append(verdict(note) if found.flagged else paragraph(note, "soft"))
     return "".join(blocks)
 
 
@@ -231,12 +231,12 @@ def score_tables(task: TaskFacts) -> str:
 def _chosen_on_dev(task: TaskFacts) -> str:
     """Describe the settings that were chosen on dev for the compared systems."""
     titles = task.titles()
-    said = [
+    notes = [
         f"{titles[name]} ({', '.join(f'{key} {value}'.replace('_', ' ') for key, value in one['settings'].items())})"
         for name, one in task.systems().items()
         if one.get("settings")
     ]
-    return paragraph(f"Chosen on dev: {'; '.join(said)}.", "soft") if said else ""
+    return paragraph(f"Chosen on dev: {'; '.join(notes)}.", "soft") if notes else ""
 
 
 def _cell(content: dict[str, Any], split: str, metric: str) -> str:

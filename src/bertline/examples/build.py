@@ -20,11 +20,9 @@ from bertline.corpus.document import Split
 from bertline.corpus.storage import has_sources, num_documents, read_documents
 from bertline.examples.bounds import FIGURES, figures_of, refuse_outside
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
-from bertline.examples.encoding import EncodedCorpus, encode_corpus
-from bertline.examples.generation import blocks_of_documents, generate_block
-from bertline.examples.languages import SourcesOfDocuments
+from bertline.examples.encoding import EncodedCorpus, SourcesOfDocuments, encode_corpus
+from bertline.examples.generation import blocks_of_documents, generate_block, shuffled
 from bertline.examples.masking import MaskingPolicy, mask_example, masked_batch, masking_policy
-from bertline.examples.shuffling import shuffled
 from bertline.examples.store import (
     FORMAT_VERSION,
     KIND,

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from bertline.encoders.loading import load_model, save_model
-from bertline.export.agreement import Marks, checked_sequences
 from bertline.export.card import encoder_card, task_card
 from bertline.export.config import ExportConfig
 from bertline.export.facts import CardFacts, read_card_facts
-from bertline.export.onnx_export import export_onnx
+from bertline.export.onnx import Marks, checked_sequences, export_onnx
 from bertline.export.usage import VectorSettings, write_sentence_transformer
-from bertline.export.verification import verify_model
-from bertline.export.views import Architecture, architecture_in
+from bertline.export.views import Architecture, architecture_in, verify_model
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, size_of_path, write_atomically

@@ -107,7 +107,7 @@ def read_card_facts(
         if (finished := read_task_file(best)) is None:
             raise ArtifactError(f"{best / TASK_FILE} is missing; {best} was written by an older bertline. Sweep again.")
         pair = is_pair(finished.kind.config, folder / "predictions.parquet")
-        tasks[task], usages[task] = finished, kind_part(finished.kind.config.kind, "export").usage(finished, pair=pair)
+        tasks[task], usages[task] = finished, kind_part(finished.kind.config.kind, "report").usage(finished, pair=pair)
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
     training = manifest.get("training", {})

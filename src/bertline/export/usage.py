@@ -9,6 +9,8 @@ References:
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +18,60 @@ from typing import Any, Literal
 import pyarrow.parquet as pq
 
 from bertline.foundation.files import write_json
+from bertline.foundation.formats import without_local_path
 from bertline.modeling.huggingface import read_config
+
+# Markdown of a model card: escaped names and formats of cells.
+
+# Characters that begin emphasis, code, links or images. An underscore inside a word has no meaning.
+_SPECIAL = re.compile(r"[\\`*\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+
+
+def shown(title: str) -> str:
+    """Escape the title of an arm or a baseline, and shorten it if it is a local path.
+
+    >>> shown("/home/ada/models/minilm")
+    './minilm'
+    """
+    return escaped(without_local_path(title))
+
+
+def interval(bounds: Sequence[float] | None) -> str:
+    """Format the bounds of an interval; empty without bounds.
+
+    >>> interval([0.8123, 0.9])
+    '0.812 to 0.900'
+    >>> interval([-0.2, 0.1])
+    '−0.200 to 0.100'
+    """
+    return f"{bounds[0]:.3f} to {bounds[1]:.3f}".replace("-", "\u2212") if bounds else ""
+
+
+def code_span(text: str) -> str:
+    r"""Return text as inline code. Runs of white space, including line breaks, become one space.
+
+    References:
+        CommonMark 0.31, section 6.1: the fence is a longer run of backticks than any inside.
+
+    Example:
+        >>> code_span("no match"), code_span("a`b"), code_span("two\nlines")
+        ('`no match`', '``a`b``', '`two lines`')
+    """
+    text = " ".join(text.split()) or " "
+    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    padding = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{padding}{text}{padding}{fence}"
+
+
+def escaped(text: str) -> str:
+    r"""Escape text for a paragraph, a heading or, through `table`, a table cell.
+
+    Example:
+        >>> escaped("<b>a*b</b>\n| docs_match")
+        '&lt;b&gt;a\\*b&lt;/b&gt; | docs_match'
+    """
+    text = _SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +90,7 @@ class VectorSettings:
 class Usage:
     """The part of a card that depends on the kind of task.
 
-    `kinds/NAME/export.py` has a function `usage(finished, *, pair) -> Usage`.
+    `kinds/NAME/report.py` has a function `usage(finished, *, pair) -> Usage`.
     """
 
     what: str

@@ -9,7 +9,7 @@ from typing import Any
 from bertline.finetuning.task_kind import Calibration, TaskKind, task_kind
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_json
-from bertline.foundation.local_paths import without_local_paths
+from bertline.foundation.formats import without_local_paths
 from bertline.foundation.validation import to_mapping, validate
 from bertline.kinds.registry import TaskConfig
 

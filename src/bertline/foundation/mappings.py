@@ -18,11 +18,11 @@ def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, An
     """
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return {} if old == new else {prefix: (old, new)}
-    found: dict[str, tuple[Any, Any]] = {}
+    changed: dict[str, tuple[Any, Any]] = {}
     for key in [*old, *(key for key in new if key not in old)]:
         where = f"{prefix}.{key}" if prefix else str(key)
-        found.update(differences(old.get(key, ABSENT), new.get(key, ABSENT), where))
-    return found
+        changed.update(differences(old.get(key, ABSENT), new.get(key, ABSENT), where))
+    return changed
 
 
 def value_at(mapping: Any, key: str) -> Any:

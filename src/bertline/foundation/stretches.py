@@ -25,8 +25,8 @@ def distinct_stretches(text: str, *, errors: str = "strict") -> tuple[npt.NDArra
     content = text.encode(errors=errors)
     offsets = np.array([0, len(content)], dtype=np.int64)
     whole = pa.LargeStringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(content))
-    found = pc.split_pattern(whole, pattern=" ").values.dictionary_encode()
-    return found.indices.to_numpy(), found.dictionary.to_pylist()
+    words = pc.split_pattern(whole, pattern=" ").values.dictionary_encode()
+    return words.indices.to_numpy(), words.dictionary.to_pylist()
 
 
 def has_single_spaces(text: str) -> bool:

@@ -157,8 +157,8 @@ def _messages(problems: list[Any], where: str) -> Iterator[str]:
         for part in parts:
             key = f"{key}[{part}]" if part.isdigit() else _join(key, part)
         message = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-        found = "" if problem["type"] in ("value_error", "assertion_error") else f" is {problem['input']!r}"
-        yield f"{key or 'the configuration'}{found}: {message[:1].lower() + message[1:]}."
+        value = "" if problem["type"] in ("value_error", "assertion_error") else f" is {problem['input']!r}"
+        yield f"{key or 'the configuration'}{value}: {message[:1].lower() + message[1:]}."
 
 
 def _fields(cls: Any) -> list[str]:

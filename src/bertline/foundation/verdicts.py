@@ -159,10 +159,10 @@ def measured(
     """
     block = _blocks(clusters)
     num_blocks = int(block.max(initial=-1)) + 1
-    kept = [np.flatnonzero(block != number) for number in range(num_blocks)] if num_blocks > 1 else []
+    other_rows = [np.flatnonzero(block != number) for number in range(num_blocks)] if num_blocks > 1 else []
     scores = np.array([score(rows) for rows in statistics])
-    without = np.array([[score(rows[others]) for others in kept] for rows in statistics])
-    pseudo = num_blocks * scores[:, None] - (num_blocks - 1) * without.reshape(len(scores), len(kept))
+    without = np.array([[score(rows[others]) for others in other_rows] for rows in statistics])
+    pseudo = num_blocks * scores[:, None] - (num_blocks - 1) * without.reshape(len(scores), len(other_rows))
     sizes = np.bincount(block)
     effective = float(sizes.sum()) ** 2 / float((sizes**2).sum()) if len(sizes) else 0.0
     return Measured(scores=scores, blocks=pseudo, repeatable=repeatable, effective_blocks=effective)

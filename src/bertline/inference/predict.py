@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator
+import queue
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.progress import progress, say
-from bertline.inference.growing_file import growing_file
 from bertline.inference.model import LoadedModel
-from bertline.inference.parallel_rows import map_in_threads, prediction_threads
 from bertline.inference.predictor import FileColumns, InputColumn, RowPredictor, TaskPredictor
 from bertline.inference.row_files import (
     PLAIN_LAYOUT,
@@ -32,14 +35,93 @@ from bertline.inference.row_files import (
     cell,
     format_of,
     format_read,
+    growing_file,
     read_rows,
 )
 from bertline.kinds.retrieval.serving import RetrievalPredictor, SearchedDocuments
-from bertline.modeling.packed_linears import packed_linears
+from bertline.modeling.layers import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.search_files import one_line
 from bertline.tasks.stored_rows import Documents
-from bertline.tasks.table_files import Record, TableLayout
+from bertline.tasks.table_source import Record, TableLayout
+
+# Prediction of blocks of rows in several threads, with results in order.
+#
+# One compute thread per block is faster than all threads on one block at a time: threads do not wait for each other in
+# the many short operations of a small model, and Python's overhead between operations is parallelized too. The threads
+# share the model's weights. The results do not depend on the number of threads.
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_IN_FLIGHT_PER_WORKER = 2
+
+
+def map_in_threads(workers: Sequence[Callable[[Item], Result]], items: Iterable[Item]) -> Iterator[Result]:
+    """Like `map`, with one thread per worker; each worker is used by one thread at a time.
+
+    Args:
+        workers: Functions that map an item; any of them may get any item. A single worker runs in this thread.
+        items: Inputs; consumed in this thread, a few items per worker in advance.
+
+    Raises:
+        DataError: A worker raised it, or `items` did; then it is raised after the results of the previous items.
+    """
+    if len(workers) == 1:
+        yield from map(workers[0], items)
+        return
+    free: queue.SimpleQueue[Callable[[Item], Result]] = queue.SimpleQueue()
+    for worker in workers:
+        free.put(worker)
+
+    def work(item: Item) -> Result:
+        worker = free.get()
+        try:
+            return worker(item)
+        finally:
+            free.put(worker)
+
+    executor = ThreadPoolExecutor(len(workers))
+
+    def submitted() -> Iterator[Future[Result]]:
+        try:
+            for item in items:
+                yield executor.submit(work, item)
+        except DataError as error:
+            # The results of the items read before the error are kept.
+            failed: Future[Result] = Future()
+            failed.set_exception(error)
+            yield failed
+
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for future in submitted():
+            waiting.append(future)
+            if len(waiting) >= len(workers) * _IN_FLIGHT_PER_WORKER:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def prediction_threads(device: torch.device, asked: int | None) -> Iterator[int]:
+    """Yield the number of prediction threads; within the context, each of them computes on one core.
+
+    On a CPU this is `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores). On other devices, which compute one
+    batch at a time, it is 1.
+    """
+    if device.type != "cpu":
+        yield 1
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield before if asked is None else asked
+    finally:
+        torch.set_num_threads(before)
+
 
 __all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "Predicting", "predict_file"]
 
@@ -225,9 +307,11 @@ def _arguments_read(first: Record, inputs: list[InputColumn], columns: FileColum
     Raises:
         DataError: The first row lacks one, or a column is named that this model does not read.
     """
-    given = {f"{each.name}_column": (getattr(columns, each.name), each.default) for each in fields(columns)}
-    argument = {column.name: next(key for key in given if given[key][0] == column.name) for column in inputs}
-    for key, (name, default) in given.items():
+    column_choices = {f"{each.name}_column": (getattr(columns, each.name), each.default) for each in fields(columns)}
+    argument = {
+        column.name: next(key for key in column_choices if column_choices[key][0] == column.name) for column in inputs
+    }
+    for key, (name, default) in column_choices.items():
         if name not in (None, default) and name not in argument:
             raise DataError(f"{key} is {name!r}, and this model reads {', '.join(argument.values())} only.")
     for column in inputs:
@@ -297,8 +381,8 @@ def _searching(
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
     if num_blank:
         say(f"{documents.path.name}: {num_blank:,} blank lines are no documents")
-    found = SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
-    return found, sum(worker.num_documents_cut for worker in workers)
+    collection = SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
+    return collection, sum(worker.num_documents_cut for worker in workers)
 
 
 def _arguments_of(documents: DocumentsFile, first: Record) -> dict[str, str | int]:
@@ -308,13 +392,13 @@ def _arguments_of(documents: DocumentsFile, first: Record) -> dict[str, str | in
         DataError: The first row has no text.
     """
     named = {f"document_{key}": getattr(documents, key) for key in ("id_column", "text_column", "title_column")}
-    found = {key: name for key, name in named.items() if name in first.values}
-    if "document_text_column" not in found:
+    columns_present = {key: name for key, name in named.items() if name in first.values}
+    if "document_text_column" not in columns_present:
         raise DataError(
             f"{first.where}: no column {documents.text_column!r}; found {', '.join(map(str, first.values))}. Name the "
             "column that has the text: document_text_column=COLUMN."
         )
-    return found
+    return columns_present
 
 
 def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: Block) -> tuple[Block, list[Row], int]:

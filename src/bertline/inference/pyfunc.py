@@ -25,7 +25,7 @@ from bertline.inference.predictor import FileColumns, InputColumn, RowPredictor
 from bertline.inference.row_files import cell
 from bertline.kinds.retrieval.serving import DOCUMENTS_COLUMN, GivenDocuments, RetrievalPredictor
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
-from bertline.tasks.table_files import Record
+from bertline.tasks.table_source import Record
 from bertline.tracking.serving import Serving
 
 PAIR_COLUMN = "text_pair"

@@ -35,14 +35,13 @@ TaskConfig = (
 KINDS: tuple[str, ...] = tuple(config.__module__.split(".")[-2] for config in get_args(TaskConfig))
 """Names of the kinds: those of their folders, and the values of `kind` in the configuration."""
 
-Part = Literal["data", "model", "baselines", "serving", "report", "export"]
+Part = Literal["data", "model", "baselines", "serving", "report"]
 _CONTRACT: dict[Part, tuple[str, ...]] = {
     "data": ("built_task", "stored_rows"),
     "model": ("task_kind",),
     "baselines": ("baselines",),
     "serving": ("predictor",),
-    "report": ("error_block", "about", "row_measure"),
-    "export": ("usage",),
+    "report": ("error_block", "about", "row_measure", "usage"),
 }
 """Functions that each part has; the packages that call them document them."""
 

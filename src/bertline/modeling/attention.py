@@ -102,16 +102,16 @@ def attend(
             if scope.bias is not None:
                 scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
-            kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places, keys=keys)
-            return Attended(kept.to(value.dtype) @ value, scores, probabilities)
+            dropped = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places, keys=keys)
+            return Attended(dropped.to(value.dtype) @ value, scores, probabilities)
         case "plain":
             # Scaling the query multiplies S x D numbers instead of S x S.
             scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
             if scope.bias is not None:
                 scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
-            kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places, keys=keys)
-            return Attended(kept.to(value.dtype) @ value)
+            dropped = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places, keys=keys)
+            return Attended(dropped.to(value.dtype) @ value)
         case "varlen" if scope.boundaries is not None:
             return Attended(_attend_within_spans(query, key, value, scope.boundaries))
         case "sdpa" | "varlen":

@@ -184,8 +184,8 @@ def read_crf(crf: LinearChainCrf, folder: Path) -> None:
     require_finite(scores, path)
     with torch.no_grad():
         for name, expected in zip(_NAMES, crf.scores(), strict=True):
-            found = scores.get(name)
-            if found is None or found.shape != expected.shape:
-                state = "missing" if found is None else f"of shape {list(found.shape)}"
+            tensor = scores.get(name)
+            if tensor is None or tensor.shape != expected.shape:
+                state = "missing" if tensor is None else f"of shape {list(tensor.shape)}"
                 raise ArtifactError(f"{path}: {name} is {state}; the task's labels make it {list(expected.shape)}.")
-            crf.get_parameter(name).copy_(found.flatten() / _RATE_FACTOR)
+            crf.get_parameter(name).copy_(tensor.flatten() / _RATE_FACTOR)

@@ -126,8 +126,8 @@ class Family:
     def config_to_bert(self, mapping: Mapping[str, Any]) -> dict[str, Any]:
         """Return a config.json of this family with BERT's keys and class names, and the positions that are used."""
         theirs = {theirs: ours for ours, theirs in self.config_keys.items()}
-        given = {theirs.get(key, key): value for key, value in mapping.items()}
-        found = {**given, **{key: value for key, value in self.defaults.items() if given.get(key) is None}}
+        renamed = {theirs.get(key, key): value for key, value in mapping.items()}
+        found = {**renamed, **{key: value for key, value in self.defaults.items() if renamed.get(key) is None}}
         if names := mapping.get("architectures"):
             found["architectures"] = ["Bert" + name.removeprefix(self.class_prefix) for name in names]
         if (positions := found.get("max_position_embeddings")) is not None:
@@ -136,11 +136,11 @@ class Family:
 
     def config_from_bert(self, mapping: Mapping[str, Any]) -> dict[str, Any]:
         """Return a config.json with this family's keys and class names; the reverse of `config_to_bert`."""
-        found = {self.config_keys.get(key, key): value for key, value in mapping.items()}
-        found["model_type"] = self.model_type
-        found["architectures"] = [self.class_prefix + name.removeprefix("Bert") for name in mapping["architectures"]]
-        found["max_position_embeddings"] += self.num_unused_positions(mapping["pad_token_id"])
-        return found
+        ours = {self.config_keys.get(key, key): value for key, value in mapping.items()}
+        ours["model_type"] = self.model_type
+        ours["architectures"] = [self.class_prefix + name.removeprefix("Bert") for name in mapping["architectures"]]
+        ours["max_position_embeddings"] += self.num_unused_positions(mapping["pad_token_id"])
+        return ours
 
 
 def _roberta(model_type: str, title: str, class_prefix: str) -> Family:

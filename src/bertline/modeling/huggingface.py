@@ -65,10 +65,10 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
     mapping = family.config_to_bert(mapping)
     only = {"is_decoder": False, **({} if family.wrapping else {"position_embedding_type": "absolute"})}
     for key, expected in only.items():
-        found = mapping.get(key, expected)
-        if found != expected:
+        value = mapping.get(key, expected)
+        if value != expected:
             raise ArtifactError(
-                f"{where}: {key} is {found!r}; bertline reads {expected!r} only. Choose a BERT encoder."
+                f"{where}: {key} is {value!r}; bertline reads {expected!r} only. Choose a BERT encoder."
             )
     activation = mapping.get("hidden_act", "gelu")
     if activation not in _ACTIVATIONS and family.wrapping is None:

@@ -151,12 +151,12 @@ def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
     Raises:
         ArtifactError: A value is not finite; the message names the file and the first tensor with such values.
     """
-    found = [name for name, tensor in weights.items() if not is_finite(tensor)]
-    if found:
-        bad = int((~torch.isfinite(weights[found[0]])).sum())
-        others = f", and {len(found) - 1} more tensors have such values" if len(found) > 1 else ""
+    infinite = [name for name, tensor in weights.items() if not is_finite(tensor)]
+    if infinite:
+        bad = int((~torch.isfinite(weights[infinite[0]])).sum())
+        others = f", and {len(infinite) - 1} more tensors have such values" if len(infinite) > 1 else ""
         raise ArtifactError(
-            f"{path}: {found[0]} has {bad:,} of {weights[found[0]].numel():,} values that are not finite (NaN or "
+            f"{path}: {infinite[0]} has {bad:,} of {weights[infinite[0]].numel():,} values that are not finite (NaN or "
             f"infinite){others}. The file was damaged or its training diverged. Copy it again, or use an earlier model."
         )
 
@@ -202,8 +202,8 @@ def _files(folder: Path) -> list[Path]:
                 f"Take a revision of the model with {WEIGHTS_NAME}, or convert it once, on a machine where you trust "
                 f"it, and take the new folder: {conversion_of(folder)}"
             )
-    found = ", ".join(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else "no such folder"
-    raise ArtifactError(f"{folder} has no {WEIGHTS_NAME} (found: {found}). Is this a model folder?")
+    file_names = ", ".join(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else "no such folder"
+    raise ArtifactError(f"{folder} has no {WEIGHTS_NAME} (found: {file_names}). Is this a model folder?")
 
 
 def digest_of_weights(model: nn.Module) -> str:

@@ -12,7 +12,7 @@ from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import prepare_documents
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig
-from bertline.examples.suited_lengths import suited_lengths
+from bertline.examples.bounds import suited_lengths
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import silent
 from bertline.foundation.validation import validate

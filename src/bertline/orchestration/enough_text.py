@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from bertline.corpus.both_splits import more_documents
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import clean, duplicate_key
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, SourcesCorpusConfig, readers_of
 from bertline.corpus.sources import source_documents
+from bertline.corpus.writer import more_documents
 from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import silent

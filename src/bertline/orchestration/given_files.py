@@ -13,10 +13,10 @@ from typing import Literal, cast, get_args
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.conll import split_columns
-from bertline.tasks.sniffing import beginning_of, guesses
+from bertline.tasks.decoded_files import beginning_of, guesses
 from bertline.tasks.source_config import Separator
 from bertline.tasks.stored_rows import SplitName
-from bertline.tasks.table_files import JSON_LINES, read_records
+from bertline.tasks.table_source import JSON_LINES, read_records
 from bertline.tasks.tags import OUTSIDE, scheme_of
 
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad", "questions"]

@@ -19,11 +19,9 @@ from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.orchestration.given_files import FileFormat, GivenFiles, conll_layout
-from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.cells import label_in
+from bertline.tasks.bad_rows import BadRow, BadRows, label_in
 from bertline.tasks.source_config import ConllSourceConfig, SquadSourceConfig, TableSourceConfig
-from bertline.tasks.table_files import TableLayout, read_records
-from bertline.tasks.table_source import SOURCE_OPTIONS, ANumber
+from bertline.tasks.table_source import SOURCE_OPTIONS, ANumber, TableLayout, read_records
 
 Column = str | int
 Base = Callable[[str], dict[str, Any]]

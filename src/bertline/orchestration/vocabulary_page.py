@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from bertline.evaluation.vocabulary_page import conclusion, write_vocabulary_page
-from bertline.evaluation.vocabulary_survey import survey_vocabulary
+from bertline.evaluation.vocabulary_page import conclusion, survey_vocabulary, write_vocabulary_page
 from bertline.foundation.progress import say
 from bertline.orchestration.provenance import running_under_dvc
 from bertline.orchestration.stage_run import StageRun

@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from bertline.examples.masking import masked_batch, masking_policy, max_targets
-from bertline.examples.packing import packed_batches
-from bertline.examples.segments import segments_apart
+from bertline.examples.packing import packed_batches, segments_apart
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.labels import IGNORED_LABEL

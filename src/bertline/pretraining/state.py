@@ -39,8 +39,8 @@ from bertline.pretraining.start import (
     start_at_unigrams,
     with_rows_of_tokens,
 )
-from bertline.tokenization.extension import parts_of_new_tokens
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.words import parts_of_new_tokens
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.devices import Machine, sum_over_ranks

@@ -132,5 +132,5 @@ def _check_targets(name: str, metric: str, targets: Mapping[SplitName, Collectio
                 "rows, or leave its file out: it is cut from train then."
             )
         if missing := sorted(labels.get("train", set()) - labels[split]):
-            said = listed(list(map(repr, missing)))
-            warn(f"tasks.{name}: {split} has no row of {said}, so no score on it counts these labels")
+            missing_labels = listed(list(map(repr, missing)))
+            warn(f"tasks.{name}: {split} has no row of {missing_labels}, so no score on it counts these labels")

@@ -177,20 +177,20 @@ class _Reader:
 
     def _columns(self, number: int, line: str) -> list[str]:
         columns = split_columns(line, self.config.separator)
-        found = f"{self.path}:{number} has {len(columns)} column(s) by source.separator {self.config.separator!r}"
+        problem = f"{self.path}:{number} has {len(columns)} column(s) by source.separator {self.config.separator!r}"
         if self.first is None:
             for key, index in (("word_column", self.config.word_column), ("tag_column", self.config.tag_column)):
                 if not -len(columns) <= index < len(columns):
                     raise DataError(
-                        f"{found}; source.{key} is {index}: {_shown(line)}. Fix the line or set the column, or the "
+                        f"{problem}; source.{key} is {index}: {_shown(line)}. Fix the line or set the column, or the "
                         "separator (tab, space, whitespace). A file without tags cannot be scored: set it to null."
                     )
             self.first, self.width = (number, line), len(columns)
         if len(columns) != self.width:
             raise BadRow(
                 "too_many_columns" if len(columns) > self.width else "too_few_columns",
-                f"{found}, the file's first row (line {self.first[0]}) has {self.width}: {_shown(line)}. Fix the line, "
-                "or set the separator (tab, space, whitespace). A word cannot hold it.",
+                f"{problem}, the file's first row (line {self.first[0]}) has {self.width}: {_shown(line)}. Fix the "
+                "line, or set the separator (tab, space, whitespace). A word cannot hold it.",
             )
         return columns
 
@@ -246,18 +246,18 @@ def tagged_splits(
 def _visible(sentences: Iterable[TaggedSentence], dropped: Counter[str]) -> Iterator[TaggedSentence]:
     """Yield the sentences without the words that are not visible; an entity that began there begins behind them."""
     for sentence in sentences:
-        kept: list[tuple[str, str]] = []
+        usable: list[tuple[str, str]] = []
         begun = ""
         for word, tag in zip(sentence.words, sentence.tags, strict=True):
             if is_visible(word):
-                kept.append((word, begun if begun and tag == f"I{begun[1:]}" else tag))
+                usable.append((word, begun if begun and tag == f"I{begun[1:]}" else tag))
                 begun = ""
             elif tag.startswith("B-"):
                 begun = tag
-        dropped["invisible_word"] += len(sentence.words) - len(kept)
-        dropped["sentence_without_words"] += not kept
-        if kept:
-            words, tags = zip(*kept, strict=True)
+        dropped["invisible_word"] += len(sentence.words) - len(usable)
+        dropped["sentence_without_words"] += not usable
+        if usable:
+            words, tags = zip(*usable, strict=True)
             yield replace(sentence, words=words, tags=tags)
 
 

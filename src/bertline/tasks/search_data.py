@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from bertline.demo.config import DocsSearchSourceConfig
-from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.tasks import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.tasks.bad_rows import BadRows
@@ -20,9 +20,10 @@ from bertline.tasks.search_files import (
     beir_collection,
     existing_file,
     numbered_lines,
+    sentence_pairs_collection,
     smart_collection,
+    trec_collection,
 )
-from bertline.tasks.sentence_pairs import sentence_pairs_collection
 from bertline.tasks.source_config import (
     BeirSourceConfig,
     SentencePairsSourceConfig,
@@ -31,7 +32,6 @@ from bertline.tasks.source_config import (
 )
 from bertline.tasks.source_files import capped, cut_by_key, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
-from bertline.tasks.trec_collection import trec_collection
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
 CollectionSource = DocsSearchSourceConfig | _FilesSource
@@ -101,7 +101,7 @@ def _kept(found: Iterable[RawText], name: str, bad_rows: BadRows) -> tuple[list[
     """Return the non-empty texts, each id once, and the ids of all: judgements may name empty documents, which are not
     indexed."""
     places: dict[str, str] = {}
-    kept: list[RawText] = []
+    usable: list[RawText] = []
     for each in found:
         if each.id in places:
             message = f"{each.where}: the {name} {each.id!r} stands at {places[each.id]} already."
@@ -109,10 +109,10 @@ def _kept(found: Iterable[RawText], name: str, bad_rows: BadRows) -> tuple[list[
             continue
         places[each.id] = each.where
         if each.title or each.text:
-            kept.append(each)
+            usable.append(each)
         else:
             bad_rows.report(f"empty_{name}", f"{each.where}: the {name} {each.id!r} has no text.")
-    return kept, places.keys()
+    return usable, places.keys()
 
 
 def _judged(
@@ -148,11 +148,11 @@ def _judged(
 
 
 def _with_relevant(task: str, split: SplitName, judged: _Judged, dropped: Counter[str]) -> _Judged:
-    kept = {query: of_query for query, of_query in judged.items() if max(of_query.values()) > 0}
-    dropped["query_without_relevant_document"] += len(judged) - len(kept)
-    if not kept:
+    with_relevant = {query: of_query for query, of_query in judged.items() if max(of_query.values()) > 0}
+    dropped["query_without_relevant_document"] += len(judged) - len(with_relevant)
+    if not with_relevant:
         raise DataError(f"tasks.{task}: no query of the {split} judgements has a relevant document (above 0).")
-    return kept
+    return with_relevant
 
 
 def _chosen_queries(
@@ -177,9 +177,9 @@ def _unseen(
     """Return the queries that equal none of the others, by id or by text."""
     taken = set(others)
     texts = {same_text([queries[query]]) for query in others}
-    kept = [query for query in ids if query not in taken and same_text([queries[query]]) not in texts]
-    dropped[reason] += len(ids) - len(kept)
-    return kept
+    untaken = [query for query in ids if query not in taken and same_text([queries[query]]) not in texts]
+    dropped[reason] += len(ids) - len(untaken)
+    return untaken
 
 
 def _rows(ids: list[str], queries: Mapping[str, str], judged: _Judged) -> QueryRows:

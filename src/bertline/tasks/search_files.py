@@ -1,4 +1,4 @@
-"""Readers of search collections: BEIR and SMART folders (`trec_collection` has TREC's), and what all readers share."""
+"""Readers of search collections: BEIR and SMART folders, TREC's files, and line-aligned translations."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import html
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.bad_rows import BadRow, BadRows, json_object
-from bertline.tasks.cells import text_in
+from bertline.tasks.bad_rows import BadRow, BadRows, json_object, text_in
 from bertline.tasks.decoded_files import gzip_damage_named
-from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig
+from bertline.tasks.source_config import (
+    BeirSourceConfig,
+    SentencePairsSourceConfig,
+    SmartSourceConfig,
+    TrecSourceConfig,
+)
 from bertline.tasks.stored_rows import SplitName
 
 _SPACE = re.compile(r"\s+")
@@ -65,9 +70,9 @@ def existing_file(folder: str, name: str) -> Path:
         DataError: Neither file exists.
     """
     path = Path(folder) / name
-    for found in (path, path.with_name(f"{path.name}.gz")):
-        if found.is_file():
-            return found
+    for candidate in (path, path.with_name(f"{path.name}.gz")):
+        if candidate.is_file():
+            return candidate
     raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's source.")
 
 
@@ -222,3 +227,183 @@ def _smart_texts(folder: str, name: str, bad: BadRows, *, title_field: str | Non
     if not identity:
         raise DataError(f"{path} has no line `.I NUMBER`. Is it a SMART collection?")
     yield RawText(where, identity, text_of("W"), text_of(title_field))
+
+
+# Reader of TREC collections: `<DOC>` and `<top>` elements, and judgements of four columns.
+#
+# The files are SGML, not XML: they have no root element, unclosed elements and bare `&`. So elements are found by their
+# tags with regular expressions.
+
+_TITLES = ("title", "headline", "ttl")
+_TEXTS = ("text", "abstract", "body")
+_FIELD_BEGINS = rf"<(?:{'|'.join(('docno', *_TITLES, *_TEXTS))})(?:\s[^<>]*)?>"
+_TEXT_BEGINS = re.compile(rf"<(?:{'|'.join(_TEXTS)})[\s>]", re.IGNORECASE)
+# Elements that mark up text and whose content belongs to it; all others hold fields (dates, bylines, numbers).
+_MARKS_OF_TEXT = frozenset({"p", "b", "i", "em", "strong", "u", "sub", "sup", "br", "span", "div", "s", "a", "f"})
+_ELEMENT = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>", re.IGNORECASE | re.DOTALL)
+# Labels that classic topics put before a field's content: `<num> Number: 301`, `<title> Topic: ...`.
+_NUMBER_LABEL = re.compile(r"^number\s*:\s*", re.IGNORECASE)
+_TOPIC_LABEL = re.compile(r"^(topic|description)\s*:\s*", re.IGNORECASE)
+
+
+def trec_collection(source: TrecSourceConfig, bad: BadRows) -> Collection:
+    """Return the parts of a TREC collection; a qrels file has query, iteration (ignored), document and relevance."""
+
+    def judgement_in(line: str) -> Judgement | None:
+        fields = line.split()
+        return (fields[0], fields[2], relevance_of(fields[3])) if len(fields) == 4 else None
+
+    return Collection(
+        folder=source.path,
+        documents=_documents(source, bad),
+        queries=_queries(source, bad),
+        judgement_files={"test": source.judgements_file},
+        judgement_in=judgement_in,
+        expected="four columns: query, 0, document, relevance",
+    )
+
+
+def _documents(source: TrecSourceConfig, bad: BadRows) -> Iterator[RawText]:
+    """Read documents with `<DOCNO>`, a title (`<TITLE>`, `<HEADLINE>`) and `<TEXT>`; other elements are ignored.
+
+    A document without `<TEXT>` may have its text directly in `<DOC>`: then the text is everything outside elements,
+    except elements that mark up text (`<P>`, `<I>`), which are kept. An unclosed text ends where the next of these
+    fields begins or the document ends.
+    """
+    for where, content in _elements(existing_file(source.path, source.documents_file), "doc", bad):
+        identity = without_markup(_field(content, ("docno",)))
+        if not identity:
+            bad.report("malformed_line", f"{where}: a <doc> without <docno>.")
+            continue
+        title, text = without_markup(_field(content, _TITLES)), without_markup(_text(content))
+        if not text and not _TEXT_BEGINS.search(content):
+            # The content outside closed elements, with the elements that mark up text.
+            text = without_markup(
+                _ELEMENT.sub(lambda found: found[0] if found[1].lower() in _MARKS_OF_TEXT else " ", content)
+            )
+        yield RawText(where, identity, text, title)
+
+
+def _queries(source: TrecSourceConfig, bad: BadRows) -> Iterator[RawText]:
+    """Read topics: the text is `<title>`, or `<desc>` if there is no title."""
+    elements = _elements(existing_file(source.path, source.queries_file), "top", bad)
+    for position, (where, content) in enumerate(elements, start=1):
+        number = _NUMBER_LABEL.sub("", without_markup(_open_field(content, "num")))
+        text = without_markup(_open_field(content, "title")) or without_markup(_open_field(content, "desc"))
+        identity = str(position) if source.query_ids == "position" else number
+        if not identity:
+            bad.report("malformed_line", f"{where}: a <top> without <num>.")
+            continue
+        yield RawText(where, identity, _TOPIC_LABEL.sub("", text))
+
+
+def _elements(path: Path, name: str, bad: BadRows) -> Iterator[tuple[str, str]]:
+    """Yield the file and first line, and the content, of each `<NAME>...</NAME>`."""
+    tag = re.compile(rf"<(/?){name}(?:\s[^<>]*)?>", re.IGNORECASE)
+    where: str | None = None
+    gathered: list[str] = []
+    found = False
+    for number, line in numbered_lines(path):
+        end = 0
+        for match in tag.finditer(line):
+            if match[1]:
+                if where is not None:
+                    yield where, "\n".join([*gathered, line[end : match.start()]])
+                where, found = None, True
+            else:
+                if where is not None:
+                    bad.report("malformed_line", f"{where}: a <{name}> that is not closed before the next one begins.")
+                where = f"{path}:{number}"
+            gathered, end = [], match.end()
+        if where is not None:
+            gathered.append(line[end:])
+    if where is not None:
+        bad.report("malformed_line", f"{where}: a <{name}> that is never closed.")
+    if not found:
+        raise DataError(f"{path} has no <{name}> ... </{name}>. Is it a TREC file, and the right one?")
+
+
+def _field(content: str, names: tuple[str, ...]) -> str:
+    """Return the content of all closed elements with the first of these names that occurs; else empty."""
+    for name in names:
+        texts = re.findall(rf"<{name}(?:\s[^<>]*)?>(.*?)</{name}>", content, re.IGNORECASE | re.DOTALL)
+        if texts:
+            return " ".join(texts)
+    return ""
+
+
+def _text(content: str) -> str:
+    """Return the content of all elements with the first name of `_TEXTS` that occurs; closed elements come first."""
+    names = [name for name in _TEXTS if re.search(rf"</{name}>", content, re.IGNORECASE)]
+    for name in [*names, *(name for name in _TEXTS if name not in names)]:
+        element = re.compile(
+            rf"<{name}(?:\s[^<>]*)?>(?:(.*?)</{name}>|(?<!/>)(.*?)(?={_FIELD_BEGINS}|\Z))", re.IGNORECASE | re.DOTALL
+        )
+        # An unclosed element without content must not hide text under another name.
+        found = [
+            left_open if closed is None else closed
+            for closed, left_open in (match.groups() for match in element.finditer(content))
+            if closed is not None or left_open.strip()
+        ]
+        if found:
+            return " ".join(found)
+    return ""
+
+
+def _open_field(content: str, name: str) -> str:
+    """Return the content of a topic's element up to the next tag: classic topics have no closing tags."""
+    match = re.search(rf"<{name}>(.*?)(?=</?(?:num|title|desc|narr|{name})\b|\Z)", content, re.IGNORECASE | re.DOTALL)
+    return "" if match is None else match[1]
+
+
+# Reader of line-aligned translations as a search collection: find the translation of a sentence.
+
+
+def sentence_pairs_collection(source: SentencePairsSourceConfig, bad: BadRows) -> Collection:
+    """Return the sentences of every language as queries and their translations as documents.
+
+    A translation that occurs several times, for whichever language, is one document; a sentence that occurs several
+    times in a language is one query, and all its translations are relevant.
+
+    Notes:
+        XTREME (arXiv 2003.11080, Tatoeba) searches the 1,000 translations of one language; with several languages the
+        collection here has those of all, which is harder.
+
+    Raises:
+        DataError: A file is missing or not UTF-8, or the two files of a language have different numbers of lines.
+    """
+    documents: dict[str, RawText] = {}
+    queries: dict[tuple[str, str], RawText] = {}
+    judged: dict[str, dict[str, int]] = {}
+    for language in source.languages:
+        paths = [
+            existing_file(source.path, pattern.replace("{language}", language))
+            for pattern in (source.queries_file, source.documents_file)
+        ]
+        for number, (query, document) in enumerate(_pairs(*paths), start=1):
+            if not query or not document:
+                bad.report("empty_sentence", f"{paths[0 if not query else 1]}:{number}: the line is blank.")
+                continue
+            name = f"{language}:{number}"
+            found = documents.setdefault(document, RawText(f"{paths[1]}:{number}", name, document))
+            asked = queries.setdefault((language, query), RawText(f"{paths[0]}:{number}", name, query))
+            judged.setdefault(asked.id, {})[found.id] = 1
+    return Collection(
+        folder=source.path,
+        documents=iter(documents.values()),
+        queries=iter(queries.values()),
+        judged={"test": judged},
+    )
+
+
+def _pairs(queries: Path, documents: Path) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for left, right in zip_longest(numbered_lines(queries), numbered_lines(documents)):
+        if left is None or right is None:
+            longer, shorter = (documents, queries) if left is None else (queries, documents)
+            raise DataError(
+                f"{longer}:{len(pairs) + 1}: {shorter} ends at line {len(pairs)}. Line n of one is the translation of "
+                "line n of the other, so both need the same number of lines."
+            )
+        pairs.append((one_line(left[1]), one_line(right[1])))
+    return pairs

@@ -50,7 +50,7 @@ def to_iob2(tags: Sequence[str], scheme: Scheme) -> tuple[list[str], list[Broken
         >>> to_iob2(["O", "I-PER"], "iob2")
         (['O', 'B-PER'], [BrokenTag(index=1, problem='I-PER follows O')])
     """
-    found: list[str] = []
+    repaired: list[str] = []
     broken: list[BrokenTag] = []
     open_type: str | None = None  # of the entity that the next word may continue
     for index, tag in enumerate(tags):
@@ -63,13 +63,13 @@ def to_iob2(tags: Sequence[str], scheme: Scheme) -> tuple[list[str], list[Broken
             place = f"follows {before}" if before is not None else "begins the sentence"
             broken.append(BrokenTag(index, f"{tag} {place}"))
         if letter == OUTSIDE:
-            found.append(OUTSIDE)
+            repaired.append(OUTSIDE)
         else:
-            found.append(f"{'I' if continues else 'B'}-{kind}")
+            repaired.append(f"{'I' if continues else 'B'}-{kind}")
         open_type = kind if letter in ("B", "I") else None
     if scheme == "iobes" and open_type is not None:
         broken.append(BrokenTag(len(tags) - 1, f"{tags[-1]} is not closed by E-{open_type}"))
-    return found, broken
+    return repaired, broken
 
 
 def scheme_of(tags: Iterable[str]) -> Scheme:

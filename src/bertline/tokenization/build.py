@@ -31,11 +31,9 @@ from bertline.tokenization.config import (
     TokenizerConfig,
     TrainedTokenizerConfig,
 )
-from bertline.tokenization.extension import words_to_add
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.stretches import WordSplitter, spread
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.user_words import read_user_words, with_user_words
 from bertline.tokenization.vocabulary import (
     MAX_WORD_CHARACTERS,
     Vocabulary,
@@ -44,6 +42,7 @@ from bertline.tokenization.vocabulary import (
     resolve_folder,
 )
 from bertline.tokenization.wordpiece import left_out, train_wordpiece
+from bertline.tokenization.words import read_user_words, with_user_words, words_to_add
 
 FORMAT_VERSION = 1
 
@@ -179,10 +178,10 @@ def _user_word_facts(occur: Mapping[str, int], known: Collection[str]) -> dict[s
     if not occur:
         return {}
     anyway, absent = [word for word in occur if word in known], [word for word in occur if not occur[word]]
-    said = f"{len(occur):,} words of tokenizer.user_words are tokens"
+    message = f"{len(occur):,} words of tokenizer.user_words are tokens"
     for words, what in ((anyway, "would have been anyway"), (absent, "are not in the text, so nothing trains them")):
-        said += f"; {len(words):,} {what}" + (f" ({', '.join(words[:_SHOWN_WORDS])})" if words else "")
-    say(said)
+        message += f"; {len(words):,} {what}" + (f" ({', '.join(words[:_SHOWN_WORDS])})" if words else "")
+    say(message)
     return {"user_words": {"words": list(occur), "in_anyway": anyway, "not_in_text": absent}}
 
 
@@ -294,22 +293,22 @@ def _warn_of_unknown(quality: Mapping[str, Any]) -> None:
     """Say how much of the text becomes [UNK], where it is much, why, and what helps."""
     if max(quality["unknown_character_rate"], quality["unknown_rate"]) < _MUCH_UNKNOWN:
         return
-    said = (
+    message = (
         f"{quality['unknown_character_rate']:.1%} of the characters and {quality['unknown_rate']:.1%} of the words of "
         f"the {quality['split']} text become [UNK]"
     )
     if (long := quality["too_long_character_rate"]) >= _MUCH_UNKNOWN / 2:
-        said += (
+        message += (
             f"; {long:.1%} are in stretches without a space of over {MAX_WORD_CHARACTERS} letters, which are one [UNK] "
             "each: put spaces between words (a language written without them, such as Thai, has to be segmented first)"
         )
     if quality["unknown_characters"]:
         shown = ", ".join(list(quality["unknown_characters"])[:_SHOWN_WORDS])
-        said += (
+        message += (
             f"; the vocabulary lacks characters ({shown} ...): raise tokenizer.max_alphabet, or train a vocabulary on "
             "the text (tokenizer=wordpiece)"
         )
-    warn(said)
+    warn(message)
 
 
 def _train_words(

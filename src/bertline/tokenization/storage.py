@@ -57,21 +57,21 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
     Raises:
         ArtifactError: `source` has neither `tokenizer.json` nor `vocab.txt`.
     """
-    found = [source / name for name in TOKENIZER_FILES if (source / name).is_file()]
-    if not {"tokenizer.json", "vocab.txt"} & {path.name for path in found}:
+    present = [source / name for name in TOKENIZER_FILES if (source / name).is_file()]
+    if not {"tokenizer.json", "vocab.txt"} & {path.name for path in present}:
         raise ArtifactError(f"{source} has neither tokenizer.json nor vocab.txt to copy to {target}.")
     target.mkdir(parents=True, exist_ok=True)
-    for path in found:
+    for path in present:
         shutil.copyfile(path, target / path.name)
     settings_path = target / "tokenizer_config.json"
     settings = read_json(settings_path) if settings_path.is_file() else {}
     # Local paths, of this or another machine; and the inputs, which depend on the model.
     left_out = (*_PLACES, "model_input_names") if (target / "config.json").is_file() else _PLACES
-    kept = {name: value for name, value in settings.items() if name not in left_out} | _input_names(target)
+    own_settings = {name: value for name, value in settings.items() if name not in left_out} | _input_names(target)
     if settings and max_length is not None:
-        kept["model_max_length"] = min(max_length, settings.get("model_max_length", max_length))
-    if kept != settings:
-        write_json(settings_path, kept)
+        own_settings["model_max_length"] = min(max_length, settings.get("model_max_length", max_length))
+    if own_settings != settings:
+        write_json(settings_path, own_settings)
 
 
 def _input_names(folder: Path) -> dict[str, list[str]]:

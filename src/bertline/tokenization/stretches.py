@@ -24,8 +24,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.foundation.stretches import distinct_stretches
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
-from bertline.tokenization.user_words import UnsplitWords
 from bertline.tokenization.vocabulary import MAX_WORD_CHARACTERS, Vocabulary
+from bertline.tokenization.words import UnsplitWords
 
 _MAX_REMEMBERED = 1 << 18
 """Remembered stretches, and words, of one process: about 60 MB each."""
@@ -75,8 +75,8 @@ class WordSplitter:
         if text.isascii() and text.isprintable():  # several times faster, with the same words
             if text.isalnum():
                 return [text.lower() if self._lowercase else text]
-            found: list[str] = _find_ascii_words(text.lower() if self._lowercase else text)
-            return found
+            ascii_words: list[str] = _find_ascii_words(text.lower() if self._lowercase else text)
+            return ascii_words
         return self._words(self._normalize(text))
 
     def _words(self, normalized: str) -> list[str]:
@@ -216,11 +216,11 @@ class _LibraryIds(dict[str, bytes]):
         new = [stretch for stretch in stretches if stretch not in self]
         texts = [stretch.replace(self._SPACE, " ").replace(self._ESCAPE, self._MARK) for stretch in new]
         self.update(zip(new, (np.array(ids, self._dtype).tobytes() for ids in self._encode(texts)), strict=True))
-        found = list(map(self.__getitem__, stretches))
+        encoded = list(map(self.__getitem__, stretches))
         for stretch in new:
             if len(stretch) > _MAX_REMEMBERED_CHARACTERS:
                 del self[stretch]
-        return found
+        return encoded
 
 
 class _WordIds(dict[str, bytes]):

@@ -133,8 +133,8 @@ def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
         settings |= _read_object(folder / name) if (folder / name).is_file() else {}
     tokens = []
     for role, customary, of_bert in zip(TOKEN_ROLES, ROBERTA_TOKENS, SPECIAL_TOKENS, strict=True):
-        said = settings.get(role)
-        token = said.get("content") if isinstance(said, dict) else said
+        declared = settings.get(role)
+        token = declared.get("content") if isinstance(declared, dict) else declared
         token = next((each for each in (token, customary, of_bert) if each in known), None)
         if token is None:
             raise DataError(

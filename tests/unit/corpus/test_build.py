@@ -1,20 +1,17 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bertline.corpus.both_splits import with_both_splits
 from bertline.corpus.build import build_corpus
 from bertline.corpus.document import Document
+from bertline.corpus.preparation import split_position
 from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.selection import split_position
-from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents, read_shard
-from bertline.corpus.written import Written
+from bertline.corpus.writer import CorpusWriter, with_both_splits
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.manifests import read_manifest
 from no_packages import NO_PACKAGES
@@ -101,13 +98,6 @@ def test_an_error_in_the_middle_of_the_input_keeps_the_old_corpus(
     assert contents(out) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_an_unwritable_folder_is_named(texts: Path, text_config: Make, tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir(mode=0o555)
-    with pytest.raises(MachineError, match="closed"):
-        build_corpus(text_config(), NO_PACKAGES, tmp_path / "closed" / "out", num_workers=1)
-
-
 def test_a_full_disk_is_a_machine_error_and_keeps_the_old_corpus(
     texts: Path, text_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,29 +126,6 @@ def test_a_side_that_the_hash_left_empty_is_given_two_groups(
     assert sum(path.suffix == ".parquet" for path in (tmp_path / "out").iterdir()) == 5
 
 
-def test_of_many_files_with_the_same_fault_a_few_are_named_and_all_are_counted(
-    texts: Path, text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in range(12):
-        (texts / f"latin{number:02d}.txt").write_bytes(
-            "Das Haus war schön, und größer als die andern.".encode("cp1252")
-        )
-    config = text_config(
-        on_undecodable="skip", sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=())
-    )
-
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
-    assert [line.rpartition("/")[2][:13] for line in said[:3]] == [f"latin0{number}.txt:1" for number in range(3)]
-    assert all("corpus.encoding=auto detects" in line for line in said[:3])
-    assert "9 more like these" in said[3]
-    assert len(said) == 4
-    assert read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)["dropped"] == {
-        "documents/undecodable": 12
-    }
-
-
 def test_a_side_with_one_document_is_given_the_nearest_other_one(
     texts: Path, text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,52 +143,23 @@ def test_a_side_with_one_document_is_given_the_nearest_other_one(
     assert f"moved there: {nearest[1]!r}" in said
 
 
-def test_a_moved_document_without_a_group_is_named_by_its_place(
-    texts: Path, text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for path in texts.iterdir():
-        path.unlink()
-    (texts / "lines.txt").write_text("\n".join(f"Line {number} is here." for number in range(5)))
-
-    build_corpus(text_config(validation_fraction=1e-9, document="line"), NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-    moved = [document.id for document in read_documents(tmp_path / "out", "validation")]
-    said = capsys.readouterr().err
-    assert len(moved) == 2
-    assert all(repr(name) in said and name.startswith("lines.txt:") for name in moved)
-
-
 def test_a_group_of_most_documents_is_not_moved_to_fill_a_side_by_one(text_config: Make, tmp_path: Path) -> None:
     """Groups of a column can be of any size: a whole magazine is not moved for one more validation document."""
     config = text_config()
     nearest = sorted(
         (f"group {number}" for number in range(6)), key=lambda name: split_position(name, config.split_seed)
     )
-    written = Written(tmp_path, config)
+    writer = CorpusWriter(tmp_path, config)
     for group in nearest:
         for number in range(40 if group == nearest[1] else 1):
             document = Document(f"{group}/{number}", group, ("One.",))
-            written.add(document, "validation" if group == nearest[0] else "train", words=1)
-    written.close()
+            writer.add(document, "validation" if group == nearest[0] else "train", words=1)
+    writer.close()
 
-    with_both_splits(tmp_path, config, written)
+    with_both_splits(tmp_path, config, writer)
 
     shards = sorted(tmp_path.glob("validation-*.parquet"))
     assert [document.group for path in shards for document in read_shard(path)] == [nearest[0], nearest[2]]
-
-
-@pytest.mark.parametrize(("number", "validation"), [(2, 1), (3, 1), (4, 2)])
-def test_no_side_is_robbed_of_its_last_two_documents(
-    text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, validation: int
-) -> None:
-    (tmp_path / "text").mkdir()
-    for name in range(number):
-        (tmp_path / "text" / f"{name}.txt").write_text(f"This is document number {name} of a few short ones.")
-
-    headline = build_corpus(text_config(validation_fraction=1e-9), NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-    assert headline["validation/documents"] == validation
-    assert headline["train/documents"] == number - validation
 
 
 def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 from collections import Counter
 from pathlib import Path
 
@@ -54,19 +53,6 @@ def test_a_path_that_matches_nothing_says_what_was_expected(tmp_path: Path) -> N
         find_files(str(tmp_path), (".txt",), Counter())
 
 
-# Named, because the name that pytest makes of gzip's bytes would carry the time of day.
-@pytest.mark.parametrize(
-    "content",
-    [b"\xef\xbb\xbfone\r\ntwo\n\nlast", gzip.compress(b"one\ntwo\n\nlast\n")],
-    ids=["mark and line ends", "gzip"],
-)
-def test_byte_order_marks_line_ends_and_compression_do_not_show(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "text"
-    path.write_bytes(content)
-
-    assert lines_of(path)[0] == ["one", "two", "", "last"]
-
-
 def test_undecodable_bytes_are_named_with_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes(b"fine\ncaf\xe9\n")
@@ -76,16 +62,6 @@ def test_undecodable_bytes_are_named_with_file_and_line(tmp_path: Path) -> None:
     assert lines_of(path, "latin-1")[0] == ["fine", "café"]
 
 
-def test_skipping_marks_the_undecodable_line_alone(tmp_path: Path) -> None:
-    path = tmp_path / "latin.txt"
-    path.write_bytes(b"fine\ncaf\xe9\nfine again\n")
-    file = InputFile(path, path.name)
-
-    marks = [line.undecodable for line in read_lines(file, "utf-8", "skip", Counter())]
-
-    assert marks == [False, True, False]
-
-
 def test_utf16_is_recognised_in_the_message_and_readable(tmp_path: Path) -> None:
     path = tmp_path / "wide.txt"
     path.write_text("breit\nund zwei\n", encoding="utf-16")
@@ -93,26 +69,6 @@ def test_utf16_is_recognised_in_the_message_and_readable(tmp_path: Path) -> None
     with pytest.raises(DataError, match="corpus.encoding=utf-16"):
         lines_of(path)
     assert lines_of(path, "utf-16")[0] == ["breit", "und zwei"]
-
-
-def test_half_a_utf16_character_is_an_error_or_counted(tmp_path: Path) -> None:
-    path = tmp_path / "wide.txt"
-    path.write_bytes("breit\n".encode("utf-16")[:-1])
-
-    with pytest.raises(DataError, match=r"wide.txt: not utf-16 text"):
-        lines_of(path, "utf-16")
-    assert lines_of(path, "utf-16", "skip")[1] == {"files/undecodable": 1}
-
-
-@pytest.mark.parametrize("cut", [5, 15, 200])
-def test_a_torn_gzip_file_is_an_error_or_counted(tmp_path: Path, cut: int) -> None:
-    path = tmp_path / "torn.txt.gz"
-    text = "".join(f"line number {number * 7919 % 1000}\n" for number in range(500))
-    path.write_bytes(gzip.compress(text.encode())[:cut])
-
-    with pytest.raises(DataError, match=r"torn.txt.gz: the gzip data is torn after line"):
-        lines_of(path)
-    assert lines_of(path, on_undecodable="skip")[1] == {"files/torn": 1}
 
 
 def test_an_unknown_encoding_is_a_configuration_error(tmp_path: Path) -> None:

@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.document import SourceDocument
 from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.sentences.layout import layout_ends
-from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count_batches
-from bertline.corpus.sentences.statistics import Counts, count, learn
+from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count, learn
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.foundation.manifests import read_manifest
 from no_packages import NO_PACKAGES
@@ -65,12 +62,6 @@ def test_a_paragraph_splits_into_its_sentences_before_anything_is_learned(senten
     assert NOTHING_READ.split(" ".join(sentences)) == sentences
 
 
-@pytest.mark.parametrize("text", ["今天下雨。我们在家。真的吗？", "今日は雨です。家にいます！"])
-def test_chinese_and_japanese_sentences_need_no_space(text: str) -> None:
-    assert "".join(NOTHING_READ.split(text)) == text
-    assert len(NOTHING_READ.split(text)) == text.count("。") + text.count("？") + text.count("！")
-
-
 WORDS = "The firm sold it to them in spring. It was old. We saw the man there. They left the house at night. "
 
 
@@ -97,59 +88,6 @@ def test_ordinals_are_learned() -> None:
     learned = learn(count([text]))
     assert learned.ordinals
     assert LearnedSplitter.of(learned).split("Talon 4. Kerros oli tyhjä.") == ["Talon 4. Kerros oli tyhjä."]
-
-
-def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
-    documents = [SourceDocument(str(n), "", (WORDS, f"Prof. Smith no. {n} came. He left.")) for n in range(8)]
-    alone = Counts()
-    for document in documents:
-        alone.add(count_batches([[document]]))
-    whole = count_batches([documents])
-    assert (alone.words, alone.capitals, alone.starts) == (whole.words, whole.capitals, whole.starts)
-    assert {word: sum(row) for word, row in alone.stopped.items()} == {w: sum(row) for w, row in whole.stopped.items()}
-
-
-def test_parts_counted_together_are_counted_each_by_itself() -> None:
-    # "Bell" is a name in the first part alone: the second has it in lower case.
-    parts = [["It was late. Bell came. Prof. Bell, too."], ["", "A bell, the bell, one bell of Bell."]]
-    apart = Counts()
-    for part in parts:
-        apart.add(count(part))
-    assert count(*parts) == apart
-    assert apart.stopped["prof"] == count(parts[0]).stopped["prof"] != count([*parts[0], *parts[1]]).stopped["prof"]
-
-
-def test_own_abbreviations_are_taken_with_and_without_their_full_stop() -> None:
-    own = LearnedSplitter.of(learn(count([])), ["Kap.", "Rdnr"])
-    assert own.split("Siehe Kap. Sechs und Rdnr. Acht dort. Ende.") == [
-        "Siehe Kap. Sechs und Rdnr. Acht dort.",
-        "Ende.",
-    ]
-
-
-@pytest.mark.parametrize("abbreviation", ["", ".", "z. B.", "a b"])
-def test_an_abbreviation_of_several_words_is_refused(abbreviation: str) -> None:
-    with pytest.raises(ValueError, match=r"abbreviations must be single words, found"):
-        LearnedConfig(kind="learned", headings="stay", abbreviations=(abbreviation,))
-
-
-def test_what_is_wrong_with_a_file_is_said_once_though_it_is_read_twice(
-    text_config: Callable[..., TextCorpusConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "text").mkdir()
-    for number in range(3):
-        (tmp_path / f"text/{number}.txt").write_bytes(f"{WORDS}{number}\n".encode() + b"\xff\xfe bytes\n")
-    (tmp_path / "text/notes.md").write_text("Left out.")
-    config = text_config(
-        sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
-        on_undecodable="replace",
-        validation_fraction=0.0,
-    )
-
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-    assert [caplog.text.count(f"{number}.txt:2 is not utf-8 text") for number in range(3)] == [1] * 3
-    assert caplog.text.count("such as notes.md") == 1
 
 
 @pytest.mark.parametrize("num_workers", [1, 4])
@@ -180,13 +118,3 @@ def test_time_grows_with_length_and_not_with_its_square(text: str) -> None:
     NOTHING_READ.split(text)
     count([text])
     assert time.thread_time() - started < 20
-
-
-def test_signs_of_comparison_end_no_sentence() -> None:
-    assert layout_ends("Use x >> 2 here. If a > B then both are set.") == []
-
-
-def test_half_a_character_of_utf_16_in_a_text_stops_neither_learning_nor_splitting() -> None:
-    document = SourceDocument("a", "a", ("A smiley \ud83d was cut. It rained.",))
-    splitter = LearnedSplitter.of(learn(count_batches([[document]])))
-    assert len(splitter.split(document.paragraphs[0])) == 2

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.left_out import ShownCounts, counts_of_source, leave_out
 from bertline.corpus.quality.drops import DropSamples, drops_in_words
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.corpus_page import write_corpus_page
@@ -117,28 +114,3 @@ def test_the_last_line_says_which_files_were_converted_and_how_many_lines_have_r
     write_corpus_page(tmp_path / "page.html", tmp_path / "out", samples.content())
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Cp1252: 2 converted files" in page and "The reader dropped these" not in page
-
-
-def test_the_last_line_names_files() -> None:
-    samples = DropSamples()
-    counts = ShownCounts(samples.keep)
-    for number in range(5):
-        leave_out(counts, "files/other_suffix", f"{number}.pdf")
-    leave_out(counts, "files/empty", "a.txt")
-    assert drops_in_words(counts, samples.names_of_files()) == (
-        "dropped 6 files (5 other suffix, such as 0.pdf, 1.pdf, 2.pdf, 1 empty: a.txt)"
-    )
-
-
-def test_what_a_source_leaves_out_is_shown_under_its_name_and_counted_once() -> None:
-    samples = DropSamples()
-    samples.source_of = lambda where: where.partition("/")[0]
-    of_wiki = counts_of_source(ShownCounts(samples.keep), "wiki")
-    leave_out(of_wiki, "files/empty", "a/b.txt")
-    assert of_wiki == Counter({"files/empty": 1})
-    assert json.loads(json.dumps(samples.content())) == {
-        "counts": {},
-        "samples": {"files/empty": [{"id": "wiki/a/b.txt", "text": "", "note": "", "source": "wiki"}]},
-        "by_source": {},
-    }
-    assert type(counts_of_source(Counter(), "wiki")) is Counter

@@ -13,15 +13,45 @@ from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.registry import CorpusConfig
-from bertline.corpus.sentences.headings import is_heading, place_headings
-from bertline.corpus.sentences.lines import LinesConfig
-from bertline.corpus.sentences.regex import RegexConfig
-from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.sentences import split_sentences
+from bertline.corpus.sentences.rules import LinesConfig, RegexConfig, RulesConfig
+from bertline.corpus.sentences.splitter import is_heading, place_headings
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.validation import validate
 from no_packages import NO_PACKAGES
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["It rained.", "We stayed."],
+        ["Dr. Smith met Mrs. Jones at St. Mary's church.", "They spoke."],
+        ["He lives with J. R. R. Tolkien and George W. Bush.", "Nobody knows."],
+        ["The value is 3.14 in version 2.0.1 of numpy.linalg.", "See Fig. 2 and Sec. 4 for more."],
+        ["Use a copy, e.g. Python's own, i.e. The one below."],
+        ["It takes apples, pears, etc. and more.", "Bananas, etc.", "The end."],
+        ['"Come here!" he cried.', '"Why?"', "She left."],
+        ["Samples are drawn from X.", "For large n it is slow."],
+        ["So am I.", "You too?", "Yes!"],
+        ["He said no.", "It was No. 5 in the list."],
+        ["It opens at 9 a.m. on weekdays.", "It closes late."],
+        ["Wait ... what was that?", "Nothing."],
+        ["(This is aside.)", "That is not."],
+        ["1. Install the package."],
+        ["It was founded on Jan. 5, 1990.", "It closed in Dec.", "Nobody came."],
+        ["No punctuation at all"],
+        ["Él llegó tarde.", "¿Por qué?", "Élan is a word."],
+    ],
+)
+def test_a_paragraph_splits_into_its_sentences(sentences: list[str]) -> None:
+    assert split_sentences(" ".join(sentences)) == sentences
+
+
+def test_chinese_and_japanese_sentences_need_no_space() -> None:
+    assert split_sentences("今天下雨。我们在家。真的吗？") == ["今天下雨。", "我们在家。", "真的吗？"]
+
 
 Make = Callable[..., TextCorpusConfig]
 TEXT = """EARLY LIFE
@@ -112,12 +142,6 @@ def test_the_last_paragraph_is_no_heading_and_two_headings_join_what_follows_bot
     placed, left_out = place_headings(paragraphs, "dropped")
     assert [sentences for _, sentences in placed] == [["He ran.", "He won."], ["Tom"]]
     assert left_out == ("Life", "Youth")
-
-
-@pytest.mark.parametrize("line", ["Dogs bark.", "Rain fell everywhere.", "今天下雨。", "Τι κάνεις;", "Wirklich (ja)!"])
-def test_a_line_that_ends_in_a_sentence_mark_is_never_dropped(line: str) -> None:
-    paragraphs = [(line, [line]), ("Life", ["Life"]), ("He ran.", ["He ran."])]
-    assert [text for text, _ in place_headings(paragraphs, "dropped")[0]] == [line, "He ran."]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.labels import label_of
+from bertline.corpus.document import label_of
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.readers.table import TableSource
-from bertline.corpus.readers.text import TextSource
 from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.corpus.sentences.learned import LearnedConfig
-from bertline.corpus.sources import num_copies, sampling_rates
+from bertline.corpus.sources import sampling_rates
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.manifests import read_manifest
@@ -156,7 +155,7 @@ def test_a_source_that_is_too_large_to_be_kept_gives_the_same_corpus_counts_and_
                     sentences={"kind": "learned", "headings": "stay", "abbreviations": []})  # fmt: skip
     found = []
     for limit in (1 << 30, 0):
-        monkeypatch.setattr("bertline.corpus.reading._MOST_BYTES", limit)
+        monkeypatch.setattr("bertline.corpus.cached_reader._MOST_BYTES", limit)
         samples = DropSamples()
         build_corpus(config, NO_PACKAGES, tmp_path / str(limit), num_workers=1, samples=samples)
         files = {path.name: path.read_bytes() for path in (tmp_path / str(limit)).iterdir()}
@@ -221,14 +220,6 @@ def test_languages_get_shares_of_their_size_to_the_power_of_the_exponent(corpus:
     assert sum(sizes.values()) == pytest.approx(1_000_000)
 
 
-def test_sources_of_one_language_keep_their_proportions(corpus: Make) -> None:
-    config = corpus(novels={"language": "en"}, wiki={"language": "en", "weight": 2.0}, language_exponent=0.5)
-
-    rates = sampling_rates(sizes_of({"novels[en]": 500, "wiki[en]": 10_000}), config)
-
-    assert rates == pytest.approx({"novels[en]": 1.0, "wiki[en]": 2.0})
-
-
 def test_the_language_of_a_row_comes_from_a_column(texts: Path, tmp_path: Path) -> None:
     rows = [("de", 400), ("lt", 25)]
     lines = [f'{{"text": "Text {n} in {lang}. Ende.", "lang": "{lang}"}}' for lang, m in rows for n in range(m)]
@@ -263,28 +254,9 @@ def test_what_a_configuration_gets_wrong_is_named(corpus: Make, changes: dict[st
         corpus(**changes)
 
 
-def test_an_error_of_a_reader_names_the_source(corpus: Make, texts: Path, tmp_path: Path) -> None:
-    (texts / "wiki/bad.txt").write_bytes(b"caf\xe9")
-
-    with pytest.raises(DataError, match=r"source wiki \(corpus.sources.wiki\): .*bad.txt:1: byte 0xe9"):
-        build_corpus(corpus(), NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-
 def test_a_language_that_is_no_code_is_refused_with_its_document(corpus: Make, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a.txt:1: the language is 'en/us'"):
         build_corpus(corpus(wiki={"language": "en/us"}), NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-
-def test_the_mean_number_of_copies_is_the_rate() -> None:
-    copies = [num_copies(f"wiki/{number}", 1.3, seed=3) for number in range(20_000)]
-
-    assert set(copies) == {1, 2}
-    assert sum(copies) / len(copies) == pytest.approx(1.3, abs=0.02)
-
-
-def test_a_source_needs_no_settings_of_a_corpus() -> None:
-    fields = {name for cls in TextSource.__mro__ for name in vars(cls).get("__annotations__", ())}
-    assert not fields & {"validation_fraction", "deduplicate", "sentences", "shard_documents"}
 
 
 @pytest.mark.parametrize(

@@ -30,19 +30,6 @@ def test_documents_come_back_in_order_from_shards_of_the_given_size(tmp_path: Pa
     assert list(read_documents(tmp_path, "validation")) == []
 
 
-def test_a_full_last_shard_leaves_no_empty_one_behind(tmp_path: Path) -> None:
-    assert len(write(tmp_path, DOCUMENTS[:20], 10)) == 2
-
-
-def test_a_shard_larger_than_memory_allows_is_written_in_row_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bertline.corpus.storage._ROW_GROUP_CHARACTERS", 50)
-
-    assert len(write(tmp_path, DOCUMENTS, 100)) == 1
-    assert list(read_documents(tmp_path, "train")) == DOCUMENTS
-
-
 @pytest.mark.parametrize("damage", ["missing", "torn"])
 def test_a_damaged_shard_is_named(tmp_path: Path, damage: str) -> None:
     names = write(tmp_path, DOCUMENTS, 10)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bertline.corpus.left_out import ShownCounts
+from bertline.corpus.input_files import ShownCounts
 from bertline.corpus.readers.table import HubCorpusConfig, TableCorpusConfig
 from bertline.corpus.sentences.rules import RulesConfig
 from bertline.foundation.errors import DataError
@@ -102,27 +102,6 @@ def test_csv_cells_may_hold_lines_delimiters_and_words_that_look_like_nothing(fo
     ]
 
 
-def test_tab_separated_files_are_read_by_their_ending(folder: Path, table_config: Make) -> None:
-    (folder / "a.tsv").write_text("text\tn\nOne, two.\t3\n")
-
-    assert [item.paragraphs for item in table_config("csv").read(Counter())] == [("One, two.",)]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("text,n\na,1\nb,2,3\n", r"a.csv:3: 3 fields, but the header has 2"),
-        ('text\n"never closed\nmore\n', r"a.csv:2: not valid CSV"),
-        ("body,n\na,1\n", r"a.csv:2: no column 'text' \(corpus.text_column\). Columns here: body, n"),
-    ],
-)
-def test_a_bad_csv_record_is_named(folder: Path, table_config: Make, content: str, message: str) -> None:
-    (folder / "a.csv").write_text(content)
-
-    with pytest.raises(DataError, match=message):
-        list(table_config("csv").read(Counter()))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -140,15 +119,6 @@ def test_damage_that_would_lose_rows_in_silence_is_an_error_however_bad_rows_are
     (folder / "a.csv").write_text(content)
     with pytest.raises(DataError, match=message):
         list(table_config("csv", on_undecodable=policy).read(Counter()))
-
-
-def test_a_stray_quote_that_closes_forty_rows_later_is_named_where_it_opens(folder: Path, table_config: Make) -> None:
-    rows = [f"{n},It was late in town {n} and the market was closed." for n in range(80)]
-    rows[22], rows[62] = rows[22].replace("It", '"It', 1), rows[62] + '"'
-    (folder / "a.csv").write_text("id,text\n" + "\n".join(rows) + "\n")
-    with pytest.raises(DataError, match=r"a.csv:24: a quote opens here and closes 40 lines further down"):
-        list(table_config("csv").read(Counter()))
-    assert len(list(table_config("csv", quoting=False).read(Counter()))) == 80
 
 
 def test_separator_and_quoting_can_be_set_and_names_may_have_spaces(folder: Path, table_config: Make) -> None:
@@ -219,14 +189,6 @@ def test_a_torn_parquet_file_is_named_or_counted(folder: Path, table_config: Mak
         list(table_config("parquet").read(Counter()))
 
 
-def test_an_empty_parquet_file_is_counted(folder: Path, table_config: Make) -> None:
-    pq.write_table(pa.table({"text": pa.array([], pa.string())}), folder / "a.parquet")
-    dropped: Counter[str] = Counter()
-
-    assert list(table_config("parquet").read(dropped)) == []
-    assert dropped["files/empty"] == 1
-
-
 def test_a_dataset_is_streamed_by_name(folder: Path) -> None:
     pq.write_table(pa.table({"text": ["One.", "Two."]}), folder / "train.parquet")
 
@@ -261,8 +223,3 @@ def test_the_encoding_of_a_table_is_detected(folder: Path, table_config: Make, n
     assert sum(dropped.values()) == 1 and next(iter(dropped)).startswith("encodings/")
     with pytest.raises(DataError, match="is not utf-8 text"):
         list(table_config(kind).read(Counter()))
-
-
-def test_parquet_has_no_encoding_to_be_set(table_config: Make) -> None:
-    with pytest.raises(ValueError, match="Parquet holds its own"):
-        table_config("parquet", encoding="auto")

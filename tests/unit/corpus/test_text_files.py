@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.input_files import paragraphs_of
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
 from bertline.foundation.errors import DataError
@@ -56,19 +55,6 @@ def test_only_the_undecodable_document_is_left_out(
     assert dropped["documents/undecodable"] == 1
 
 
-def test_an_empty_file_is_counted(folder: Path, text_config: Callable[..., TextCorpusConfig]) -> None:
-    (folder / "empty.txt").write_text("")
-    (folder / "blank.txt").write_text("\n \n")
-    dropped: Counter[str] = Counter()
-
-    assert list(text_config().read(dropped)) == []
-    assert dropped["files/empty"] == 2
-
-
-def test_long_lines_are_paragraphs_of_their_own() -> None:
-    assert len(list(paragraphs_of(["word " * 40, "word " * 40, "short"]))) == 3
-
-
 WIKI = """<doc id="12" url="http://x?curid=12" title="Cats &amp; dogs">
 Cats & dogs
 
@@ -93,16 +79,6 @@ def test_articles_lose_title_and_tags(folder: Path, wiki_config: Callable[..., W
     assert found[0].paragraphs == ("Cats chase  mice.", "Dogs chase cats.")
     assert found[1].paragraphs == ()
     assert dropped["paragraphs/title"] == 2
-
-
-def test_an_article_that_is_never_closed_is_counted(
-    folder: Path, wiki_config: Callable[..., WikiExtractorCorpusConfig]
-) -> None:
-    (folder / "wiki_00").write_text(WIKI + '<doc id="14" title="Torn">\nTorn\nHalf of')
-    dropped: Counter[str] = Counter()
-
-    assert len(list(wiki_config().read(dropped))) == 2
-    assert dropped["documents/unclosed"] == 1
 
 
 def test_a_file_of_another_kind_is_counted_and_stray_text_is_an_error(
@@ -130,16 +106,6 @@ def test_a_regular_expression_says_where_a_document_begins(
         ("all.txt:3", ("First.", "More.")),
         ("all.txt:6", ("with a rest\nSecond.",)),
     ]
-
-
-def test_a_lookahead_keeps_the_beginning_of_a_document(
-    folder: Path, text_config: Callable[..., TextCorpusConfig]
-) -> None:
-    (folder / "all.txt").write_text("CHAPTER I\nFirst.\nCHAPTER II\nSecond.\n")
-
-    found = text_config(document="regex", document_start="^(?=CHAPTER)").read(Counter())
-
-    assert [item.paragraphs for item in found] == [("CHAPTER I\nFirst.",), ("CHAPTER II\nSecond.",)]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bertline.corpus.build import build_corpus
 from bertline.corpus.readers.xml import XmlCorpusConfig
-from bertline.corpus.sentences.lines import LinesConfig
-from bertline.corpus.storage import read_documents
 from bertline.foundation.errors import DataError
-from no_packages import NO_PACKAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 Make = Callable[..., XmlCorpusConfig]
@@ -60,16 +55,6 @@ def test_the_preset_reads_a_novel_in_tei(tmp_path: Path, xml_config: Make) -> No
     assert not dropped
 
 
-def test_lines_of_a_file_that_is_split_already_are_sentences(tmp_path: Path, xml_config: Make) -> None:
-    (tmp_path / "text" / "a.xml").write_text("<x><p>\n  Dr. Smith\n\n  left.  He ran. \n</p><p>It\trained.</p></x>")
-    config = xml_config(sentences=LinesConfig(kind="lines", headings="stay"), validation_fraction=0.0)
-
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-    (document,) = read_documents(tmp_path / "out", "train")
-    assert document.sentences == ("Dr. Smith", "left. He ran.", "It rained.")
-
-
 def test_documents_by_element_are_named_by_id_or_line(tmp_path: Path, xml_config: Make) -> None:
     (tmp_path / "text" / "all.xml").write_text(
         "<corpus>\n<doc id='a'><body><p>One.</p></body></doc>\n<doc><body><p>Two.</p><p/></body></doc>\n"
@@ -82,11 +67,6 @@ def test_documents_by_element_are_named_by_id_or_line(tmp_path: Path, xml_config
         ("all.xml:a", "", ("One.",)),
         ("all.xml:3", "", ("Two.",)),
     ]
-
-
-def test_paragraphs_inside_paragraphs_lose_nothing(tmp_path: Path, xml_config: Make) -> None:
-    (tmp_path / "text" / "a.xml").write_text("<x><p>One <q><p>two</p></q> three.</p></x>")
-    assert [item.paragraphs for item in xml_config().read(Counter())] == [("One", "two", "three.")]
 
 
 def test_names_of_html_entities_become_characters(tmp_path: Path, xml_config: Make) -> None:
@@ -154,24 +134,3 @@ def test_a_file_without_paragraphs_names_the_elements_that_hold_its_text(
     assert [item.paragraphs for item in xml_config().read(dropped)] == [()]
     assert dropped == {"files/without_paragraphs": 1}
     assert "in none: para 17" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_a_file_that_shrinks_while_it_is_read_is_named_or_counted(
-    tmp_path: Path, xml_config: Make, compressed: bool
-) -> None:
-    numbers = range(20_000)
-    content = f"<x>{''.join(f'<d><p>Text {number * 7919 % 65537} ends.</p></d>' for number in numbers)}</x>".encode()
-    path = tmp_path / "text" / "a.xml"
-    for policy in ("fail", "skip"):
-        path.write_bytes(gzip.compress(content) if compressed else content)
-        dropped: Counter[str] = Counter()
-        documents = xml_config(document="d", on_undecodable=policy).read(dropped)
-        next(documents)
-        os.truncate(path, path.stat().st_size // 2)
-        if policy == "fail":
-            with pytest.raises(DataError, match=r"a\.xml: the file changed while it was read: .* after the document"):
-                list(documents)
-        else:
-            assert 0 < len(list(documents)) < len(numbers) - 1
-            assert dropped == {"files/changed": 1}

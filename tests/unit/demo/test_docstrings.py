@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import ast
 import dataclasses
 import sys
-import sysconfig
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +14,6 @@ from bertline.demo.docstrings import (
     _locate,
     docstrings_kept_in,
     group_of,
-    is_held_out,
-    package_versions,
     read_modules,
 )
 from bertline.foundation.errors import ConfigError
@@ -46,10 +42,6 @@ def test_what_is_left_out_is_counted(pretend_package: PythonDocsConfig) -> None:
     assert dropped == {"test_module": 1, "unparsable": 1, "undecodable": 1, "no_docstring": 10}
 
 
-def test_workers_change_nothing(pretend_package: PythonDocsConfig) -> None:
-    assert list(read_modules(pretend_package, num_workers=2)) == list(read_modules(pretend_package))
-
-
 def test_kept_docstrings_are_those_that_would_be_read(
     pretend_package: PythonDocsConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,17 +58,6 @@ def test_kept_docstrings_are_those_that_would_be_read(
         each.prose for module in expected for each in module.docstrings
     ]
     assert counts == without
-
-
-def test_lone_surrogates_are_kept_as_they_were_read(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
-    odd = _locate(pretend_package.packages[0]) / "odd.py"
-    odd.write_text('"""Half of a pair, \\ud800, and both halves, \\ud83d\\ude00, are in this text."""\n')
-
-    with docstrings_kept_in(tmp_path / "kept", reader="one"):
-        first, again = (list(read_modules(pretend_package)) for _ in range(2))
-
-    assert again == first
-    assert any("\ud800" in each.text and "\ud83d\ude00" in each.text for module in again for each in module.docstrings)
 
 
 def _edit_source(root: Path, kept: Path) -> None:
@@ -109,17 +90,6 @@ def test_docstrings_are_read_again_when_their_source_or_what_is_kept_has_changed
     assert found["pretend.part3.work"].docstrings[1].text.startswith(text)
 
 
-def test_another_reader_reads_again(
-    pretend_package: PythonDocsConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with docstrings_kept_in(tmp_path / "kept", reader="one"):
-        list(read_modules(pretend_package))
-    monkeypatch.setattr(docstrings.ast, "parse", lambda source: ast.Module([], []))
-
-    with docstrings_kept_in(tmp_path / "kept", reader="two"):
-        assert list(read_modules(pretend_package)) == []
-
-
 def test_docstrings_are_read_where_none_can_be_kept(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
@@ -137,31 +107,6 @@ def test_a_subpackage_is_held_out_as_a_whole(pretend_package: PythonDocsConfig) 
     assert 0 < sum(module.held_out for module in modules) < len(modules) / 2
 
 
-def test_the_seed_changes_what_is_held_out(pretend_package: PythonDocsConfig) -> None:
-    chosen = {
-        frozenset(module.name for module in read_modules(config) if module.held_out)
-        for config in (dataclasses.replace(pretend_package, split_seed=seed) for seed in range(4))
-    }
-
-    assert len(chosen) > 1
-
-
-def test_the_group_of_a_standard_library_module_is_its_top_level_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("email/mime/text.py", "textwrap.py", "site-packages/numpy/linalg.py"):
-        path = tmp_path / "lib" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text('"""Something is documented here."""')
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "lib"))
-    packages = (PackageConfig(module="python", distribution=None),)
-    config = PythonDocsConfig(packages=packages, held_out_fraction=0.1, split_seed=0)
-
-    groups = {module.name: module.group for module in read_modules(config)}
-
-    assert groups == {"email.mime.text": "email", "textwrap": "textwrap"}
-
-
 @pytest.mark.parametrize(
     ("module", "distribution"), [("pretend", "no-such-distribution"), ("no_such_module", "pretend-dist")]
 )
@@ -173,25 +118,6 @@ def test_a_package_that_is_not_installed_is_named(
 
     with pytest.raises(ConfigError, match=f"{module}.*{distribution}.*not installed"):
         next(read_modules(config))
-
-
-def test_versions_leave_out_local_build_tags(pretend_package: PythonDocsConfig) -> None:
-    assert package_versions(pretend_package) == {"pretend": "1.2.3"}
-
-
-def test_groups_held_out_come_close_to_the_fraction() -> None:
-    for seed in range(20):
-        share = sum(is_held_out(f"p.g{n}", package="p", fraction=0.1, seed=seed) for n in range(2000)) / 2000
-        assert 0.075 < share < 0.125
-
-
-def test_a_larger_fraction_holds_out_all_that_a_smaller_one_does() -> None:
-    groups = [f"p.g{number}" for number in range(300)]
-    small, large = (
-        {group for group in groups if is_held_out(group, package="p", fraction=fraction, seed=0)}
-        for fraction in (0.1, 0.3)
-    )
-    assert small < large
 
 
 @pytest.mark.parametrize(
@@ -208,21 +134,3 @@ def test_a_group_is_two_levels_of_a_package_and_one_of_the_standard_library(
     module: str, package: str, group: str
 ) -> None:
     assert group_of(module, package=package) == group
-
-
-def test_a_package_that_grows_moves_no_module(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
-    before = {module.name: module.held_out for module in read_modules(pretend_package)}
-    root = tmp_path / "site" / "pretend"
-    for number in range(10, 60):
-        (root / f"part{number}").mkdir()
-        (root / f"part{number}" / "__init__.py").write_text(f'"""Part {number} came later and is documented."""\n')
-    for number in range(10):
-        (root / f"part{number}" / "more.py").write_text('"""More of it."""\n' + "#" * number)
-        work = root / f"part{number}" / "work.py"
-        work.write_text(work.read_text() + f'class New:\n    """{"A much longer text. " * 40 * number}"""\n')
-
-    after = {module.name: module.held_out for module in read_modules(pretend_package)}
-
-    assert len(after) == len(before) + 60
-    assert {name: after[name] for name in before} == before
-    assert set(before.values()) == {True, False}

@@ -19,13 +19,10 @@ from bertline.demo.config import (
     DocsSearchSourceConfig,
     PythonDocsConfig,
 )
-from bertline.demo.docs_library import docs_library_rows
-from bertline.demo.docs_match import docs_match_rows
-from bertline.demo.docs_parameters import docs_parameters_sentences
-from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.demo.rows import PRETRAINED_ON, texts_found
+from bertline.demo.tasks import docs_library_rows, docs_match_rows, docs_parameters_sentences, docs_search_splits
 
 WORDS = (
     *("array", "axis", "value", "shape", "order", "index", "count", "level", "matrix", "vector", "table", "column"),
@@ -115,32 +112,6 @@ def test_a_held_out_text_that_stands_in_train_in_any_way_is_dropped_and_counted(
     assert dropped_clean[PRETRAINED_ON] == 0
 
 
-def test_a_passage_is_compared_as_the_task_shows_it(leaking):
-    said = "Convert the values to {} arrays before they are written into any table."
-    train = ModuleDocs(
-        "blib", "blib.x", "blib.x", False, (Docstring("_p", "class", (), f"Box. {said.format('blib')}"),)
-    )
-    held_out = ModuleDocs("alib", "alib.z", "alib.z", True, (Docstring("q", "class", (), said.format("alib")),))
-
-    texts, _ = library([*leaking, held_out])
-    with_train, _ = library([*leaking, train, held_out])
-
-    assert said.format("").replace("  ", " ") in texts
-    assert said.format("").replace("  ", " ") not in with_train
-
-
-def test_paragraphs_that_the_corpus_brings_together_are_one_text(leaking):
-    first, between, last = "Return the first of it now.", sentence(1003), sentence(5001)
-    leaking[0] = ModuleDocs("alib", "alib.t0", "alib.t", False, (Docstring("", "module", (), f"One. {between}"),))
-    twice = Docstring("k", "class", (), f"{first} So it is.\n\nOne. {between}\n\n{last} And so on.")
-    train = ModuleDocs("alib", "alib.u", "alib.u", False, (twice,))
-    summary = "Sum what is long and wide."
-    held_out = ModuleDocs("alib", "alib.z", "alib.z", True, (function(0, summary, f"So it is.\n\n{last}"),))
-
-    assert f"So it is. {last}" in search([*leaking, held_out])[0]
-    assert f"So it is. {last}" not in search([*leaking, train, held_out])[0]
-
-
 TEXTS = st.lists(st.sampled_from(["a", "b", "ab", "c", "bc.", "B,", "`a`", "--", " "]), max_size=7).map(" ".join)
 
 
@@ -151,19 +122,6 @@ def test_found_is_whatever_a_plain_search_finds(texts, searched):
 
     expected = {text for text in texts if plain(text) and any(plain(text) in plain(each) for each in searched)}
     assert texts_found(texts, searched) == expected
-
-
-@given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, max_size=4))
-def test_what_differs_only_in_case_and_white_space_is_always_found(texts, searched):
-    def folded(text):
-        return " ".join(text.casefold().split())
-
-    same = {
-        text
-        for text in texts
-        if any(c.isalnum() for c in text) and any(folded(text) in folded(each) for each in searched)
-    }
-    assert same <= texts_found(texts, searched)
 
 
 @pytest.mark.parametrize("deduplicate", ["paragraph", "document", "none"])

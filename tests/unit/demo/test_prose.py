@@ -148,18 +148,6 @@ def test_what_is_not_prose_is_dropped_under_its_reason(text: str, reason: str) -
     assert reason in found.dropped
 
 
-def test_literal_blocks_are_dropped_and_the_text_after_them_kept() -> None:
-    text = "Write the file like this::\n\n    [section]\n    key = value\n\nThen start the program again."
-
-    assert paragraphs(text) == ("Write the file like this:", "Then start the program again.")
-
-
-def test_list_items_are_paragraphs_of_their_own() -> None:
-    text = "The kinds are these:\n\n- linear, which is\n  the fastest one\n- cubic, which is smooth"
-
-    assert paragraphs(text)[1:] == ("linear, which is the fastest one", "cubic, which is smooth")
-
-
 @pytest.mark.parametrize(
     ("marked", "plain"),
     [

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
-from bertline.corpus.build import build_corpus, select_documents, split_of
-from bertline.corpus.preparation import prepare_documents
+from bertline.corpus.build import build_corpus
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
-from bertline.demo.config import PackageConfig, PythonDocsConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import read_modules
 from bertline.demo.prose import prose_paragraphs
-from bertline.demo.reader import PythonDocsCorpusConfig, module_documents
+from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.foundation.manifests import read_manifest
 
 
@@ -51,24 +49,3 @@ def test_no_validation_paragraph_stands_in_train(
     sides = [{split for split in texts if paragraph in texts[split]} for paragraph in paragraphs]
     assert all(len(side) == 1 for side in sides)
     assert {"train"} in sides and {"validation"} in sides
-
-
-def test_no_validation_paragraph_of_real_packages_stands_in_train(
-    docs_corpus_config: PythonDocsCorpusConfig,
-) -> None:
-    packages = (
-        PackageConfig(module="optuna", distribution="optuna"),
-        PackageConfig(module="mpmath", distribution="mpmath"),
-    )
-    config = PythonDocsConfig(packages=packages, held_out_fraction=0.1, split_seed=0)
-    dropped: Counter[str] = Counter()
-    documents = list(module_documents(docs_corpus_config, config, dropped, num_workers=1))
-    kept = select_documents(prepare_documents(documents), docs_corpus_config, dropped)
-
-    keys: dict[str, list[bytes]] = {"train": [], "validation": []}
-    for document in kept:
-        keys[split_of(document, docs_corpus_config)].extend(paragraph.key for paragraph in document.paragraphs)
-
-    assert dropped["paragraphs/duplicate"] > 100
-    assert len(keys["train"]) > 1000 and len(keys["validation"]) > 100
-    assert set(keys["train"]).isdisjoint(keys["validation"])

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.quality.config import NearDuplicatesConfig
 from bertline.corpus.quality.drops import DropSamples
+from bertline.corpus.reader import NearDuplicatesConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.corpus.sentences.rules import RulesConfig
 from bertline.demo.config import PythonDocsConfig
 from bertline.evaluation.corpus_page import write_corpus_page
-from bertline.evaluation.corpus_survey import survey_corpus
 from bertline.foundation.validation import validate
 from no_packages import NO_PACKAGES
 
@@ -51,19 +50,6 @@ def build(tmp_path: Path, *, num_workers: int) -> tuple[Path, DropSamples]:
     return tmp_path / "corpus", samples
 
 
-def test_the_survey_finds_stubs_long_sentences_and_scripts(built: tuple[Path, DropSamples]) -> None:
-    survey = survey_corpus(built[0])
-
-    times = dict(survey.frequent_short)
-    assert times["L."] == times["Pub."] > 20
-    assert len(survey.random) == 20
-    assert [len(one.text) for one in survey.longest] == sorted((len(one.text) for one in survey.longest), reverse=True)
-    assert survey.longest[0].text.startswith("Long word word")
-    assert set(survey.scripts) == {"LATIN", "CYRILLIC"}
-    assert survey.sentences == survey.words_per_sentence.total()
-    assert survey.share_of_words(up_to=2) == pytest.approx(times["L."] * 2 / survey.sentences)
-
-
 def test_the_page_shows_text_as_text_and_every_drop_with_a_sample(
     built: tuple[Path, DropSamples], tmp_path: Path
 ) -> None:
@@ -80,11 +66,6 @@ def test_the_page_shows_text_as_text_and_every_drop_with_a_sample(
     assert re.search(r"\d+% equal to \d+\.txt", first)
     assert "&lt;b&gt;applies&lt;/b&gt; &amp; holds" in first
     assert not re.search(r'(src|href)="(?!#)', first)  # one file
-
-
-def test_an_empty_list_of_drops_is_said(built: tuple[Path, DropSamples], tmp_path: Path) -> None:
-    write_corpus_page(tmp_path / "page.html", built[0], DropSamples().content())
-    assert "Nothing was dropped." in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_the_page_is_the_same_however_many_processes_made_the_corpus_and_wherever(tmp_path: Path) -> None:
@@ -135,68 +116,3 @@ def test_each_source_has_samples_of_what_was_kept_and_of_each_drop(tmp_path: Pat
     }  # fmt: skip
     assert all(one.document.startswith(f"{label}/") for label, part in survey.parts.items() for one in part.random)
     assert "<h4>novels2[en]: 6 of 120</h4>" in page
-
-
-def test_lengths_frequent_sentences_and_languages_are_shown_by_source(tmp_path: Path) -> None:
-    corpus, samples = build_of_several(tmp_path)
-    survey = write_corpus_page(tmp_path / "page.html", corpus, samples.content())
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-
-    assert survey.frequent_in["See also."] == {"novels1[en]": 40, "novels2[en]": 40, "wiki[de]": 400}
-    assert "wiki[de] 400, novels1[en] 40, novels2[en] 40" in page
-    assert survey.words_per_sentence.total() == survey.sentences == sum(one.sentences for one in survey.parts.values())
-    assert survey.parts["wiki[de]"].share_of_words(up_to=2) == pytest.approx(1 / 3)
-    assert re.search(r'data-head="from">novels1, novels2<', page)
-    assert 'data-head="scripts">Latin 100.0' in page
-
-
-def test_samples_of_many_sources_are_folded(tmp_path: Path) -> None:
-    corpus, samples = build_of_several(tmp_path, sources=8)
-    write_corpus_page(tmp_path / "page.html", corpus, samples.content())
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-
-    assert "<summary>wiki: 60</summary>" in page and "<summary>novels7: 1</summary>" in page
-    assert "novels5[en] 40 and 2 more" in page
-
-
-def test_the_page_of_several_sources_does_not_depend_on_the_number_of_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bertline.corpus.build._BATCH_DOCUMENTS", 7)
-    pages = []
-    for num_workers in (1, 4):
-        corpus, samples = build_of_several(tmp_path / str(num_workers), num_workers=num_workers)
-        write_corpus_page(tmp_path / "page.html", corpus, samples.content())
-        pages.append((tmp_path / "page.html").read_bytes())
-    assert pages[0] == pages[1]
-
-
-def test_headings_and_contaminated_documents_are_counted_and_shown_under_their_source(tmp_path: Path) -> None:
-    for name in ("wiki", "novels"):
-        (tmp_path / name).mkdir()
-        pages = [f"Early life\n\nA long line of text number {index} of {name} is here." for index in range(30)]
-        (tmp_path / name / "a.txt").write_text("\n\n\n".join(pages), encoding="utf-8")
-        (tmp_path / name / "b.txt").write_text("The one sentence that a task asks for stands here alone.")
-    (tmp_path / "task.txt").write_text("The one sentence that a task asks for stands here alone.")
-    source = {"kind": "text", "document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail",
-              "on_undecodable": "fail", "weight": 1.0, "language": None}  # fmt: skip
-    config = validate(
-        SourcesCorpusConfig,
-        {"kind": "sources", "language_exponent": None, "sampling_seed": 0, "validation_fraction": 0, "split_seed": 0,
-         "deduplicate": "none", "min_document_characters": 1, "shard_documents": 30,
-         "decontaminate": [str(tmp_path / "task.txt")], "sentences": {"kind": "rules", "headings": "dropped"},
-         "sources": {name: {**source, "path": str(tmp_path / name)} for name in ("wiki", "novels")}},
-        where="corpus",
-    )  # fmt: skip
-    samples = DropSamples()
-
-    build_corpus(config, NO_PACKAGES, tmp_path / "corpus", num_workers=1, samples=samples)
-
-    assert samples.counts["paragraphs/heading"] == 60 and samples.counts["documents/contaminated"] == 2
-    for counts in samples.content()["by_source"].values():
-        assert counts["paragraphs/heading"] == 30 and counts["documents/contaminated"] == 1
-    write_corpus_page(tmp_path / "page.html", tmp_path / "corpus", samples.content())
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<p>Early life</p>" in page and "<h4>wiki: 30</h4>" in page
-    assert page.count("<p>The one sentence that a task asks for") == 4  # a paragraph and a document of each source
-    assert "The reader dropped these" not in page

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,14 +16,10 @@ from bertline.evaluation.config import OverlapConfig
 from bertline.evaluation.overlap import (
     FEWEST_WORDS,
     Overlap,
-    found_in,
     hash_of_word,
     measure_overlap,
     ngrams,
-    table_of,
-    words_of,
 )
-from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import write_manifest
 
 CONFIG = OverlapConfig(min_ngram=8, max_ngram=13, flag=0.1)
@@ -97,12 +92,6 @@ def test_a_short_row_counts_only_where_it_stands_whole(tmp_path: Path) -> None:
     assert (found.touched, found.rows, found.rows_too_short) == ((0,), 2, 1)
 
 
-@pytest.mark.parametrize("texts", [[], [""], ["...", "??"], ["a b"]])
-def test_rows_without_enough_words_give_zero(tmp_path: Path, texts: list[str]) -> None:
-    found = overlap_of(tmp_path, [[SENTENCE]], texts)
-    assert (found.rows, found.share_of_rows, found.share_of_ngrams, found.flagged) == (0, 0.0, 0.0, False)
-
-
 def test_splits_measured_together_are_as_measured_alone_and_with_processes(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, [[SENTENCE, "and so on"], ["one two three four five six seven eight nine ten"]] * 3)
     texts = {
@@ -113,18 +102,6 @@ def test_splits_measured_together_are_as_measured_alone_and_with_processes(tmp_p
     assert together == measure_overlap(texts, corpus, CONFIG, num_workers=2)
     for name, rows in texts.items():
         assert together[name] == measure_overlap({name: rows}, corpus, CONFIG, num_workers=1)[name]
-
-
-def test_scripts_without_spaces_are_compared_by_character(tmp_path: Path) -> None:
-    text = "東京は日本の首都であり、世界最大の都市の一つである。"
-    assert overlap_of(tmp_path, [["前文。" + text + "後文。"]], [text]).share_of_ngrams == 1.0
-
-
-def test_a_torn_shard_is_named(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path, [[SENTENCE]])
-    (corpus / "train-00000-of-00001.parquet").write_bytes(b"torn")
-    with pytest.raises(ArtifactError, match=r"train-00000-of-00001\.parquet cannot be read"):
-        measure_overlap({"t": [SENTENCE]}, corpus, CONFIG, num_workers=1)
 
 
 def test_the_hash_of_a_word_never_changes() -> None:
@@ -138,8 +115,3 @@ def test_equal_ngrams_have_equal_hashes_and_others_have_not(words: list[str], lo
         tuples = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
         assert len(grams) == len(tuples)
         assert len(set(zip(tuples, grams.tolist(), strict=True))) == len(set(tuples)) == len(set(grams.tolist()))
-
-
-def test_the_separator_in_a_text_is_no_word() -> None:
-    table, _ = table_of([(words_of("a b\x00c d"), 4)])
-    assert found_in(["a b c d"], table)[4].tolist() == [0]

@@ -17,10 +17,9 @@ from bertline.evaluation.reference import (
     read_references,
     reference_for,
     reference_of_run,
-    smoothed,
     write_reference,
 )
-from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.metrics_log import MetricsLog
 
@@ -63,12 +62,6 @@ def test_shipped_files_are_small_and_name_no_place_on_a_machine() -> None:
     for path in paths:
         assert path.stat().st_size < 30_000
         assert not re.search(r"\"(/|~|[A-Z]:\\)", path.read_text(encoding="utf-8"))
-
-
-def test_the_committed_default_is_drawn_over_its_reference() -> None:
-    committed = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    reference = reference_for(committed)
-    assert reference is not None and reference.name == "docs_long"
 
 
 @pytest.mark.parametrize(
@@ -115,27 +108,6 @@ def test_a_run_whose_loss_means_something_else_has_no_reference(params: dict[str
     assert reference_for(changed(params, key, value)) is None
 
 
-def test_a_start_that_references_from_before_it_lack_is_a_difference(params: dict[str, Any]) -> None:
-    (reference,) = (curve for curve in read_references() if curve.name == "docs_long")
-    reference.settings["pretrain"].pop("initial_embeddings", None)
-    assert reference.differences(params | {"pretrain": params["pretrain"] | {"initial_embeddings": None}}) == []
-    params["pretrain"]["initial_embeddings"] = "cooccurrence"
-    assert reference.differences(params) == ["pretrain.initial_embeddings is cooccurrence instead of null"]
-
-
-def test_tuples_and_lists_are_the_same_setting(params: dict[str, Any]) -> None:
-    params["examples"]["lengths"] = tuple(params["examples"]["lengths"])
-    params["pretrain"]["phases"] = tuple(params["pretrain"]["phases"])
-    assert reference_for(params) is not None
-
-
-def test_smoothing_keeps_the_mean_and_the_last_step() -> None:
-    points = [(float(step), float(step % 7)) for step in range(20, 7001, 20)]
-    fewer = smoothed(points, 70)
-    assert len(fewer) == 70 and fewer[-1][0] == 7000
-    assert sum(value for _, value in fewer) / 70 == pytest.approx(sum(value for _, value in points) / 350)
-
-
 @pytest.fixture
 def run(tmp_path: Path, params: dict[str, Any]) -> Path:
     """A finished run folder."""
@@ -171,24 +143,12 @@ def test_a_curve_made_from_a_run_reads_back_and_fits_that_run(
     assert curve.title == f"reference: mine, 2 CPU cores, {curve.date}"
 
 
-def test_an_unfinished_run_is_no_reference(run: Path) -> None:
-    (run / "result" / "manifest.json").unlink()
-    with pytest.raises(ArtifactError, match="not a finished pretraining"):
-        reference_of_run(run, name="mine", device="a phone", commit="0" * 40)
-
-
 def test_text_that_others_do_not_have_is_no_reference(run: Path) -> None:
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["config"]["corpus"]["kind"] = "text"
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(ConfigError, match=r"corpus\.kind=text.*python_docs, hub"):
         reference_of_run(run, name="mine", device="a phone", commit="0" * 40)
-
-
-def test_a_file_of_another_format_is_an_error(run: Path) -> None:
-    content = reference_of_run(run, name="mine", device="a phone", commit="0" * 40)
-    with pytest.raises(ArtifactError, match=r"old\.json is not of format_version 1"):
-        parse_reference(json.dumps({**content, "format_version": 0}), "old.json")
 
 
 def drawn(pipeline: PipelineFolders) -> tuple[dict[str, str], str]:
@@ -212,14 +172,3 @@ def test_the_report_draws_the_reference_no_further_than_the_run(
         assert ">4,000<" not in charts[name] and ">3,300<" in charts[name]  # the run has 3,300 steps, the other more
     assert "The pale curves are a run of docs_long" in page and "After step 3,000 its held-out loss was" in page
     assert "pale curves" not in page_without
-
-
-def test_probes_stand_beside_chance(pipeline: PipelineFolders) -> None:
-    assert "probes" not in drawn(pipeline)[0]
-    log = MetricsLog(pipeline.pretrain / "metrics.jsonl")
-    for step in (0, 1000, 3300):
-        log.log(step, {"probe/bigram_shift_accuracy": 0.5 + step / 2e4, "probe/odd_word_accuracy": 0.5})
-    log.close()
-    charts, page = drawn(pipeline)
-    assert ">chance<" in charts["probes"] and charts["probes"].count("<circle") == 6
-    assert "two neighbouring words were swapped" in page

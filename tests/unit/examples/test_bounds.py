@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bertline.examples import bounds
-from bertline.examples.bounds import duplicate_share, refuse_outside, surface_accuracy
-from bertline.examples.build import build_examples
-from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig, StaticMaskingConfig
-from bertline.examples.store import ExampleStore
+from bertline.examples.bounds import duplicate_share, refuse_outside, suited_lengths, surface_accuracy
+from bertline.examples.build import build_examples, target_counts, unigram_entropy
+from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig
+from bertline.examples.masking import mask_example, masking_policy
+from bertline.examples.store import ExampleStore, token_counts
 from bertline.foundation.errors import DataError
 from bertline.tokenization.tokenizer import Layout
 
@@ -67,26 +69,6 @@ def test_what_is_outside_of_a_bound_is_named_with_figure_bound_and_remedy(
     assert str(caught.value).count("\n  - ") == 1
 
 
-def test_few_sequences_say_nothing_and_copies_are_no_duplicates(config: ExamplesConfig) -> None:
-    refuse_outside(BOUNDS, 64, config, {**FINE, "examples": 999, "fill": 0.01})
-    static = StaticMaskingConfig(
-        kind="static", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1, dupe_factor=10
-    )
-    refuse_outside(BOUNDS, 64, dataclasses.replace(config, masking=static), {**FINE, "duplicate_share": 0.9})
-
-
-def test_lost_characters_and_pairs_told_by_their_surface_are_warned_of_before_they_stop_the_stage(
-    config: ExamplesConfig, caplog: pytest.LogCaptureFixture
-) -> None:
-    refuse_outside(BOUNDS, 64, config, FINE)
-    assert not caplog.records
-    refuse_outside(NO_BOUNDS, 64, config, {**FINE, "unknown_character_share": 0.03, "surface_accuracy": 0.66})
-    assert "3.0% of the characters" in caplog.text and "66.0% are told" in caplog.text
-    caplog.clear()
-    refuse_outside(NO_BOUNDS, 64, config, {**FINE, "unknown_share": 0.065})
-    assert "6.5% of the tokens are [UNK]" in caplog.text
-
-
 @pytest.mark.parametrize("told_by", ["mark", "sum", "nothing"])
 def test_the_surface_accuracy_is_what_final_marks_or_lengths_tell_of_the_label(told_by: str) -> None:
     rng = np.random.default_rng(0)
@@ -138,6 +120,45 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
     assert not (tmp_path / "strict").exists()
 
 
-def test_a_bound_is_a_share() -> None:
-    with pytest.raises(ValueError, match="min_fill must be in"):
-        dataclasses.replace(NO_BOUNDS, min_fill=1.5)
+WORD = "word "
+
+
+@pytest.mark.parametrize(
+    ("words", "sentences", "longest", "expected"),
+    [
+        (20, 400, 512, (128, 512)),  # novels
+        (20, 8, 512, (128, 256)),  # news in brief
+        (6, 1, 512, (32, 32)),  # chat: one length
+        (60, 300, 512, (256, 512)),  # statutes
+        (60, 300, 128, (128, 128)),  # a model with few positions
+    ],
+)
+def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(
+    words: int, sentences: int, longest: int, expected: tuple[int, int]
+) -> None:
+    generator = random.Random(0)
+    documents = [[(WORD * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)]
+    assert suited_lengths(documents, longest=longest) == expected
+
+
+def test_it_is_the_entropy_of_the_source_if_train_and_validation_agree() -> None:
+    probabilities = np.array([0.0, 0.5, 0.25, 0.25])
+    counts = probabilities * 4_000_000
+    expected = -(probabilities[1:] * np.log(probabilities[1:])).sum()
+    assert unigram_entropy(counts, counts, special_ids=[0]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_counts_are_those_of_the_examples_one_by_one(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "examples", num_workers=1)
+    store = ExampleStore.open(tmp_path / "examples", "validation", 16)
+    policy = masking_policy(store.manifest)
+    tokens = np.zeros(policy.vocab_size, dtype=int)
+    targets = np.zeros(policy.vocab_size, dtype=int)
+    for index in range(len(store)):
+        example = store[index]
+        np.add.at(tokens, example.input_ids, 1)
+        np.add.at(targets, mask_example(example, seed=5, epoch=0, example_id=index, policy=policy).masked_labels, 1)
+    assert token_counts(store, policy.vocab_size).tolist() == tokens.tolist()
+    assert target_counts(store, seed=5, policy=policy).tolist() == targets.tolist()

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from bertline.corpus.document import Document
 from bertline.corpus.storage import read_documents
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
-from bertline.foundation.files import sha256_of_path
 from bertline.tokenization.tokenizer import Tokenizer
 
 
@@ -29,16 +27,6 @@ def test_every_sentence_is_found_again(corpus_folder: Path, tokenizer_folder: Pa
             assert corpus.tokens[start:stop].tolist() == tokenizer.encode(sentence)
 
 
-def test_the_number_of_workers_changes_no_byte(
-    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bertline.examples.encoding._BATCH_CHARACTERS", 2000)
-    for workers in (1, 2):
-        documents = read_documents(corpus_folder, "train")
-        encode_corpus(documents, tokenizer_folder, tmp_path / str(workers), num_workers=workers)
-    assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
-
-
 def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
     tokenizer_folder: Path, tmp_path: Path
 ) -> None:
@@ -54,20 +42,7 @@ def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
     assert corpus.sentence_starts.tolist() == [0, 2, 3, 4]
 
 
-def test_characters_of_unknown_words_are_counted_as_the_text_has_them(tokenizer_folder: Path, tmp_path: Path) -> None:
-    long = "ก้" * 60  # 60 letters and their marks, which normalisation takes away
-    documents = [Document("a", "a", ("bal .", f"bar {long} . b\u00e4l", "bas zz")), Document("b", "b", ("bar",))]
-    counts = encode_corpus(documents, tokenizer_folder, tmp_path / "out", num_workers=1)
-    assert counts["unknown_characters"] == 119 + len("zz")  # a mark at the very end belongs to no token
-    assert counts["characters"] == sum(len(text.replace(" ", "")) for one in documents for text in one.sentences)
-
-
 def test_a_separator_written_in_the_text_does_not_become_a_separator(tokenizer_folder: Path, tmp_path: Path) -> None:
     encode_corpus([Document("a", "a", ("bal [SEP] bar",))], tokenizer_folder, tmp_path / "out", num_workers=1)
     tokenizer = Tokenizer.load(tokenizer_folder)
     assert tokenizer.sep_id not in EncodedCorpus.open(tmp_path / "out").tokens
-
-
-def test_a_split_without_text_is_an_empty_corpus(tokenizer_folder: Path, tmp_path: Path) -> None:
-    encode_corpus([], tokenizer_folder, tmp_path / "out", num_workers=1)
-    assert EncodedCorpus.open(tmp_path / "out").num_documents == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from bertline.examples.masking import masked_batch, masking_policy
 from bertline.examples.store import ExampleStore
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.pretraining.data import MaskedExamples
-from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import ExistingTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
@@ -115,11 +113,3 @@ def test_segments_apart_find_the_border_that_token_types_do_not_show(
         ids = row[mask.astype(bool)].tolist()
         text = ids[len(single.before) : len(ids) - len(single.after)]
         assert ids == single.sequence(text) and not set(text) & set(single.before + single.after)
-
-
-def test_an_objective_that_tells_segments_by_token_types_refuses_examples_that_have_one() -> None:
-    objective = MlmNspShared(kind="mlm_nsp_shared", nsp_weight=1.0, shared_weight=1.0)
-    of_roberta: dict[str, Any] = {"layout": {"before": [0], "between": [2, 2], "after": [2], "second_type": 0}}
-    (problem,) = objective.problems(of_roberta, [], num_layers=2, num_ranks=1)
-    assert "objective.kind is mlm_nsp_shared" in problem and "single type" in problem
-    assert not list(objective.problems({}, [], num_layers=2, num_ranks=1))

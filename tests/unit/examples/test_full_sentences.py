@@ -50,20 +50,6 @@ def test_every_token_of_a_document_is_taken_once_in_order(short: float) -> None:
             assert span.stop in bounds or span.length == 30
 
 
-def test_as_many_sentences_as_fit_are_taken() -> None:
-    corpus = corpus_of([10, 10, 10, 10, 15, 15, 31, 5])
-    spans = [tuple(segment.a) for segment in segments_of(corpus, 0)]
-    assert spans == [(0, 30), (30, 55), (55, 70), (70, 100), (100, 106)]
-
-
-def test_short_segments_are_told() -> None:
-    corpus = corpus_of([3] * 400)
-    assert not any(segment.is_short for segment in segments_of(corpus, 0))
-    short = segments_of(corpus, 0, short=0.5)
-    assert 0.3 < sum(segment.is_short for segment in short) / len(short) < 0.8
-    assert min(segment.a.length for segment in short) == 3
-
-
 def test_the_artifact_has_one_segment_and_one_separator_per_sequence(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from functools import partial
 from itertools import pairwise
@@ -10,8 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bertline.corpus.document import Document
 from bertline.corpus.storage import read_documents
+from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import (
@@ -23,8 +28,10 @@ from bertline.examples.generation import (
     blocks_of_documents,
     document_pairs,
     generate_block,
+    shuffled,
 )
-from bertline.tokenization.tokenizer import Layout
+from bertline.examples.store import ExampleStore
+from bertline.tokenization.tokenizer import Layout, Tokenizer
 
 
 def test_blocks_cover_every_document_once_a_copy_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,10 +56,6 @@ def test_segments_stand_between_their_special_tokens() -> None:
     assert block.lengths.tolist() == [8, 7]
     assert block.first_segment_lengths.tolist() == [5, 3]
     assert block.next_sentence_labels.tolist() == [1, 0]
-
-
-def test_no_pairs_make_an_empty_block() -> None:
-    assert assemble(np.arange(5), [], BERT).lengths.tolist() == []
 
 
 def test_a_document_s_examples_do_not_depend_on_its_block_but_on_the_copy(
@@ -106,32 +109,6 @@ def test_next_segments_follow_without_a_gap_and_use_every_token(always_next: Exa
     assert {pair.next_sentence_label for pair in pairs} == {0}
 
 
-def test_segments_are_cut_between_sentences(always_next: ExamplesConfig) -> None:
-    corpus = corpus_of([6, 7, 5, 6, 7, 5, 4, 4], [9, 9])
-    starts = set(corpus.sentence_starts.tolist())
-    for seed in range(20):
-        for pair in pairs_of(corpus, 0, always_next, length=64, seed=seed):
-            assert {pair.a.start, pair.a.stop, pair.b.start, pair.b.stop} <= starts
-
-
-def test_random_segments_come_from_another_document(always_random: ExamplesConfig, varied: EncodedCorpus) -> None:
-    document_of_token = np.repeat(
-        np.arange(varied.num_documents), np.diff(varied.sentence_starts[varied.document_starts])
-    )
-    for document in range(varied.num_documents):
-        for pair in pairs_of(varied, document, always_random, seed=document):
-            assert pair.next_sentence_label == 1
-            assert set(document_of_token[pair.a.start : pair.a.stop]) == {document}
-            [other] = set(document_of_token[pair.b.start : pair.b.stop])
-            assert other != document
-
-
-def test_any_other_document_can_be_drawn(always_random: ExamplesConfig) -> None:
-    corpus = corpus_of([5], [5], [5], [5])
-    drawn = {pairs_of(corpus, 1, always_random, seed=seed)[0].b.start // 5 for seed in range(100)}
-    assert drawn == {0, 2, 3}
-
-
 def test_sentences_that_a_did_not_use_are_put_back_after_a_random_segment(always_random: ExamplesConfig) -> None:
     corpus = corpus_of([4, 4, 4, 4, 4, 4], [9, 9])
     for seed in range(20):
@@ -158,18 +135,6 @@ def test_of_documents_of_one_sentence_both_kinds_of_pairs_are_cut_alike(
     assert np.mean(alike) > 0.95, "and B is as long as what follows A"
 
 
-def test_a_few_short_documents_among_long_ones_change_no_pair(config: ExamplesConfig) -> None:
-    sizes = [[9] * 12] * 8
-    long, mixed = corpus_of(*sizes), corpus_of(*sizes, [9], [9])
-    assert (long.has_short_documents, mixed.has_short_documents) == (False, False)
-    assert corpus_of(*sizes[:4], [9], [9]).has_short_documents
-
-
-def test_a_sentence_longer_than_the_sequence_still_has_a_true_next_one(always_next: ExamplesConfig) -> None:
-    [pair] = pairs_of(corpus_of([100, 100], [5]), 0, always_next)
-    assert pair.a.stop <= 100 <= pair.b.start
-
-
 def test_a_sentence_left_alone_is_cut_for_its_true_continuation(always_next: ExamplesConfig) -> None:
     cuts = set()
     for seed in range(60):
@@ -177,10 +142,6 @@ def test_a_sentence_left_alone_is_cut_for_its_true_continuation(always_next: Exa
         assert (pair.a.start, pair.a.stop, pair.b.stop) == (0, pair.b.start, 6)
         cuts.add(pair.a.stop)
     assert cuts == {1, 2, 3, 4, 5}
-
-
-def test_a_document_of_one_token_gives_no_pair(config: ExamplesConfig) -> None:
-    assert all(pairs_of(corpus_of([1], [5, 5]), 0, config, seed=seed) == [] for seed in range(20))
 
 
 def test_half_of_the_pairs_are_random_and_a_tenth_short(config: ExamplesConfig, varied: EncodedCorpus) -> None:
@@ -192,11 +153,6 @@ def test_half_of_the_pairs_are_random_and_a_tenth_short(config: ExamplesConfig, 
     ):
         deviation = np.sqrt(len(pairs) * probability * (1 - probability))
         assert abs(hits - len(pairs) * probability) < 4 * deviation
-
-
-def test_sequences_are_as_long_as_allowed_unless_short_or_at_a_document_s_end(always_next: ExamplesConfig) -> None:
-    pairs = pairs_of(corpus_of([7] * 60, [5]), 0, always_next)
-    assert all(pair.a.length + pair.b.length == 29 for pair in pairs[:-1])
 
 
 def test_short_sequences_have_every_length_from_two_tokens_on(config: ExamplesConfig) -> None:
@@ -230,8 +186,44 @@ def test_truncation_leaves_the_lengths_that_cutting_token_by_token_does(limit: i
             assert 50 <= b.start <= b.stop <= 50 + length_b
 
 
-def test_truncation_takes_front_and_back_with_equal_chance() -> None:
-    rng = random.Random(0)
-    from_front = [_truncated(Span(0, 1000), Span(2000, 2010), 900, rng)[0].start for _ in range(200)]
-    assert abs(np.mean(from_front) - 450) < 4 * 15 / np.sqrt(200)
-    assert 8 < np.std(from_front) < 22
+def document(num_sentences: int, name: str = "a") -> Document:
+    return Document(name, "group", tuple(f"sentence {number}." for number in range(num_sentences)))
+
+
+@given(num_sentences=st.integers(1, 30), together=st.integers(1, 5), seed=st.integers(0, 9))
+def test_every_sentence_stays_once_and_runs_stay_together(num_sentences: int, together: int, seed: int) -> None:
+    before = document(num_sentences)
+    after = shuffled(before, together=together, seed=seed)
+    assert (after.id, after.group) == (before.id, before.group)
+    assert sorted(after.sentences) == sorted(before.sentences)
+    places = {sentence: place for place, sentence in enumerate(after.sentences)}
+    for start in range(0, num_sentences, together):
+        run = [places[sentence] for sentence in before.sentences[start : start + together]]
+        assert run == list(range(run[0], run[0] + len(run)))
+
+
+def test_the_order_follows_from_the_seed_and_the_document() -> None:
+    first = shuffled(document(40), together=2, seed=0)
+    assert first == shuffled(document(40), together=2, seed=0)
+    others = (shuffled(document(40), together=2, seed=1), shuffled(document(40, "b"), together=2, seed=0))
+    assert all(first.sentences != other.sentences for other in (document(40), *others))
+    assert shuffled(document(40), together=40, seed=0) == document(40)
+
+
+def test_segments_of_a_pair_come_from_anywhere_in_the_document(
+    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    words = Tokenizer.load(tokenizer_folder).vocab[5:]
+    texts = [[f"{word} {word} {word} {word}" for word in words[:40]]]  # a sentence of 4 times the same word
+    corpus = corpus_of(texts, texts)
+    pairs = dataclasses.replace(config, lengths=(16,), random_next_prob=0.0, short_sequence_prob=0.0)
+    distances = {}
+    for together in (None, 1):
+        folder = tmp_path / str(together)
+        changed = dataclasses.replace(pairs, shuffle_sentences=together)
+        build_examples(changed, tokenizer_folder, corpus, folder, num_workers=1)
+        assert json.loads((folder / "manifest.json").read_text()).get("shuffle_sentences") == together
+        store = ExampleStore.open(folder, "train", 16)
+        examples = [store[index] for index in range(len(store))]
+        distances[together] = [abs(int(one.input_ids[1]) - int(one.input_ids[-2])) for one in examples]
+    assert max(distances[None]) <= 3 < sorted(distances[1])[len(distances[1]) // 2]

@@ -7,17 +7,13 @@ import random
 from itertools import cycle
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bertline.corpus.document import Document
-from bertline.corpus.labels import copy_id
+from bertline.corpus.document import Document, copy_id
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.languages import LanguageIndex, SourcesOfDocuments
 from bertline.examples.store import Example, ExampleStore
-from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.tokenizer import Tokenizer
@@ -92,21 +88,6 @@ def test_both_segments_have_one_language_and_all_its_documents_are_drawn_from(
         assert first == second and len(first) == 1
 
 
-def test_a_language_with_one_document_draws_from_the_others(
-    tmp_path: Path, tokenizer_folder: Path, tokenizer: Tokenizer, config: ExamplesConfig
-) -> None:
-    always = dataclasses.replace(config, random_next_prob=1.0)
-
-    build_examples(
-        always, tokenizer_folder, corpus(tmp_path / "c", ["a[zz]"] + ["a[xx]", "a[yy]"] * 9), tmp_path / "out",
-        num_workers=1,
-    )  # fmt: skip
-
-    alone = [pair for pair in (languages_of(one, tokenizer) for one in pairs(tmp_path / "out")) if "zz" in pair[0]]
-    assert alone
-    assert all("zz" not in second for _, second in alone)
-
-
 @pytest.mark.parametrize(
     ("labels", "source"), [(["a[xx]", "a[xx]"], "sources"), (["a[xx]", "a[yy]"], "text")]
 )  # one language; ids without labels, which only look like that
@@ -132,16 +113,6 @@ def test_the_number_of_workers_changes_no_byte(
     for workers in (1, 4):
         build_examples(config, tokenizer_folder, folder, tmp_path / str(workers), num_workers=workers)
     assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "4")
-
-
-def test_the_index_gives_every_other_document_of_the_language_once(tmp_path: Path) -> None:
-    numbers = [2, 0, 2, 1, 2, 0]
-    LanguageIndex.of(numbers).write(tmp_path)
-    index = LanguageIndex.open(tmp_path)
-    assert index is not None
-    for document, language in enumerate(numbers):
-        others = [index.other(document, number) for number in range(index.num_others(document))]
-        assert others == [one for one, of in enumerate(numbers) if of == language and one != document]
 
 
 def with_copies(labels: list[str], copies: int) -> list[Document]:
@@ -183,18 +154,3 @@ def test_a_random_segment_is_never_of_a_copy_of_the_document_and_of_every_other_
     for document, others in drawn.items():
         same = {one for one in drawn if one != document and language[one] == language[document]}
         assert others == (same or set(drawn) - {document})
-
-
-def test_copies_of_one_document_are_too_few(tmp_path: Path, tokenizer_folder: Path, config: ExamplesConfig) -> None:
-    folder = written(tmp_path / "c", with_copies(["a", "a"], 3))
-    with pytest.raises(DataError, match=r"has 1 documents with text in its train split.*need at least 2"):
-        build_examples(config, tokenizer_folder, folder, tmp_path / "out", num_workers=1)
-
-
-def test_without_copies_no_file_of_them_is_written(tmp_path: Path) -> None:
-    sources = SourcesOfDocuments()
-    for number in range(3):
-        sources.add(f"a/x#{number}")
-    sources.keep(np.array([True, True, True]))
-    assert sources.write(tmp_path) == 0  # the numbers are part of the names: the one before is no beginning of them
-    assert not list(tmp_path.iterdir())

@@ -64,26 +64,12 @@ def test_padded_rows_are_the_examples_one_by_one_in_the_order_asked_for(tmp_path
         assert rows.next_sentence_labels[row] == example.next_sentence_label
 
 
-def test_an_index_beyond_the_end_is_an_index_error(tmp_path: Path) -> None:
-    store = write_store(tmp_path, 4, (10,))
-    with pytest.raises(IndexError):
-        store[10]
-    assert store[-1].input_ids.tolist() == store[9].input_ids.tolist()
-
-
 def test_a_pickled_store_holds_the_place_not_the_data(tmp_path: Path) -> None:
     store = write_store(tmp_path, 4, (10,))
     before = store[3].input_ids.tolist()
     pickled = pickle.dumps(store)
     assert len(pickled) < 1000
     assert pickle.loads(pickled)[3].input_ids.tolist() == before  # noqa: S301
-
-
-def test_a_missing_shard_is_named_when_the_store_is_opened(tmp_path: Path) -> None:
-    write_store(tmp_path, 4, (10,))
-    (split_folder(tmp_path, "train", 16) / "00002.examples.npy").unlink()
-    with pytest.raises(ArtifactError, match=r"00002\.input_ids\.npy cannot be read .*00002\.examples\.npy"):
-        ExampleStore.open(tmp_path, "train", 16)
 
 
 def test_batches_are_read_without_parsing_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,17 +19,13 @@ import torch
 import transformers
 import yaml
 from huggingface_hub import ModelCard
-from scipy.stats import spearmanr
 
 import bertline
 import tiny
-from bertline.export.agreement import compare
 from bertline.export.build import build_export
-from bertline.export.onnx_export import export_onnx
-from bertline.export.onnx_files import FP32, INT8, open_session
-from bertline.export.verification import verify_model
+from bertline.export.onnx import FP32, INT8, export_onnx, open_session
 from bertline.export.views import INPUT_NAMES, architecture_in
-from bertline.finetuning.encoding import assemble, encode_texts
+from bertline.finetuning.encoding import encode_texts
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.tokenizer import Tokenizer
@@ -136,26 +132,6 @@ def test_onnx_files_say_nothing_of_the_machine_they_were_made_on(exported: Expor
             onnx.checker.check_model(onnx.load_from_string(content))
 
 
-@pytest.mark.parametrize("name", [*KINDS, "encoder"])
-def test_the_manifest_tells_size_difference_agreement_and_latency(exported: Exported, name: str) -> None:
-    told = exported.manifest["models"][name]["onnx"]
-    assert set(told["files"]) == {"onnx", "onnx_int8"}
-    for file in told["files"].values():
-        assert (exported.folder / name / file["file"]).stat().st_size == file["bytes"]
-    assert told["files"]["onnx"]["max_difference"] < 1e-4
-    assert told["files"]["onnx"]["agreement"] > 0.999
-    assert told["files"]["onnx_int8"]["bytes"] < 0.8 * told["files"]["onnx"]["bytes"]
-    assert told["files"]["onnx_int8"]["max_difference"] > 0
-    assert set(told["latency_ms"]) == {"torch", "onnx", "onnx_int8"}
-    for latency in told["latency_ms"].values():
-        assert set(latency) == {"1", "32"}
-        assert all(value > 0 for value in latency.values())
-    figures = exported.figures
-    assert figures[f"{name}/onnx_max_difference"] == told["files"]["onnx"]["max_difference"]
-    assert figures[f"{name}/int8_agreement"] == told["files"]["onnx_int8"]["agreement"]
-    assert {"onnx/model.onnx", "onnx/model_int8.onnx"} <= set(exported.manifest["models"][name]["sha256"])
-
-
 DECISIONS = {
     "classification": "label",
     "multi_label": "labels",
@@ -187,7 +163,7 @@ def test_an_int8_file_that_decides_otherwise_is_left_out(
     sequences = encode_texts(["word1", "word2 word3"], None, Tokenizer.load(tmp_path), max_length=8)
     config = dataclasses.replace(ONNX, int8_min_agreement=1.0, measure_latency=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertline.export.onnx_export.write_int8", _broken_int8)
+        patch.setattr("bertline.export.onnx.write_int8", _broken_int8)
         told: Any = export_onnx(config, tmp_path, "BertForSequenceClassification", sequences, max_length=8)
     assert set(told["files"]) == {"onnx"}
     assert told["refused_int8"]["agreement"] < 1
@@ -215,43 +191,6 @@ def test_an_onnx_file_that_computes_something_else_is_refused(exported: Exported
         export_onnx(config, tmp_path, "BertForSequenceClassification", sequences, max_length=8)
 
 
-def test_labels_that_transformers_reads_otherwise_are_not_exported(exported: Exported) -> None:
-    with pytest.raises(ArtifactError, match=r"transformers reads the labels \('low', 'mid', 'high'\)"):
-        verify_model(exported.folder / "classification", labels=["low", "high", "mid"], tolerance=1e-4)
-
-
-def test_agreement_counts_equal_decisions_and_no_padding() -> None:
-    sequences = assemble([[2, 5, 6, 3], [2, 5, 3], [2, 3]], [4, 3, 2], pad_id=0)
-    expected = [(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], dtype=np.float32),)]
-    flipped = [(np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], dtype=np.float32),)]
-    assert compare(flipped, expected, sequences, "label").decisions == pytest.approx(2 / 3)
-    assert compare(flipped, expected, sequences, "label").max_difference == pytest.approx(0.8)
-
-    tokens = [(np.zeros((3, 4, 2), dtype=np.float32),)]
-    other = [(tokens[0][0].copy(),)]
-    other[0][0][-1, 2:] = [0, 5]  # behind the last token of the shortest text
-    assert compare(other, tokens, sequences, "token").decisions == 1
-    assert compare(other, tokens, sequences, "token").max_difference == 0
-    other[0][0][0, 0] = [0, 5]
-    assert compare(other, tokens, sequences, "token").decisions == pytest.approx(1 - 1 / 9)
-    assert np.isnan(compare([(np.full((3, 2), np.nan),)], expected, sequences, "label").max_difference)
-
-
-@pytest.mark.parametrize("values", [[1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 2.0, 0.5], [3.0, 3.0, 3.0, 1.0]])
-def test_scores_agree_by_their_order(values: list[float]) -> None:
-    other = np.array([0.3, 0.1, 0.9, 0.9])
-
-    def agreement(found: np.ndarray, expected: np.ndarray) -> float:
-        sequences = assemble([[2, 3]] * 4, [2] * 4, pad_id=0)
-        return compare([(found,)], [(expected,)], sequences, "score").decisions
-
-    assert agreement(np.array(values), other) == pytest.approx(spearmanr(values, other)[0])
-    assert agreement(other, other * 0) == 0.0
-    assert agreement(other * 0, other * 0) == 1.0
-    assert np.isnan(agreement(other * np.nan, other))
-    assert np.isnan(agreement(other * np.nan, other * np.nan))
-
-
 # ---- sentence-transformers
 
 
@@ -270,11 +209,6 @@ def test_sentence_transformers_gives_the_vectors_of_embed(exported: Exported, na
         for role in ("query", "document"):
             found = theirs.encode(texts, prompt_name=role)
             np.testing.assert_allclose(found, ours.embed(texts, role=role), atol=1e-5)  # type: ignore[arg-type]
-
-
-def test_only_models_that_give_vectors_are_sentence_transformers(exported: Exported) -> None:
-    has = {name for name in KINDS if (exported.folder / name / "modules.json").exists()}
-    assert has == {"cosine", "retrieval"}
 
 
 # ---- cards
@@ -305,29 +239,6 @@ def test_every_card_has_metadata_scores_formats_and_limits(exported: Exported, n
     assert "None" not in card.replace("top_k=None", "")
     library = "sentence-transformers" if name in ("cosine", "retrieval") else "transformers"
     assert ModelCard(card).data.to_dict()["library_name"] == library
-
-
-def test_the_card_marks_shared_tokens_as_bertline_does(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(exported.folder)
-    (code,) = (
-        block for block in re.findall(r"```python\n(.*?)```", exported.card("marked"), re.S) if "type_ids" in block
-    )
-    # The second one is in both; "word" is the stem of the others.
-    first, second = f"{TOKENS[7]} {TOKENS[8]} {TOKENS[9]}", f"{TOKENS[11]} {TOKENS[8]}"
-    code = code.replace("One text.", first).replace("The text to compare.", second)
-    found: dict[str, Any] = {}
-    exec(compile(code.replace("tiny-docs-marked", "marked"), "marked/README.md", "exec"), found)
-    (ours,) = bertline.load("marked").predict([first], [second])
-    assert found["inputs"]["token_type_ids"].unique().tolist() == [0, 1, 2, 3, 4, 5]
-    np.testing.assert_allclose(
-        found["probabilities"][0].detach().numpy(), list(ours.probabilities.values()), rtol=0, atol=1e-5
-    )
-
-
-def test_a_crf_card_says_that_decoding_is_ours(exported: Exported) -> None:
-    assert "which bertline alone reads" in exported.card("crf")
-    assert "which bertline alone reads" not in exported.card("softmax")
-    assert (exported.folder / "crf" / "crf.safetensors").exists()
 
 
 def test_folders_are_the_same_each_time_but_for_the_card(exported: Exported, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
-from bertline.kinds.question_answering.answer_windows import encode_questions, windows_of
 from bertline.kinds.question_answering.baselines import baselines
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.question_answering.model import (
@@ -25,10 +24,12 @@ from bertline.kinds.question_answering.model import (
     AnswerPredictions,
     QuestionAnswering,
     best_spans,
+    encode_questions,
     given_answers,
+    windows_of,
 )
 from bertline.modeling.heads import AnswerLogits
-from bertline.sweep.baselines.base import Given, baselines_of
+from bertline.sweep.baselines.base import BaselineInputs, baselines_of
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -329,11 +330,11 @@ def test_a_model_that_gives_every_question_the_same_answer_is_degenerate():
 
 def test_baselines_answer_with_the_first_sentence_and_never_answer_only_where_that_can_be_right():
     answered = rows_of(("a", "  The cat sat. The dog did not.\nMore.", "cat"), ("a", "A title\nAnd text.", "title"))
-    [first] = baselines(Given(kind=None, train=answered, dev=answered, tests={"test": answered}))
+    [first] = baselines(BaselineInputs(kind=None, train=answered, dev=answered, tests={"test": answered}))
     assert first.predictions["test"].texts == ["The cat sat.", "A title"]
     assert first.predictions["dev"].starts.tolist() == [2, 0]
     mixed = rows_of(("a", "b c", "b"), ("a", "b c", None))
-    _, never = baselines(Given(kind=None, train=mixed, dev=mixed, tests={"test": mixed}))
+    _, never = baselines(BaselineInputs(kind=None, train=mixed, dev=mixed, tests={"test": mixed}))
     kind = QuestionAnswering(config(), ())
     assert never.name == "no_answer"
     assert kind.scores(kind.statistics(mixed, never.predictions["test"], {}))["no_answer_f1"] == 1.0

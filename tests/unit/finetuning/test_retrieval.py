@@ -18,9 +18,8 @@ from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.retrieval import baselines as search_baselines
 from bertline.kinds.retrieval.baselines import found_by, tuned_bm25
-from bertline.kinds.retrieval.model import Found, Retrieval
-from bertline.kinds.retrieval.search_pairs import EncodedSearch, PairBatches, contrastive_loss
-from bertline.sweep.baselines.base import Given, baselines_of
+from bertline.kinds.retrieval.model import EncodedSearch, Found, PairBatches, Retrieval, contrastive_loss
+from bertline.sweep.baselines.base import BaselineInputs, baselines_of
 from bertline.tasks.stored_rows import COLLECTION, Documents, QueryRows, write_rows
 
 
@@ -230,13 +229,13 @@ class TestScoring:
         queries = QueryRows(
             ["q", "r"], ["map the function", "sort an array"], [["a"], ["b"]], [[1], [1]]
         )  # fmt: skip
-        baseline = tuned_bm25(Given(kind=kind, train=queries, dev=queries, tests={"test": queries}))
+        baseline = tuned_bm25(BaselineInputs(kind=kind, train=queries, dev=queries, tests={"test": queries}))
         assert baseline.settings["terms"] != "words"
         assert kind.scores(kind.statistics(queries, baseline.predictions["test"], {}))["ndcg@10"] == 1.0
         assert kind.scores(kind.statistics(queries, found_by(kind.bm25, queries), {}))["ndcg@10"] == 0.0
         # Of a large collection only the first documents are tried, and those that dev judges: here the first two.
         monkeypatch.setattr(search_baselines, "MOST_DOCUMENTS", 0)
-        fewer = tuned_bm25(Given(kind=kind, train=queries, dev=queries, tests={"test": queries}))
+        fewer = tuned_bm25(BaselineInputs(kind=kind, train=queries, dev=queries, tests={"test": queries}))
         assert fewer.settings["terms"] != "words"
         assert kind.scores(kind.statistics(queries, fewer.predictions["test"], {}))["ndcg@10"] == 1.0
 

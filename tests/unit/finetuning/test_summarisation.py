@@ -21,7 +21,7 @@ from bertline.kinds.summarisation.baselines import baselines
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.kinds.summarisation.data import chosen_sentences
 from bertline.kinds.summarisation.model import Summarisation
-from bertline.sweep.baselines.base import Given
+from bertline.sweep.baselines.base import BaselineInputs
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -167,7 +167,7 @@ def test_the_best_sentences_are_given_in_the_order_of_the_document():
 def test_the_oracle_is_reported_beside_and_is_not_beaten_by_the_first_sentences():
     kind = Summarisation(config(), ())
     rows = rows_of(["c", "d", "a b"], ["e", "f", "g", "b", "a"])
-    [lead] = baselines(Given(kind=None, train=rows, dev=rows, tests={"test": rows}))
+    [lead] = baselines(BaselineInputs(kind=None, train=rows, dev=rows, tests={"test": rows}))
     oracle = kind.details(rows, lead.predictions["test"], {})["oracle"]
     assert oracle["rouge1"] == 1.0
     assert kind.table(rows, lead.predictions["test"], {})["predicted"].to_pylist() == ["c d", "e f"]
@@ -215,7 +215,7 @@ def test_a_small_model_learns_to_choose_and_is_the_same_after_saving(encoder, tm
         runtime=tiny.runtime(),
     )
     result = fine_tune(made)
-    [lead] = baselines(Given(kind=None, train=None, dev=made.dev.rows, tests={}))
+    [lead] = baselines(BaselineInputs(kind=None, train=None, dev=made.dev.rows, tests={}))
     baseline = kind.scores(kind.statistics(made.dev.rows, lead.predictions["dev"], {}))
     assert result.dev_scores["rouge1"] > 0.95
     assert baseline["rouge1"] < 0.7

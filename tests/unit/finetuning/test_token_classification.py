@@ -19,7 +19,7 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.token_classification.baselines import baselines
 from bertline.kinds.token_classification.model import TokenClassification
 from bertline.modeling.huggingface import load_encoder
-from bertline.sweep.baselines.base import Given
+from bertline.sweep.baselines.base import BaselineInputs
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.linear_tagger import window_tagger
 from bertline.sweep.baselines.vectors import _with_neighbours, tagging_baseline
@@ -81,7 +81,7 @@ def test_a_run_learns_what_can_be_learnt(encoder, tokenizer, head):
         encoder_folder=encoder, train=train, dev=dev, seed=0, machine=tiny.machine(), runtime=tiny.runtime(),
     )  # fmt: skip
     found = fine_tune(job).dev_scores["entity_f1"]
-    baseline = baselines(Given(kind=tagging, train=splits[200], dev=splits[60], tests={}))[0]
+    baseline = baselines(BaselineInputs(kind=tagging, train=splits[200], dev=splits[60], tests={}))[0]
     by_words = tagging.scores(tagging.statistics(splits[60], baseline.predictions["dev"], {}))["entity_f1"]
     # Words alone do not tell whether a continuation is of a person or of a place.
     assert found > by_words + 0.2 if head == "crf" else found > 0.9 * by_words
@@ -360,7 +360,7 @@ class TestMostFrequentTag:
             ["a"], ["a"], [["Ada", "Ada", "Ada", "ada", "in", "Rome"]], [["B-PER", "B-PER", "O", "O", "O", "B-LOC"]]
         )
         test = TaggedRows(["t"], ["t"], [["Ada", "ADA", "ada", "Rome"]], [["B-PER", "O", "O", "B-LOC"]])
-        given = Given(kind=tagging, train=train, dev=test, tests={"test": test, "test_more": test})
+        given = BaselineInputs(kind=tagging, train=train, dev=test, tests={"test": test, "test_more": test})
         baseline = baselines(given)[0]
         assert baseline.name == "most_frequent_tag"
         assert set(baseline.predictions) == {"dev", "test", "test_more"}
@@ -368,7 +368,7 @@ class TestMostFrequentTag:
 
     def test_of_equally_frequent_tags_the_first_label_is_taken(self):
         train = TaggedRows(["a"], ["a"], [["x", "x"]], [["B-PER", "B-LOC"]])
-        baseline = baselines(Given(kind=kind(), train=train, dev=train, tests={}))[0]
+        baseline = baselines(BaselineInputs(kind=kind(), train=train, dev=train, tests={}))[0]
         assert baseline.predictions["dev"].labels[0].tolist() == [1, 1]
 
 
@@ -377,7 +377,7 @@ class TestLinearTaggers:
         """A word's own tag is not enough here: continuations continue whatever precedes them."""
         tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
         found = {}
-        given = Given(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
+        given = BaselineInputs(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
         for baseline in baselines(given):
             statistics = tagging.statistics(splits[2], baseline.predictions["test"], {})
             found[baseline.name] = tagging.scores(statistics)["entity_f1"]
@@ -387,7 +387,7 @@ class TestLinearTaggers:
     def test_an_untrained_encoders_vectors_of_words_tell_their_tags(self, encoder, name):
         """Each word's vector is one of its own; a window of 16 tokens does not hold the longer rows."""
         tagging, splits = kind(max_length=16, window_overlap=4), [rows(n, seed=n, longest=30) for n in (150, 60, 70)]
-        given = Given(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
+        given = BaselineInputs(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
 
         def made():
             frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
@@ -444,7 +444,9 @@ class TestLinearTaggers:
             return TaggedRows(names, names, words, [["O", "B-PER", "O", "O"]] * num_rows)
 
         (tagger,) = window_tagger(
-            Given(kind=kind(), train=made(40, "abcde"), dev=made(20, "fghij"), tests={"test": made(20, "klmno")})
+            BaselineInputs(
+                kind=kind(), train=made(40, "abcde"), dev=made(20, "fghij"), tests={"test": made(20, "klmno")}
+            )
         )
         assert all(labels.tolist() == [0, 3, 0, 0] for labels in tagger.predictions["test"].labels)
 
@@ -457,7 +459,7 @@ class TestLinearTaggers:
             return TaggedRows(ids, ids, [["see", "x"]] * num_rows, tags)
 
         train = made(60, 2).take([*range(0, 60, 2), *range(1, 40, 2)])
-        (tagger,) = window_tagger(Given(kind=kind(), train=train, dev=made(40, 20), tests={}))
+        (tagger,) = window_tagger(BaselineInputs(kind=kind(), train=train, dev=made(40, 20), tests={}))
         assert tagger.settings["threshold"] > 0
         assert all(labels.tolist() == [0, 3] for labels in tagger.predictions["dev"].labels)
 
@@ -466,7 +468,7 @@ class TestLinearTaggers:
         frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
         windows = kind(max_length=16, window_overlap=4)
         plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
-        given = Given(kind=windows, train=plain, dev=plain, tests={}, encoder=frozen)
+        given = BaselineInputs(kind=windows, train=plain, dev=plain, tests={}, encoder=frozen)
         assert tagging_baseline(name, given) == []
         some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["word0", "word1"], []], [[], ["O", "B-PER"], []])
         none = TaggedRows(["a"], ["a"], [[]], [[]])
@@ -476,7 +478,7 @@ class TestLinearTaggers:
 
     def test_rows_without_words_and_one_tag_for_all_do_no_harm(self):
         plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
-        assert window_tagger(Given(kind=kind(), train=plain, dev=plain, tests={})) == []
+        assert window_tagger(BaselineInputs(kind=kind(), train=plain, dev=plain, tests={})) == []
         some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["x", "y"], []], [[], ["B-PER", "O"], []])
-        (tagger,) = window_tagger(Given(kind=kind(), train=some, dev=some, tests={"test": some}))
+        (tagger,) = window_tagger(BaselineInputs(kind=kind(), train=some, dev=some, tests={"test": some}))
         assert [len(labels) for labels in tagger.predictions["test"].labels] == [0, 2, 0]

@@ -21,10 +21,8 @@ from bertline.foundation.files import (
     locked,
     read_json,
     sha256_of_path,
-    sync_to_disk,
     tidy_partial,
     write_atomically,
-    write_json,
 )
 
 
@@ -40,14 +38,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkey
         write_atomically(path, "new")
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
-
-
-def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
-    target = tmp_path / "artifact"
-    with folder_written_atomically(target) as temporary:
-        (temporary / "part").write_text("new")
-        assert not target.exists()
-    assert (target / "part").read_text() == "new"
 
 
 def test_an_error_keeps_the_folder_that_was_there(tmp_path: Path) -> None:
@@ -76,12 +66,6 @@ def test_missing_and_torn_json_name_the_file(tmp_path: Path) -> None:
     (tmp_path / "torn.json").write_text('{"a": ')
     with pytest.raises(ArtifactError, match="torn.json is not valid JSON"):
         read_json(tmp_path / "torn.json")
-
-
-def test_equal_content_is_equal_bytes(tmp_path: Path) -> None:
-    write_json(tmp_path / "1.json", {"b": 1, "a": 2})
-    write_json(tmp_path / "2.json", {"a": 2, "b": 1})
-    assert (tmp_path / "1.json").read_bytes() == (tmp_path / "2.json").read_bytes()
 
 
 def test_the_digest_of_a_folder_sees_names_and_content_but_no_hidden_files(tmp_path: Path) -> None:
@@ -184,26 +168,6 @@ shutil.rmtree = die
     assert not list(Path("artifacts").glob(".*"))
 
 
-@pytest.mark.parametrize(
-    "left",
-    [("lock", "old"), ("lock", "old", "new"), ("lock", "old", "target"), ("old",), ("lock", "new", "target"), ()],
-)
-def test_what_a_kill_leaves_of_a_swapped_folder_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...]
-) -> None:
-    """Killed while its temporary folder was being removed: any part of that may be there, in no order."""
-    monkeypatch.chdir(tmp_path)
-    place = Path("artifacts/.partial/a.x1y2z3")
-    place.mkdir(parents=True)
-    for name in left:
-        if name in ("old", "new"):
-            (place / name).mkdir()
-        else:
-            (place / name).write_text("a" if name == "target" else "")
-    tidy_partial(Path("artifacts/a"))
-    assert everything(tmp_path) == {"artifacts"}
-
-
 def test_what_a_writer_at_work_has_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with folder_written_atomically(Path("artifacts/a")) as first:
@@ -212,27 +176,6 @@ def test_what_a_writer_at_work_has_written_is_left_alone(tmp_path: Path, monkeyp
             (second / "part").write_text("2")
             tidy_partial(Path("artifacts/c"))
     assert everything(tmp_path) == {"artifacts", "artifacts/a", "artifacts/a/part", "artifacts/b", "artifacts/b/part"}
-
-
-def test_many_writers_at_once_do_not_take_each_others_folders(tmp_path: Path) -> None:
-    script = """
-import pathlib, sys
-from bertline.foundation.files import folder_written_atomically
-for number in range(60):
-    with folder_written_atomically(pathlib.Path("runs") / sys.argv[1] / str(number)) as folder:
-        (folder / "part").write_text(str(number))
-"""
-    writers = [subprocess.Popen([sys.executable, "-c", script, name], cwd=tmp_path) for name in "abcd"]
-    assert [writer.wait() for writer in writers] == [0] * 4
-    for name in "abcd":
-        assert [(tmp_path / "runs" / name / str(n) / "part").read_text() for n in range(60)] == [*map(str, range(60))]
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {*"abcd"}
-
-
-def test_a_file_in_the_place_of_temporary_folders_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / ".partial").write_text("")
-    with pytest.raises(MachineError, match="Not a directory"), folder_written_atomically(tmp_path / "artifact"):
-        pass
 
 
 def test_a_swap_that_fails_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,19 +210,6 @@ def test_lines_are_added_at_the_end_and_a_full_disk_is_a_clear_error(
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(MachineError, match=r"rows.jsonl cannot be written: No space left"):
         append_lines(path, ["4"])
-
-
-def test_waiting_for_the_disk_names_the_file_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sync_to_disk(tmp_path / "missing")
-    (tmp_path / "a").write_text("")
-    sync_to_disk(tmp_path / "a")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(MachineError, match="a cannot be written: No space left"):
-        sync_to_disk(tmp_path / "a")
 
 
 def test_a_lock_is_held_by_one_or_shared_by_many(tmp_path: Path) -> None:

@@ -2,13 +2,11 @@ import json
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from bertline.foundation import system_load
 from bertline.foundation.metrics_log import MetricsLog, read_metrics
-from bertline.foundation.system_load import load_sampled, node_name
+from bertline.foundation.system_load import load_sampled
 
 
 def samples(path: Path, at_least: int) -> list[int]:
@@ -35,13 +33,6 @@ def test_samples_go_to_a_file_of_the_node_and_count_on_after_a_kill(tmp_path: Pa
     assert 0 <= rows[-1]["metrics"]["system/gpu1/system_memory_usage_percentage"] <= 100
 
 
-def test_a_run_of_one_node_has_the_names_without_a_node(tmp_path: Path) -> None:
-    with load_sampled(tmp_path, 0.01):
-        samples(tmp_path / "system.jsonl", 1)
-    (row, *_) = read_metrics(tmp_path / "system.jsonl")
-    assert {"system/cpu_utilization_percentage", "system/network_transmit_megabytes"} <= set(row.metrics)
-
-
 def test_of_two_processes_of_a_machine_one_samples(tmp_path: Path) -> None:
     path = tmp_path / "system.jsonl"
     with load_sampled(tmp_path, 0.01), load_sampled(tmp_path, 0.001):
@@ -59,46 +50,3 @@ def test_without_psutil_or_without_room_the_work_goes_on(tmp_path: Path, monkeyp
     with load_sampled(tmp_path, 0.001, node="a"):
         time.sleep(0.05)
     assert not (tmp_path / "system.a.jsonl").exists()
-
-
-def test_the_figures_of_a_gpu_that_the_driver_knows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nvml:
-        @staticmethod
-        def nvmlInit() -> None: ...
-
-        @staticmethod
-        def nvmlDeviceGetCount() -> int:
-            return 2
-
-        @staticmethod
-        def nvmlDeviceGetHandleByIndex(index: int) -> int:
-            return index
-
-        @staticmethod
-        def nvmlDeviceGetMemoryInfo(handle: int) -> SimpleNamespace:
-            return SimpleNamespace(used=20e6, total=80e6)
-
-        @staticmethod
-        def nvmlDeviceGetUtilizationRates(handle: int) -> SimpleNamespace:
-            return SimpleNamespace(gpu=90 + handle)
-
-        @staticmethod
-        def nvmlDeviceGetPowerUsage(handle: int) -> int:
-            raise RuntimeError("not supported")
-
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml)
-    assert system_load._read(system_load._gpu_sensors()) == {
-        "gpu_0_memory_usage_percentage": 25.0,
-        "gpu_0_memory_usage_megabytes": 20.0,
-        "gpu_0_utilization_percentage": 90,
-        "gpu_1_memory_usage_percentage": 25.0,
-        "gpu_1_memory_usage_megabytes": 20.0,
-        "gpu_1_utilization_percentage": 91,
-    }
-
-
-def test_a_run_is_on_several_nodes_if_the_configuration_or_slurm_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_load.socket, "gethostname", lambda: "gpu 7.example")
-    assert node_name(1, {"SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "n1"}) is None
-    assert node_name(1, {"SLURM_ARRAY_TASK_COUNT": "4", "SLURMD_NODENAME": "n1"}) == "n1"
-    assert node_name(2, {}) == "gpu-7.example"

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.validation import to_mapping, validate
+from bertline.foundation.validation import validate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,11 +51,6 @@ def problems(**changes: object) -> list[str]:
     return str(caught.value).splitlines()[1:]
 
 
-def test_a_valid_mapping_comes_back_from_its_dataclass() -> None:
-    mapping = picture(shapes={"a": {"kind": "box", "side": 2.0, "name": None}}, sizes=[1, 2])
-    assert to_mapping(validate(Picture, mapping)) == mapping
-
-
 def test_a_broken_rule_of_one_kind_says_nothing_of_the_others() -> None:
     assert problems(shape={"kind": "circle", "radius": -1.0}) == ["  - shape: radius must be positive, found -1.0."]
 
@@ -81,9 +76,3 @@ def test_unknown_and_missing_keys_are_named() -> None:
     found = problems(shape={"kind": "square", "side": 1.0, "nmae": "x"})
     assert found[0].startswith("  - shape.nmae is not a known key. Did you mean name?")
     assert found[1] == "  - shape.name is missing."
-
-
-def test_unknown_and_missing_keys_of_an_optional_section_are_named() -> None:
-    assert validate(Picture, picture(frame={"width": 2})).frame == Frame(width=2)
-    assert problems(frame={"width": 2, "color": "red"}) == ["  - frame.color is not a known key. Known: width."]
-    assert problems(frame={}) == ["  - frame.width is missing."]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +15,11 @@ import torch
 
 import bertline
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
-from bertline.inference.filling import filled
 from bertline.inference.loading import load
-from bertline.modeling.huggingface import load_encoder, save_model
+from bertline.inference.model import LoadedModel
+from bertline.modeling.huggingface import save_model
+from bertline.tasks.metrics.entities import entities
+from finished_tasks import Finished, collection, finish
 from tiny import load_pretraining_model
 
 
@@ -41,12 +46,6 @@ def test_blanks_are_filled_with_the_model_head_probabilities(encoder_folder: Pat
         assert probability == pytest.approx(expected[model.tokenizer.vocab.index(token)].item(), abs=1e-6)
 
 
-def test_blanks_written_as_lines_are_filled_for_people(encoder_folder: Path) -> None:
-    shown = filled(load(str(encoder_folder)), "the ___ sat on ____.", num_guesses=2)
-    assert len(shown.splitlines()) == 2
-    assert "%" in shown
-
-
 def test_text_without_a_blank_or_too_long_is_an_error(encoder_folder: Path) -> None:
     model = load(str(encoder_folder))
     with pytest.raises(DataError, match=r"no \[MASK\]"):
@@ -63,24 +62,6 @@ def test_vectors_do_not_depend_on_the_company(encoder_folder: Path) -> None:
     assert together.shape == (4, 16)
     assert together.dtype == np.float32
     np.testing.assert_allclose(together, alone, atol=1e-5)
-
-
-def test_mean_and_cls_pooling_are_the_mean_and_the_first_vector(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder))
-    vectors = model.token_vectors("the cats").vectors
-    np.testing.assert_allclose(model.embed(["the cats"])[0], vectors.mean(0), atol=1e-5)
-    np.testing.assert_allclose(model.embed(["the cats"], pooling="cls")[0], vectors[0], atol=1e-5)
-    with pytest.raises(DataError, match="expected mean or cls"):
-        model.embed(["the"], pooling="max")  # type: ignore[arg-type]
-
-
-def test_no_texts_give_no_vectors(encoder_folder: Path) -> None:
-    assert load(str(encoder_folder)).embed([]).shape == (0, 16)
-
-
-def test_a_single_string_is_refused_with_the_remedy(encoder_folder: Path) -> None:
-    with pytest.raises(DataError, match="expected a list of strings"):
-        load(str(encoder_folder)).embed("the cat")
 
 
 def test_attentions_name_the_tokens_and_sum_to_one(encoder_folder: Path) -> None:
@@ -115,42 +96,12 @@ def test_long_texts_are_cut_and_counted(classifier_folder: Path) -> None:
     assert truncated == 1  # 10 + 1 + 3 special ones is over 12, 1 + 8 + 3 is not
 
 
-def test_mask_written_in_a_text_is_not_a_blank_when_embedding(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder))
-    assert not np.allclose(model.embed(["the [MASK]"]), model.token_vectors("the [MASK]").vectors.mean(0), atol=1e-3)
-
-
 def test_missing_capabilities_name_what_to_load_instead(encoder_folder: Path, classifier_folder: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot classify"):
         load(str(encoder_folder)).predict(["the"])
     with pytest.raises(ArtifactError, match="cannot fill blanks"):
         load(str(classifier_folder)).fill_mask("the [MASK]")
     assert load(str(classifier_folder)).embed(["the"]).shape == (1, 16)
-
-
-def test_a_bare_encoder_embeds(encoder_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(encoder_folder, tmp_path, dirs_exist_ok=True)
-    save_model(load_encoder(encoder_folder), tmp_path)
-    expected = load(str(encoder_folder)).embed(["the cat"])
-    np.testing.assert_allclose(load(str(tmp_path)).embed(["the cat"]), expected, atol=1e-6)
-    with pytest.raises(ArtifactError, match="cannot fill blanks"):
-        load(str(tmp_path)).fill_mask("[MASK]")
-
-
-def test_the_tokenizer_s_longest_sequence_holds(encoder_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(encoder_folder, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": 5}))
-    assert load(str(tmp_path)).max_length == 5
-
-
-def test_a_vocabulary_larger_than_the_model_is_refused(encoder_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(encoder_folder, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "tokenizer.json").unlink()
-    with (tmp_path / "vocab.txt").open("a") as handle:
-        handle.write("more\nand more\n")
-    with pytest.raises(ArtifactError, match="the tokenizer has 21 tokens, the model 19"):
-        load(str(tmp_path))
 
 
 def test_a_folder_that_is_none_and_a_device_that_is_not_there_are_named(encoder_folder: Path, tmp_path: Path) -> None:
@@ -172,3 +123,221 @@ def test_a_model_with_weights_that_are_not_finite_is_refused_when_it_is_opened(
     save_model(model, tmp_path / "model")
     with pytest.raises(ArtifactError, match=r"model\.safetensors: bert\.pooler\.dense\.bias has 1 of 16 values"):
         bertline.load(str(tmp_path / "model"))
+
+
+Opened = tuple[Finished, LoadedModel]
+Open = Callable[[str], Opened]
+
+
+@pytest.fixture(scope="module")
+def open_task(tmp_path_factory: pytest.TempPathFactory) -> Open:
+    opened: dict[str, Opened] = {}
+
+    def get(name: str) -> Opened:
+        if name not in opened:
+            finished = finish(name, tmp_path_factory.mktemp(name))
+            opened[name] = finished, bertline.load(str(finished.folder), device="cpu")
+        return opened[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name", ["classification", "windows"])
+def test_classes_are_those_of_evaluation(open_task: Open, name: str) -> None:
+    finished, model = open_task(name)
+    table = finished.table()
+    found = model.predict(finished.rows.texts, finished.rows.text_pairs)
+    assert [each.label for each in found] == table["predicted"]
+    for label in finished.kind.labels:
+        expected = table[f"probability_{label}"]
+        np.testing.assert_allclose([each.probabilities[label] for each in found], expected, atol=1e-5)
+    assert len(set(table["predicted"])) > 1, "the same class for all would show little"
+
+
+def test_several_labels_are_those_above_the_threshold_of_dev(open_task: Open) -> None:
+    finished, model = open_task("multi_label")
+    found = model.predict(finished.rows.texts)
+    assert [", ".join(each.labels) for each in found] == finished.table()["predicted"]
+    for each in found:
+        assert each.labels == tuple(label for label, p in each.probabilities.items() if p >= 0.4)
+    assert {len(each.labels) for each in found} != {0}
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine"])
+def test_numbers_are_those_of_evaluation(open_task: Open, name: str) -> None:
+    finished, model = open_task(name)
+    found = model.predict(finished.rows.texts, finished.rows.text_pairs)
+    np.testing.assert_allclose(found, finished.table()["predicted_number"], atol=1e-5)
+    assert len({round(number, 3) for number in found}) > 4, "numbers cut off at the ends of the scale show little"
+
+
+def test_a_cosine_is_that_of_the_vectors_of_embed(open_task: Open) -> None:
+    finished, model = open_task("cosine")
+    first, second = model.embed(finished.rows.texts), model.embed(finished.rows.text_pairs)
+    cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    np.testing.assert_allclose(model.predict(finished.rows.texts, finished.rows.text_pairs), 5 * cosines, atol=1e-5)
+    with pytest.raises(DataError, match="compares two texts"):
+        model.predict(finished.rows.texts)
+
+
+@pytest.mark.parametrize("name", ["softmax", "cased", "crf"])
+def test_entities_are_those_of_evaluation(open_task: Open, name: str) -> None:
+    finished, model = open_task(name)
+    found = model.predict(finished.rows.words)
+    tags = [row.split() for row in finished.table()["predicted"]]
+    total = 0
+    for words, row_tags, row_entities in zip(finished.rows.words, tags, found, strict=True):
+        joined = " ".join(words)
+        expected = {(kind, " ".join(words[first : last + 1])) for kind, first, last in entities(row_tags)}
+        assert {(entity.type, entity.text) for entity in row_entities} == expected
+        for entity in row_entities:
+            assert joined[entity.start : entity.end] == entity.text
+            assert 0 < entity.score <= 1
+        total += len(row_entities)
+    assert total > 3
+
+
+def test_marginals_of_a_crf_are_those_of_all_its_paths(open_task: Open) -> None:
+    import itertools
+
+    import torch
+
+    from bertline.kinds.token_classification.model import _marginals
+
+    finished, _ = open_task("crf")
+    crf: Any = finished.model.crf
+    emissions = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(1))
+    start, transitions, end = (scores.detach() for scores in crf.scores())
+    expected = torch.zeros(3, 5)
+    for path in itertools.product(range(5), repeat=3):
+        score = start[path[0]] + end[path[2]] + transitions[path[0], path[1]] + transitions[path[1], path[2]]
+        weight = (score + sum(emissions[0, place, label] for place, label in enumerate(path))).exp()
+        for place, label in enumerate(path):
+            expected[place, label] += weight
+    found = _marginals(crf, emissions, torch.tensor([3]))[0]
+    torch.testing.assert_close(found, expected / expected.sum(1, keepdim=True), atol=1e-5, rtol=0)
+
+
+def test_answers_are_those_of_evaluation_with_their_place(open_task: Open) -> None:
+    finished, model = open_task("question_answering")
+    table = finished.table()
+    found = model.predict(finished.rows.questions, finished.rows.contexts)
+    assert [answer.text for answer in found] == table["predicted"]
+    np.testing.assert_allclose([answer.score for answer in found], table["score"], atol=1e-5)
+    given = [answer for answer in found if answer.text]
+    assert 0 < len(given) < len(found), "both answers and none"
+    for answer, context in zip(found, finished.rows.contexts, strict=True):
+        if answer.text:
+            assert answer.start is not None
+            assert context[answer.start :].startswith(answer.text)
+        else:
+            assert answer.start is None
+
+
+def test_documents_are_found_as_evaluation_ranks_them(open_task: Open) -> None:
+    finished, model = open_task("retrieval")
+    documents = collection()
+    found = model.search(finished.rows.queries, documents.texts, top_k=10)
+    ranked = [", ".join(documents.ids[hit.number] for hit in hits) for hits in found]
+    assert ranked == finished.table()["predicted"]
+    assert model.predict(finished.rows.queries, documents.texts, top_k=10) == found
+    vectors = [
+        model.embed(finished.rows.queries, role="query"),
+        model.embed(documents.texts, role="document"),
+    ]
+    first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
+    for row, hits in enumerate(found):
+        for hit in hits:
+            assert hit.score == pytest.approx(first[row] @ second[hit.number], abs=1e-5)
+
+
+def test_candidates_are_ordered_as_evaluation_does(open_task: Open) -> None:
+    finished, model = open_task("reranking")
+    predictions = finished.predictions()
+    for ranked, scores, candidates in zip(
+        model.predict(finished.rows.queries, finished.rows.candidates),
+        predictions,
+        finished.rows.candidates,
+        strict=True,
+    ):
+        assert [each.number for each in ranked] == np.argsort(-scores, kind="stable").tolist()
+        assert [each.text for each in ranked] == [candidates[each.number] for each in ranked]
+        np.testing.assert_allclose([each.score for each in ranked], np.sort(scores)[::-1], atol=1e-5)
+    assert model.predict(["word1", "word2"], [[], ["word3"]])[0] == []
+
+
+def test_summaries_are_those_of_evaluation(open_task: Open) -> None:
+    finished, model = open_task("summarisation")
+    found = model.predict(finished.rows.sentences)
+    assert [summary.text for summary in found] == finished.table()["predicted"]
+    running = [" ".join(sentence.capitalize() for sentence in document) for document in finished.rows.sentences]
+    from_text = model.predict(running)
+    assert [summary.places for summary in from_text] == [summary.places for summary in found]
+    with pytest.raises(DataError, match=r"texts\[1\] has no sentence"):
+        model.predict(["Word1.", " "])
+
+
+def test_texts_are_scored_as_evaluation_does_and_blanks_filled(open_task: Open) -> None:
+    finished, model = open_task("fill_mask")
+    table = finished.table()
+    found = model.predict(finished.rows.texts)
+    np.testing.assert_allclose([score.log_prob for score in found], table["log_prob"], atol=1e-4)
+    assert [score.num_tokens for score in found] == table["tokens"]
+    assert [score.accuracy for score in found] == table["correct"]
+    assert found[0].pseudo_perplexity == pytest.approx(math.exp(-table["log_prob"][0] / table["tokens"][0]), rel=1e-4)
+    assert math.isnan(model.predict([""])[0].pseudo_perplexity)
+    assert len(model.fill_mask("word1 [MASK] word2", top_k=3)[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "message"),
+    [
+        ("question_answering", (["who"], []), "1 questions and 0 contexts"),
+        ("question_answering", ("who", ["me"]), "expected a list of strings"),
+        ("reranking", (["who"], ["me"]), "expected a list of strings"),
+        ("reranking", (["who"], []), "1 queries and 0 candidates"),
+        ("softmax", ("Berlin",), "expected a list of strings"),
+        ("softmax", ([["Berlin", 3]],), r"texts\[0\]\[1\] is 3"),
+        ("summarisation", ("One.",), "expected a list of strings"),
+        ("retrieval", (["who"], []), "documents is empty"),
+        ("classification", (["a", None],), r"texts\[1\] is None"),
+    ],
+)
+def test_inputs_of_another_form_are_named(open_task: Open, name: str, inputs: Any, message: str) -> None:
+    _, model = open_task(name)
+    with pytest.raises(DataError, match=message):
+        model.predict(*inputs)
+
+
+@pytest.mark.parametrize("name", ["classification", "multi_label", "softmax", "question_answering", "reranking"])
+def test_folders_of_others_have_the_task_of_their_head(open_task: Open, name: str, tmp_path: Path) -> None:
+    """As downloaded: without task.json."""
+    finished, model = open_task(name)
+    for path in finished.folder.iterdir():
+        if path.name != "task.json":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    plain = bertline.load(str(tmp_path), device="cpu")
+    assert plain.kind == model.kind
+    inputs = {
+        "softmax": (["word1 word2 word3"],),
+        "question_answering": (["word1"], ["word4 word5 word6"]),
+        "reranking": (["word1"], [["word2", "word3"]]),
+    }.get(name, (["word1 word2", "word7"],))
+    found, expected = plain.predict(*inputs), model.predict(*inputs)
+    match name:
+        case "multi_label":
+            assert [each.probabilities for each in found] == [each.probabilities for each in expected]
+        case "question_answering":
+            assert found[0].text, "without a threshold there is always an answer"
+        case _:
+            assert found == expected
+
+
+def test_a_damaged_task_file_is_named(open_task: Open, tmp_path: Path) -> None:
+    finished, _ = open_task("classification")
+    for path in finished.folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    task = json.loads((tmp_path / "task.json").read_text())
+    (tmp_path / "task.json").write_text(json.dumps({**task, "format_version": 99}))
+    with pytest.raises(ArtifactError, match=r"task\.json has format_version 99"):
+        bertline.load(str(tmp_path))

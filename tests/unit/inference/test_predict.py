@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,8 +16,7 @@ from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, predict_file
-from bertline.tasks.table_files import TableLayout
-from fork_server import run_recipe
+from bertline.tasks.table_source import TableLayout
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
 
@@ -71,13 +69,6 @@ def test_every_format_goes_into_every_other(model: LoadedModel, tmp_path: Path, 
         assert float(row["probability"]) == pytest.approx(expected.probability, abs=1e-5)
 
 
-def test_each_line_of_a_text_file_is_a_text(model: LoadedModel, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_bytes("\ufeffthe cat\r\n\n  \nCafé".encode())
-    predict_file(model, tmp_path / "in.txt", tmp_path / "out.jsonl")
-    found = [(row["line"], row["text"]) for row in read(tmp_path / "out.jsonl")]
-    assert found == [(1, "the cat"), (2, ""), (3, "  "), (4, "Café")]
-
-
 def test_blank_lines_of_a_table_are_no_rows_and_counted_for_people(
     model: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,29 +81,6 @@ def test_blank_lines_of_a_table_are_no_rows_and_counted_for_people(
         (tmp_path / name).write_text(content)
         assert predict_file(model, tmp_path / name, tmp_path / "out.jsonl").num_rows == 2
         assert f"{name}: 2 blank lines are no rows" in capsys.readouterr().out
-
-
-def test_the_columns_that_are_read_and_those_that_are_not_are_printed(
-    model: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path / "in.csv", [{"question": "the cat", "sentence": "a mat", "label": "x"}])
-    for columns, said in (
-        (FileColumns(text="sentence"), "reads text_column=sentence; not read: question, label"),
-        (
-            FileColumns(text="question", text_pair="sentence"),
-            "reads text_column=question, text_pair_column=sentence; not read: label",
-        ),
-    ):
-        predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl", columns=columns)
-        assert f"in.csv: {said}\n" in capsys.readouterr().out
-    with pytest.raises(DataError, match="no column 'text'; found question, sentence, label. .*: text_column=COLUMN"):
-        predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl")
-
-
-def test_a_column_that_the_model_does_not_read_is_refused(model: LoadedModel, tmp_path: Path) -> None:
-    write(tmp_path / "in.csv", [{"text": "the cat", "body": "a mat"}])
-    with pytest.raises(DataError, match="question_column is 'body', and this model reads text_column only"):
-        predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl", columns=FileColumns(question="body"))
 
 
 def test_a_number_is_the_text_that_training_reads(model: LoadedModel, tmp_path: Path) -> None:
@@ -170,36 +138,6 @@ def test_a_file_is_read_by_the_layout_that_a_task_reads_it_by(
     assert [row["predicted"] for row in found] == [each.label for each in model.predict(texts)]
 
 
-@pytest.mark.usefixtures("fork_server")
-def test_the_recipe_takes_the_layout_of_a_task(classifier_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "trec.label").write_bytes(b'NUM:dist "the caf\xe9\nNUM:other a mat, a dog\n')
-    layout = ("format=tsv", "header=false", "quoting=false", "separator=' '", "max_fields=2", "encoding=latin-1")
-    recipe = str(Path(__file__).resolve().parents[3] / "pipelines" / "predict.py")
-    asked = (f"model_folder={classifier_folder}", "input=trec.label", "output=out.jsonl", "text_column=1", *layout)
-    done = run_recipe(tmp_path, recipe, *asked)
-    assert done.returncode == 0, done.stderr
-    assert [row["1"] for row in read(tmp_path / "out.jsonl")] == ['"the café', "a mat, a dog"]
-
-
-def test_what_is_said_of_a_table_names_keys_that_predicting_has(model: LoadedModel, tmp_path: Path) -> None:
-    cases = {
-        "quotes.tsv": (b'text\tn\n"open\t1\nnext\t2\n', "set quoting to false"),
-        "wide.csv": (b"text\na,b\n", "extra_fields: ignore"),
-        "latin.csv": (b"text\n\xe9\n", "Set encoding "),
-        "latin.txt": (b"\xe9\n", "Set encoding "),
-    }
-    for name, (content, way_out) in cases.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(DataError, match=way_out) as caught:
-            predict_file(model, tmp_path / name, tmp_path / "out.jsonl")
-        assert "source" not in str(caught.value)
-    with pytest.raises(DataError, match=r"missing\.csv is not a file\. Correct its name"):
-        predict_file(model, tmp_path / "missing.csv", tmp_path / "out.jsonl")
-    (tmp_path / "marked.txt").write_bytes("\ufeffthe cat\n".encode())
-    with pytest.raises(DataError, match="starts with the mark of UTF-8, but encoding is 'latin-1'"):
-        predict_file(model, tmp_path / "marked.txt", tmp_path / "out.jsonl", layout=layout(encoding="latin-1"))
-
-
 def test_types_of_a_parquet_file_stay(model: LoadedModel, tmp_path: Path) -> None:
     table = pa.table(
         {"text": TEXTS, "when": pa.array([1, None, 3], pa.timestamp("us")), "n": pa.array([1, 2, 3], "int8")}
@@ -215,19 +153,6 @@ def test_types_of_a_parquet_file_stay(model: LoadedModel, tmp_path: Path) -> Non
         "probabilities",
     ]
     assert pq.read_table(tmp_path / "out.parquet").select(["text", "when", "n"]).equals(table)
-
-
-def test_vectors_are_written_for_an_encoder(encoder_folder: Path, tmp_path: Path) -> None:
-    encoder = load(str(encoder_folder))
-    (tmp_path / "in.txt").write_text("the cat\na dog\n")
-    predict_file(encoder, tmp_path / "in.txt", tmp_path / "out.parquet", output="vectors")
-    found = np.array(pq.read_table(tmp_path / "out.parquet")["vector"].to_pylist())
-    np.testing.assert_allclose(found, encoder.embed(["the cat", "a dog"]), atol=1e-5)
-
-
-def test_long_texts_are_counted(model: LoadedModel, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("the cat\n" + "the " * 50 + "\n")
-    assert predict_file(model, tmp_path / "in.txt", tmp_path / "out.csv").num_truncated == 1
 
 
 _WHOLE = gzip.compress(b"the cat sat\n" * 999)
@@ -284,12 +209,3 @@ def test_impossible_outputs_are_refused(model: LoadedModel, encoder_folder: Path
     write(tmp_path / "in.jsonl", [{"text": "a"}])
     with pytest.raises(DataError, match="is the input itself"):
         predict_file(model, tmp_path / "in.jsonl", tmp_path / "in.jsonl")
-
-
-def test_rows_of_different_columns_fit_into_jsonl_alone(model: LoadedModel, tmp_path: Path) -> None:
-    write(tmp_path / "in.jsonl", [{"text": "a"}, {"text": "a", "more": 1}])
-    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-    assert read(tmp_path / "out.jsonl")[1]["more"] == 1
-    for target in ("out.csv", "out.parquet"):
-        with pytest.raises(DataError, match="choose that ending"):
-            predict_file(model, tmp_path / "in.jsonl", tmp_path / target)

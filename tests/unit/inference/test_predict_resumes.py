@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +13,10 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.inference import row_files
-from bertline.inference.growing_file import growing_file
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
-from bertline.inference.parallel_rows import map_in_threads
 from bertline.inference.predict import FileColumns, Predicting, predict_file
+from bertline.inference.row_files import growing_file
 
 WORDS = ("cat", "dog", "mat", "the cat sat on the mat", "a dog", "the", "cafe.", "sat")
 FORMATS = ("jsonl", "csv", "tsv.gz", "jsonl.gz", "parquet")
@@ -161,38 +157,6 @@ def test_what_a_row_gets_does_not_depend_on_the_number_of_threads(
     assert (tmp_path / "1.csv").read_bytes() == (tmp_path / "3.csv").read_bytes()
 
 
-def test_results_of_threads_come_in_the_order_of_the_items() -> None:
-    def items() -> Iterator[int]:
-        yield from range(20)
-        raise DataError("line 21")
-
-    def slowly(number: int) -> int:
-        time.sleep(0.002 * (number % 3 == 0))
-        return number
-
-    found = []
-    with pytest.raises(DataError, match="line 21"):
-        for number in map_in_threads([slowly] * 4, items()):
-            found.append(number)
-    assert found == list(range(20))
-
-
-@pytest.mark.parametrize(("wanted", "listed"), [(None, 3), (2, 2), (0, 0)])
-def test_labels_are_listed_with_their_probabilities(
-    model: LoadedModel, source: Path, tmp_path: Path, wanted: int | None, listed: int
-) -> None:
-    for ending in ("jsonl", "parquet"):
-        target = tmp_path / f"out.{ending}"
-        predict_file(model, source, target, how=Predicting(num_probabilities=wanted))
-        rows = content(target) if ending == "parquet" else [json.loads(line) for line in target.open()]
-        for row, prediction in zip(rows, model.predict([row["text"] for row in rows]), strict=True):
-            found = {each["label"]: each["probability"] for each in row["probabilities"]}
-            assert len(found) == listed
-            assert list(found.values()) == sorted(found.values(), reverse=True)
-            assert found == pytest.approx({label: prediction.probabilities[label] for label in found}, abs=1e-5)
-            assert not found or next(iter(found)) == row["predicted"]
-
-
 def test_two_processes_do_not_write_one_output(model: LoadedModel, source: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
     another = growing_file(target, made_from={}, added=pa.schema([]))
@@ -200,30 +164,3 @@ def test_two_processes_do_not_write_one_output(model: LoadedModel, source: Path,
         predict_file(model, source, target)
     assert predict_file(model, source, target).num_rows == NUM_ROWS
     assert {path.name for path in tmp_path.iterdir()} == {source.name, target.name}
-
-
-@pytest.mark.parametrize(
-    ("first", "later", "said"),
-    [
-        ([1], [1.5], "rows 2 and on have double, the rows before have int64"),
-        ([{"a": 1}], [{"a": 1, "b": 2}], "rows 2 and on have struct"),
-        ([None], ["text"], "rows 2 and on have string, the rows before have nothing but empty values"),
-        ([1], [2**70], "Columns of mixed types fit into .jsonl only"),
-    ],
-    ids=["fraction", "mapping", "empty", "large"],
-)
-def test_values_that_the_first_types_cannot_hold_are_refused(
-    tmp_path: Path, first: list[Any], later: list[Any], said: str
-) -> None:
-    with growing_file(tmp_path / "out.parquet", made_from={}, added=pa.schema([])) as growing:
-        growing.append([{"n": value} for value in first], num_truncated=0, rows_digest="1")
-        with pytest.raises(DataError, match=re.escape(said)):
-            growing.append([{"n": value} for value in later], num_truncated=0, rows_digest="2")
-
-
-def test_whole_numbers_fit_into_a_column_of_fractions(tmp_path: Path) -> None:
-    with growing_file(tmp_path / "out.parquet", made_from={}, added=pa.schema([])) as growing:
-        for number, value in enumerate((1.5, 2, None)):
-            growing.append([{"n": value}], num_truncated=0, rows_digest=str(number))
-        growing.finish()
-    assert pq.read_table(tmp_path / "out.parquet")["n"].to_pylist() == [1.5, 2.0, None]

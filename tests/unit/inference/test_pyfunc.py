@@ -10,28 +10,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mlflow.pyfunc
-import numpy as np
 import pandas as pd
 import pytest
 import transformers
 from fastapi.testclient import TestClient
-from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
-from mlflow.types import DataType
-from mlflow.types.schema import AnyType, Array
 
 import bertline
 import tiny
 from bertline.inference import pyfunc
 from bertline.inference.model import LoadedModel
-from bertline.inference.predictor import InputColumn
-from bertline.kinds.registry import KINDS as REGISTERED
-from bertline.tracking.mlmodel import signature_of, write_mlmodel
+from bertline.tracking.mlmodel import write_mlmodel
 from finished_tasks import KINDS, TOKENS, finish, texts
 
 Row = dict[str, Any]
 PAIRS = ("classification", "marked", "linear", "cosine")
-SENTENCES = [[f"{sentence}." for sentence in texts(4, seed=number, most=12)] for number in range(5)]
 VALUES: dict[str, list[Any]] = {
     "text": texts(5, seed=1, most=30),
     "text_pair": texts(5, seed=2, most=30),
@@ -147,10 +140,6 @@ def assert_close(found: Any, wanted: Any) -> None:
         assert found == wanted
 
 
-def test_every_kind_of_task_is_among_the_tested_ones() -> None:
-    assert {make()[0].kind for make in KINDS.values()} == set(REGISTERED)
-
-
 @pytest.mark.parametrize("name", [*KINDS, "encoder"])
 def test_a_model_answers_as_predict_does_and_predicts_its_example(
     served: Callable[[str], Served], name: str, in_server: None, monkeypatch: pytest.MonkeyPatch
@@ -172,14 +161,6 @@ def test_a_model_answers_as_predict_does_and_predicts_its_example(
     example = it.loaded.input_example
     assert list(example.columns) == it.columns()
     assert_close(it.loaded.predict(example).to_dict("records"), expected(it.model, example.to_dict("records")))
-
-
-@pytest.mark.parametrize("name", ["summarisation", "sentence_labelling", "softmax", "tagging"])
-@pytest.mark.usefixtures("in_server")
-def test_a_text_may_come_as_a_list(served: Callable[[str], Served], name: str) -> None:
-    it = served(name)
-    rows = [{"text": sentences} for sentences in SENTENCES]
-    assert_close(it.ask(rows).json()["predictions"], expected(it.model, rows))
 
 
 def test_a_folder_stays_one_of_transformers_and_holds_no_pickle(served: Callable[[str], Served]) -> None:
@@ -263,19 +244,6 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.mark.usefixtures("in_server")
-def test_a_number_is_the_text_that_training_reads(served: Callable[[str], Served]) -> None:
-    """A missing cell makes fractions of the whole numbers of a column: of its rows, of which one is a null."""
-    client = served("windows").client
-
-    def answer(*rows: dict[str, Any]) -> Any:
-        posted = client.post("/invocations", content=json.dumps({"dataframe_records": rows}), headers=JSON)
-        return posted.json()["predictions"] if posted.status_code == 200 else posted.json()["message"]
-
-    assert answer({"text": 1984}, {"text": 2.0}) == answer({"text": "1984"}, {"text": "2"})
-    assert "rows[1]: column 'text' is None" in answer({"text": 1984}, {"text": None})
-
-
-@pytest.mark.usefixtures("in_server")
 def test_a_csv_without_a_header_does_not_put_its_first_text_into_the_log(
     served: Callable[[str], Served], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -308,44 +276,6 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_predicted(
     assert len(answer.text) < 2_000
 
 
-def test_limits_are_the_server_s_and_a_setting(
-    served: Callable[[str], Served], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    it = served("encoder")
-    many = pd.DataFrame({"text": ["word1"] * 10_001})
-    assert len(it.loaded.predict(many)) == 10_001  # a program that loads the model is no server
-    monkeypatch.setenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT", "true")
-    small = mlflow.pyfunc.load_model(str(it.folder), model_config={"max_request_bytes": 4})
-    with pytest.raises(MlflowException, match="has 5 bytes of text; at most 4"):
-        small.predict(pd.DataFrame({"text": ["word1"]}))
-    with pytest.raises(MlflowException, match="max_request_bytes"):
-        pyfunc._load_pyfunc(str(it.folder), {"max_request_bytes": "4"})
-    with pytest.raises(MlflowException, match="no_such_device"):
-        pyfunc._load_pyfunc(str(it.folder), {"device": "no_such_device"})
-
-
-@pytest.mark.usefixtures("in_server")
-def test_a_search_returns_as_many_documents_as_asked(served: Callable[[str], Served]) -> None:
-    it = served("retrieval")
-    rows = it.rows()[1:2]
-    ids = it.ask(rows).json()["predictions"][0]["document_ids"]
-    assert len(ids) == 10
-    assert it.ask(rows, params={"top_k": 3}).json()["predictions"][0]["document_ids"] == ids[:3]
-    wrong = it.ask(rows, params={"top_k": 0})
-    assert wrong.status_code == 400 and "top_k is 0; expected a whole number" in wrong.json()["message"]
-    for name in ("retrieval", "windows"):  # with parameters, and without any
-        misspelt = served(name).ask(served(name).rows(), params={"topk": 3})
-        assert misspelt.status_code == 400 and "unknown columns or parameters" in misspelt.json()["message"]
-
-
-def test_outside_a_server_an_unknown_column_is_mlflow_s_to_drop(served: Callable[[str], Served]) -> None:
-    it = served("windows")
-    table = pd.DataFrame({"text": ["word1"], "colour": ["word2"]})
-    assert len(it.loaded.predict(table)) == 1
-    with pytest.raises(MlflowException, match="unknown columns colour; expected text"):
-        pyfunc._load_pyfunc(str(it.folder)).predict(table)
-
-
 def test_requests_at_once_are_answered_as_one_by_one(served: Callable[[str], Served]) -> None:
     it = served("cased")
     tables = [pd.DataFrame({"text": texts(3, seed=seed, most=30)}) for seed in range(12)]
@@ -353,19 +283,3 @@ def test_requests_at_once_are_answered_as_one_by_one(served: Callable[[str], Ser
     with ThreadPoolExecutor(4) as pool:
         at_once = [found.to_dict("records") for found in pool.map(it.loaded.predict, tables)]
     assert at_once == one_by_one
-
-
-def test_a_kind_with_columns_of_its_own_gets_an_example_too(
-    served: Callable[[str], Served], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    it = served("windows")
-    columns = [InputColumn("title", "text"), InputColumn("parts", "texts")]
-    monkeypatch.setattr(type(it.model.task), "file_inputs", lambda *_: columns)
-    serving = pyfunc.serving_of(it.folder, pair=False, dataset=None)
-    assert {name: type(value) for name, value in serving.example.items()} == {"title": str, "parts": list}
-    assert signature_of(serving).inputs.input_types() == [DataType.string, Array(AnyType())]
-
-
-def test_arrays_and_missing_values_of_pandas_are_read() -> None:
-    assert pyfunc._plain(np.array(["a", "b"], dtype=object)) == ["a", "b"]
-    assert [pyfunc._plain(value) for value in (float("nan"), None, pd.NA, "a")] == [None, None, None, "a"]

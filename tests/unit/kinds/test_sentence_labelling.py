@@ -13,22 +13,18 @@ import bertline
 import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.task_kind import HeadSettings
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
-from bertline.kinds.sentence_labelling.data import SentenceRows, built_task, stored_rows
-from bertline.kinds.sentence_labelling.export import usage
+from bertline.kinds.sentence_labelling.data import SentenceRows, built_task
 from bertline.kinds.sentence_labelling.model import SentenceLabelling
 from bertline.kinds.sentence_labelling.report import error_block
 from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
-from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import BuiltTask
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, finish
-from no_packages import NO_PACKAGES
 
 LABELS = ("first", "later")
 
@@ -66,19 +62,6 @@ def test_documents_are_split_and_their_labels_are_those_of_train(tmp_path: Path)
     assert sum(counts["aim"] for counts in made.more["labels_by_split"].values()) == 40
 
 
-def test_integer_labels_have_the_index_of_their_value(tmp_path: Path) -> None:
-    made = built(tmp_path, [document(number, *range(number, number + 3)) for number in range(10)] * 9)
-    assert made.labels == tuple(map(str, range(12)))
-
-
-def test_rows_are_stored_and_read_again(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(document(n, "x", "y")) + "\n" for n in range(40)))
-    build_task("roles", task(tmp_path / "a.jsonl"), NO_PACKAGES, tmp_path / "out")
-    rows = stored_rows(tmp_path / "out", "test")
-    assert rows.labels == [[0, 1]] * len(rows) and len(rows) > 0
-    assert rows.texts_read()[0] == " ".join(rows.sentences[0])
-
-
 @pytest.mark.parametrize(
     ("wrong", "said", "reason"),
     [
@@ -99,18 +82,6 @@ def test_a_wrong_row_is_an_error_with_its_line_or_is_skipped(
     made = built(tmp_path, documents, on_bad_row="skip")
     assert made.dropped[reason] == 1
     assert sum(len(rows) for rows in made.splits.values()) == 30
-
-
-def test_a_label_that_is_not_listed_makes_its_document_invalid(tmp_path: Path) -> None:
-    documents = [*(document(number, "x", "y") for number in range(30)), document(30, "x", "z")]
-    with pytest.raises(DataError, match="a label is 'z'; allowed are x, y"):
-        built(tmp_path, documents, labels=("x", "y"))
-    assert built(tmp_path, documents, labels=("x", "y"), on_bad_row="skip").dropped["unknown_label"] == 1
-
-
-def test_one_label_for_everything_cannot_be_learned(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="have the same label; there is nothing to learn"):
-        built(tmp_path, [document(number, "x", "x") for number in range(30)])
 
 
 def rows(count: int, seed: int) -> SentenceRows:
@@ -187,11 +158,6 @@ def test_a_text_is_split_into_sentences_and_an_empty_one_is_an_error(finished: F
         model.predict([""])
 
 
-def test_a_file_is_predicted(finished: Finished, tmp_path: Path) -> None:
-    found = finished.predicted_file([{"text": "Word1. Word2."}, {"text": ["word3 word4"]}], tmp_path)
-    assert [[each["text"] for each in row["labelled"]] for row in found] == [["Word1.", "Word2."], ["word3 word4"]]
-
-
 def test_the_report_shows_the_sentences_with_wrong_labels() -> None:
     error = {
         "id": "1", "text": "A. <B>.", "sentences": ["A.", "<B>."], "gold": ["x", "y"], "predicted": ["x", "x"],
@@ -200,9 +166,3 @@ def test_the_report_shows_the_sentences_with_wrong_labels() -> None:
     block = error_block(error)
     assert "&lt;B&gt;. <small>is y, taken for x</small>" in block
     assert "<p>A." not in block
-
-
-def test_the_card_names_the_labels(finished: Finished) -> None:
-    found = usage(FinishedTask(finished.kind, {}), pair=False)
-    assert "`end`, `middle`, `start`" in found.what
-    assert not found.pipeline

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,10 @@ import bertline
 import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.errors import DataError
 from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.kinds.tagging.data import built_task, read_conllu
-from bertline.kinds.tagging.export import usage
 from bertline.kinds.tagging.model import Tagging
 from bertline.kinds.tagging.report import error_block
 from bertline.kinds.tagging.serving import TaggedWord
@@ -28,7 +25,6 @@ from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, finish
 
-EWT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "ud_english_ewt"
 FILE = """\
 # newdoc id = one
 # sent_id = 1
@@ -71,12 +67,6 @@ def test_words_are_read_and_multiword_tokens_and_empty_nodes_are_not(tmp_path: P
         "a.conllu:4", "a.conllu:1", "a.conllu:1", "a.conllu:14"
     )  # fmt: skip
     assert read(tmp_path, FILE, tags="xpos")[0].tags == ("VB", "RB", "VB", ".")
-
-
-def test_a_compressed_file_and_windows_line_ends_are_read(tmp_path: Path) -> None:
-    (tmp_path / "a.conllu.gz").write_bytes(gzip.compress(FILE.replace("\n", "\r\n").encode()))
-    found = read_conllu(tmp_path / "a.conllu.gz", source(), BadRows("error"))
-    assert [row.words for row in found] == [row.words for row in read(tmp_path, FILE)]
 
 
 @pytest.mark.parametrize(
@@ -168,13 +158,6 @@ def test_a_run_learns_and_the_baselines_are_strong(encoder: Path, tokenizer: Tok
     assert fine_tune(job).dev_scores["accuracy"] > 0.9
 
 
-def test_an_unknown_word_gets_the_tag_of_rare_words() -> None:
-    train = TaggedRows(["a", "b"], ["a", "b"], [["x"] * 5, ["y", "z"]], [["VERB"] * 5, ["NOUN", "NOUN"]])
-    unseen = TaggedRows(["c"], ["c"], [["new", "x"]], [["NOUN", "VERB"]])
-    (made, *_) = baselines_of(Tagging(task(), LABELS), train, unseen, {})
-    assert made.predictions["dev"].labels[0].tolist() == [1, 2]
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return finish("tagging", tmp_path_factory.mktemp("tagging"))
@@ -199,11 +182,6 @@ def test_predictions_are_those_of_evaluation(finished: Finished) -> None:
     assert tags == finished.table()["predicted"]
 
 
-def test_a_file_is_predicted(finished: Finished, tmp_path: Path) -> None:
-    found = finished.predicted_file([{"text": "word1 word2"}, {"text": ["word3"]}], tmp_path)
-    assert [[word["text"] for word in row["words"]] for row in found] == [["word1", "word2"], ["word3"]]
-
-
 def test_the_report_marks_the_words_with_wrong_tags() -> None:
     error = {
         "id": "1",
@@ -217,19 +195,3 @@ def test_the_report_marks_the_words_with_wrong_tags() -> None:
     assert "<span>a</span>" in block
     assert '<mark class="wrong">&lt;b&gt;<small>Z, is Y</small></mark>' in block
     assert "50 % sure" in block
-
-
-def test_the_card_names_the_tags(finished: Finished) -> None:
-    found = usage(FinishedTask(finished.kind, {}), pair=False)
-    assert "`ADJ`, `NOUN`, `VERB`" in found.what
-    assert found.pipeline
-
-
-@pytest.mark.shared_data
-@pytest.mark.skipif(not EWT.is_dir(), reason="the treebank is not in ../shared")
-def test_the_english_web_treebank_is_read() -> None:
-    files = {f"{split}_file": f"en_ewt-ud-{split}.conllu" for split in ("train", "dev", "test")}
-    made = built_task("ewt", task(source=source(EWT, **files)))
-    assert len(made.labels) == 17
-    assert len(made.splits["dev"]) + made.dropped["dev_sentence_also_in_test"] == 2001
-    assert len(made.splits["test"]) == 2077

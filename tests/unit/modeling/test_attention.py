@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,7 +11,12 @@ import torch
 import torch.nn.functional as F
 
 from bertline.modeling import attention as attention_file
-from bertline.modeling.attention import AttentionKind, attend, attention_device, packed_scope, padded_scope
+from bertline.modeling.attention import AttentionKind, attend, packed_scope, padded_scope
+from bertline.modeling.attention_choice import (
+    AttentionDevice,
+    choose_attention,
+    lacking_for_varlen,
+)
 
 KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")
 
@@ -49,15 +56,6 @@ def test_a_row_of_padding_alone_gives_no_nan(kind: AttentionKind) -> None:
     assert attend(*heads(), scope, kind=kind).context.isfinite().all()
 
 
-def test_eager_keeps_what_it_computed() -> None:
-    query, key, value = heads()
-    attended = attend(query, key, value, padded_scope(mask()), kind="eager")
-    torch.testing.assert_close(attended.probabilities.sum(-1), torch.ones(2, 3, 7))
-    assert attended.probabilities[1, :, :, 3:].max() == 0
-    torch.testing.assert_close(attended.scores[0, 0, 1, 2], query[0, 0, 1] @ key[0, 0, 2] / 5**0.5)
-    torch.testing.assert_close(attended.context, attended.probabilities @ value)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_packed_rows_a_sequence_is_attended_to_as_if_alone(kind: AttentionKind) -> None:
     query, key, value = heads()
@@ -79,11 +77,6 @@ def test_dropout_drops_and_keeps_the_mean(kind: AttentionKind) -> None:
     drawn = torch.stack([attend(query, key, ones, everything, kind=kind, dropout_prob=0.3).context for _ in range(150)])
     assert drawn.std() > 0.05
     assert drawn.mean().item() == pytest.approx(1.0, abs=0.02)
-
-
-def test_a_cpu_is_described_without_asking_cuda() -> None:
-    found = attention_device(torch.device("cpu"), "bf16")
-    assert (found.type, found.precision, found.compute_capability) == ("cpu", "bf16", None)
 
 
 @pytest.fixture
@@ -116,10 +109,6 @@ def test_on_a_gpu_masked_rows_of_64_modulo_128_do_not_take_cudnn(
     assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
-def test_on_other_devices_no_kernel_is_avoided() -> None:
-    assert not attention_file._may_get_nan_from_cudnn("cpu", 64, 64)
-
-
 def test_avoiding_a_kernel_does_not_break_the_compiled_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_file, "_may_get_nan_from_cudnn", lambda *_: True)
     backends = []
@@ -136,3 +125,68 @@ def test_avoiding_a_kernel_does_not_break_the_compiled_graph(monkeypatch: pytest
     (operations,) = backends
     kernel = operations.index("scaled_dot_product_attention")
     assert "_sdpa_kernel_variadic" in operations[:kernel] or "_backend_from_string" in operations[:kernel]
+
+
+CPU = {precision: AttentionDevice(type="cpu", precision=precision) for precision in ("fp32", "bf16")}
+AMPERE = AttentionDevice(type="cuda", precision="bf16", compute_capability=(8, 0))
+
+
+def lacking(**changes: Any) -> tuple[str, ...]:
+    """Of a device and a model that lack nothing but what is said."""
+    model = {"head_size": 64, "dropout_prob": 0.0, "packs": True}
+    device = {"type": "cuda", "precision": "bf16", "compute_capability": (8, 0)}
+    of_device = {key: value for key, value in changes.items() if key not in model}
+    of_model = {key: value for key, value in changes.items() if key in model}
+    return lacking_for_varlen(AttentionDevice(**{**device, **of_device}), **{**model, **of_model})
+
+
+@pytest.mark.parametrize(
+    ("precision", "length", "dropout_prob", "kind"),
+    [
+        ("bf16", 64, 0.0, "plain"),
+        ("bf16", 512, 0.0, "plain"),
+        ("bf16", 1024, 0.0, "sdpa"),
+        ("fp32", 256, 0.0, "plain"),
+        ("fp32", 512, 0.0, "sdpa"),
+        ("bf16", 64, 0.1, "plain"),
+        ("bf16", 2048, 0.1, "plain"),
+        ("fp32", 512, 0.1, "plain"),
+    ],
+)
+def test_auto_on_a_cpu_goes_by_length_number_format_and_dropout(precision, length, dropout_prob, kind) -> None:
+    choice = choose_attention("auto", CPU[precision], length, dropout_prob=dropout_prob)
+    assert choice.kind == kind
+    assert ("dropout" in choice.reason) == (dropout_prob > 0)
+
+
+@pytest.mark.parametrize("length", [64, 512, 2048])
+def test_auto_on_other_devices_goes_by_what_varlen_lacks(length) -> None:
+    assert choose_attention("auto", AMPERE, length, lacking_for_varlen=()).kind == "varlen"
+    choice = choose_attention("auto", AMPERE, length, lacking_for_varlen=("this", "that"))
+    assert choice == ("sdpa", "varlen, which is faster, needs this, that")
+    assert choose_attention("auto", AMPERE, length).kind == "sdpa"  # rows are not packed
+    assert choose_attention("auto", AttentionDevice(type="mps", precision="fp32"), length).kind == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"dropout_prob": 0.1}, "model.attention_probs_dropout_prob=0"),
+        ({"precision": "fp32"}, "pretrain.precision=bf16"),
+        ({"head_size": 20}, "heads of a multiple of 8"),
+        ({"head_size": 264}, "at most 256"),
+        ({"compute_capability": (7, 5)}, "compute capability 8.0"),
+        ({"has_varlen": False}, "torch.nn.attention.varlen"),
+        ({"packs": False}, "runtime.packing"),
+        ({"type": "cpu", "compute_capability": None}, "an NVIDIA GPU"),
+    ],
+)
+def test_each_thing_that_varlen_needs_is_named_when_it_is_missing(changes, said) -> None:
+    (need,) = lacking(**changes)
+    assert said in need
+
+
+@pytest.mark.parametrize("module", ["modeling.attention_choice", "pretraining.row_layout", "planning"])
+def test_the_choice_needs_no_torch(module) -> None:
+    code = f"import sys, bertline.{module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

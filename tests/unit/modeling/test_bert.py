@@ -3,52 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 import torch
-import transformers
-import yaml
+from torch.utils.flop_counter import FlopCounterMode
 
-from bertline.foundation.validation import validate
-from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
+import tiny
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.flops import flops_per_token
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import gather_positions
-
-MODEL_CONFIGS = Path(__file__).parents[3] / "conf" / "model"
-SIZES = {"base": 110_106_428, "large": 336_226_108, "tiny": None, "mini": None, "small": None, "medium": None}
-
-
-def configured(size: str) -> ModelConfig:
-    content = yaml.safe_load((MODEL_CONFIGS / f"{size}.yaml").read_text())
-    return validate(ModelConfig, {**content, "layer_norm_eps": float(content["layer_norm_eps"])})
-
-
-def num_parameters(model: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_the_number_of_parameters_is_exactly_the_reference_s(size: str) -> None:
-    config = configured(size)
-    reference_config = transformers.BertConfig(
-        vocab_size=30_522,
-        hidden_size=config.hidden_size,
-        num_hidden_layers=config.num_hidden_layers,
-        num_attention_heads=config.num_attention_heads,
-        intermediate_size=config.intermediate_size,
-    )
-    with torch.device("meta"):
-        model = BertForPreTraining(config, vocab_size=30_522, pad_token_id=0)
-        reference = transformers.BertForPreTraining(reference_config)
-    assert num_parameters(model) == num_parameters(reference)
-    assert SIZES[size] in (None, num_parameters(model))
-
-
-def test_every_size_of_the_reference_is_there() -> None:
-    of_bert = {path.stem for path in MODEL_CONFIGS.glob("*.yaml") if "\nfamily:" not in path.read_text()}
-    assert of_bert == set(SIZES)
+from bertline.modeling.losses import (
+    masked_lm_loss_sum,
+    sequence_loss_sum,
+    sequences_correct,
+)
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -71,18 +41,6 @@ def test_the_vocabulary_is_scored_at_the_masked_positions_alone(config: ModelCon
     torch.testing.assert_close(chosen.nsp_logits, whole.nsp_logits)
 
 
-def test_the_output_layer_is_the_word_embeddings(config: ModelConfig) -> None:
-    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0).eval()
-    initialize(model, config, seed=0)
-    before = model(*inputs(), torch.zeros(3, 1, dtype=torch.long)).mlm_logits
-    with torch.no_grad():
-        model.bert.embeddings.word_embeddings.weight[49] += 1.0  # 49 stands in no input
-    assert 49 not in inputs()[0]
-    after = model(*inputs(), torch.zeros(3, 1, dtype=torch.long)).mlm_logits
-    changed = (before != after).any(dim=(0, 1))
-    assert changed.nonzero().flatten().tolist() == [49]
-
-
 def test_dropout_is_on_in_training_alone(config: ModelConfig) -> None:
     model = BertForSequenceClassification(config, vocab_size=50, pad_token_id=0, num_labels=3, classifier_dropout=0.5)
     initialize(model, config, seed=0)
@@ -99,16 +57,6 @@ def test_each_dropout_alone_has_an_effect(config: ModelConfig, where: str) -> No
     model = BertModel(config, vocab_size=50, pad_token_id=0)
     initialize(model, config, seed=0)
     assert not torch.equal(model(*inputs()).pooled, model(*inputs()).pooled)
-
-
-def test_the_position_and_the_segment_of_a_token_matter(config: ModelConfig) -> None:
-    model = BertModel(config, vocab_size=50, pad_token_id=0).eval()
-    initialize(model, config, seed=0)
-    same = torch.full((1, 4), 7)
-    by_position = model(same, torch.zeros_like(same)).hidden_states[0]
-    assert not torch.allclose(by_position[0], by_position[1], atol=1e-3)
-    by_segment = model(same, torch.ones_like(same)).hidden_states[0]
-    assert not torch.allclose(by_position, by_segment, atol=1e-3)
 
 
 def test_the_whole_model_is_one_graph(config: ModelConfig) -> None:
@@ -143,3 +91,66 @@ def test_the_first_position_alone_is_what_it_is_among_all(
         for expected, found in zip(whole, alone, strict=True):
             # Softmax is always taken in fp32, which is what the tolerance is for.
             torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+VOCAB_SIZE, SEQUENCES, LENGTH, TARGETS = 300, 4, 16, 4
+
+
+@pytest.fixture(params=[{}, {"hidden_size": 48, "num_attention_heads": 4, "num_hidden_layers": 3}])
+def config(request):
+    return tiny.model_config(**request.param)
+
+
+KINDS = pytest.mark.parametrize(("kind", "with_pooler"), [(BertForPreTraining, True), (BertForMaskedLM, False)])
+
+
+@KINDS
+def test_operations_are_those_of_the_matrix_products(config, kind, with_pooler):
+    model = kind(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention="plain")
+    ids = torch.ones(SEQUENCES, LENGTH, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        output = model(ids, torch.zeros_like(ids), None, ids[:, :TARGETS])
+        sum(logits.sum() for logits in output).backward()
+    counted = counter.get_total_flops() / ids.numel()
+    expected = flops_per_token(
+        config, vocab_size=VOCAB_SIZE, seq_len=LENGTH, target_fraction=TARGETS / LENGTH, with_pooler=with_pooler
+    )
+    # Pooler and NSP head are left out of the one, biases and norms are counted in the other.
+    assert counted == pytest.approx(expected, rel=0.05)
+
+
+def test_micro_batches_add_up_to_the_whole_batch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 4, 11, generator=generator)
+    labels = torch.randint(0, 11, (6, 4), generator=generator)
+    labels[0, 1:], labels[3] = -100, -100
+    whole, num_targets = masked_lm_loss_sum(logits, labels)
+    parts = [masked_lm_loss_sum(logits[i : i + 2], labels[i : i + 2]) for i in (0, 2, 4)]
+    assert sum(count.item() for _, count in parts) == num_targets == 17
+    torch.testing.assert_close(sum(loss for loss, _ in parts), whole)
+    chosen = labels >= 0
+    by_hand = -logits.log_softmax(-1)[chosen][torch.arange(17), labels[chosen]].sum()
+    torch.testing.assert_close(whole, by_hand)
+
+
+def test_no_target_is_a_loss_of_zero_with_zero_gradients() -> None:
+    logits = torch.randn(2, 3, 5, requires_grad=True)
+    loss, num_targets = masked_lm_loss_sum(logits, torch.full((2, 3), -100))
+    loss.backward()
+    assert (loss.item(), num_targets.item()) == (0, 0)
+    assert (logits.grad == 0).all()
+
+
+def test_losses_of_bf16_logits_are_computed_in_fp32() -> None:
+    logits = torch.randn(4, 2, 300, generator=torch.Generator().manual_seed(0)).bfloat16()
+    labels = torch.arange(8).view(4, 2)
+    loss, _ = masked_lm_loss_sum(logits, labels)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, masked_lm_loss_sum(logits.double().float(), labels)[0])
+
+
+def test_next_sentence_sums() -> None:
+    logits, labels = torch.tensor([[0.0, 0.0], [3.0, -3.0], [-3.0, 3.0]]), torch.tensor([1, 0, 0])
+    loss = sequence_loss_sum(logits, labels)
+    assert loss.item() == pytest.approx(0.6931 + 0.0025 + 6.0025, abs=1e-3)
+    assert sequences_correct(logits[1:], labels[1:]).item() == 1

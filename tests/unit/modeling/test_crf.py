@@ -17,7 +17,6 @@ from bertline.modeling.crf import (
     write_crf,
 )
 from bertline.modeling.heads import BertForTokenClassification
-from bertline.modeling.initialization import initialize
 
 LABELS = ("O", "B-A", "I-A", "B-B", "I-B")
 
@@ -59,16 +58,6 @@ def test_the_partition_is_the_sum_over_all_sequences(words):
     every = [score(model, of_words[0], path) for path in itertools.product(range(len(LABELS)), repeat=words)]
     found = model.log_partition(of_words, torch.tensor([words]))
     torch.testing.assert_close(found[0], torch.logsumexp(torch.stack(every), 0), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("words", [1, 3])
-def test_the_probabilities_of_all_sequences_sum_to_one(words):
-    model = crf()
-    paths = torch.tensor(list(itertools.product(range(len(LABELS)), repeat=words)))
-    of_words = emissions(1, words).expand(len(paths), -1, -1)
-    likelihoods = model.log_likelihood(of_words, paths, torch.full((len(paths),), words))
-    assert likelihoods.max() <= 0
-    torch.testing.assert_close(likelihoods.exp().sum(), torch.tensor(1.0), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -113,23 +102,6 @@ def test_a_batch_says_what_its_sentences_say_one_by_one():
         torch.testing.assert_close(log_probabilities[row], log_probability[0])
 
 
-def test_what_stands_in_the_padding_changes_nothing():
-    model, lengths = crf(), torch.tensor([2, 4])
-    of_words, labels = emissions(2, 4), torch.ones(2, 4, dtype=torch.long)
-    expected = model.log_likelihood(of_words, labels, lengths)
-    of_words[0, 2:] = 1e4
-    labels[0, 2:] = 4
-    assert torch.equal(model.log_likelihood(of_words, labels, lengths), expected)
-    assert model.decode(of_words, lengths)[0][0, 2:].tolist() == [0, 0]
-
-
-def test_a_new_crf_is_a_softmax_over_each_word():
-    model, of_words = LinearChainCrf(LABELS), emissions(3, 4)
-    labels = torch.randint(len(LABELS), (3, 4), generator=torch.Generator().manual_seed(0))
-    expected = torch.log_softmax(of_words, -1).gather(2, labels[:, :, None]).sum((1, 2))
-    torch.testing.assert_close(model.log_likelihood(of_words, labels, torch.full((3,), 4)), expected)
-
-
 def test_gradients_are_those_of_the_scores():
     """The weights are worth a multiple in the scores, but feel the slope of the score itself."""
     model, of_words = crf(), emissions(2, 3).requires_grad_()
@@ -148,27 +120,6 @@ def test_gradients_are_those_of_the_scores():
                 moved.transitions[place] += sign * step / 100  # what moves the score by one step
                 values.append(moved.log_likelihood(of_words, labels, lengths).sum())
         torch.testing.assert_close(slope, (values[0] - values[1]) / (2 * step), rtol=2e-2, atol=2e-3)
-
-
-@pytest.mark.parametrize("scale", [0.0, 1e3])
-def test_gradients_stay_finite(scale):
-    model = crf(spread=1.0)
-    of_words = (scale * emissions(3, 6)).requires_grad_()
-    labels = torch.zeros(3, 6, dtype=torch.long)
-    (-model.log_likelihood(of_words, labels, torch.tensor([1, 6, 2])).mean()).backward()
-    gradients = [of_words.grad, *(weight.grad for weight in model.parameters())]
-    assert all(torch.isfinite(gradient).all() for gradient in gradients)
-
-
-def test_weights_drawn_at_random_leave_the_chain_without_an_opinion():
-    config = tiny.model_config()
-    tagger = BertForTokenClassification(
-        config, vocab_size=9, pad_token_id=0, num_labels=len(LABELS), classifier_dropout=0.1
-    )
-    model = BertForTokenClassificationWithCrf(tagger, LABELS)
-    initialize(model, config, seed=0)
-    assert all(weight.abs().max() == 0 for weight in model.crf.parameters())
-    assert model.classifier.weight.abs().max() > 0
 
 
 def test_the_tagger_inside_shares_its_weights_and_has_one_name_for_each():
@@ -193,16 +144,6 @@ class TestFile:
         for one, same in zip(model.scores(), other.scores(), strict=True):
             torch.testing.assert_close(one, same)
         assert [path.name for path in tmp_path.iterdir()] == [CRF_NAME]
-
-    def test_a_missing_torn_or_other_file_is_named(self, tmp_path):
-        with pytest.raises(ArtifactError, match=CRF_NAME):
-            read_crf(crf(), tmp_path)
-        write_crf(crf(), tmp_path)
-        with pytest.raises(ArtifactError, match=r"start is of shape \[5\].*\[3\]"):
-            read_crf(crf(labels=LABELS[:3]), tmp_path)
-        (tmp_path / CRF_NAME).write_bytes((tmp_path / CRF_NAME).read_bytes()[:-3])
-        with pytest.raises(ArtifactError, match="not a whole"):
-            read_crf(crf(), tmp_path)
 
 
 def test_scores_that_are_not_finite_are_refused_naming_file_and_tensor(tmp_path):

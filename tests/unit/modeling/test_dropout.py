@@ -22,26 +22,6 @@ def test_the_share_is_dropped_and_the_mean_stays(prob):
     assert (kept == kept[0]).all() and kept[0].item() == pytest.approx(1 / (1 - prob), rel=1e-3)
 
 
-def test_each_element_is_dropped_by_itself():
-    torch.manual_seed(0)
-    is_dropped = (dropout(ONES, 0.1) == 0).float()
-    # Neither a neighbour, nor the element below, tells anything of another.
-    for shift in (1, 2, 3, 4, 16, 1003):
-        both = (is_dropped.flatten()[shift:] * is_dropped.flatten()[:-shift]).mean().item()
-        assert both == pytest.approx(0.01, abs=0.002)
-    again = (dropout(ONES, 0.1) == 0).float()
-    assert (is_dropped * again).mean().item() == pytest.approx(0.01, abs=0.002)
-
-
-def test_all_levels_are_as_likely():
-    torch.manual_seed(0)
-    levels = random_levels(torch.empty(4_000_000), 0).long()
-    for bits in (28, 0):  # the highest four, the lowest four
-        counts = torch.bincount(((levels + (1 << 31)) >> bits) & 15, minlength=16)
-        assert counts.float().div(250_000).sub(1).abs().max() < 0.01
-    assert levels.unique().numel() == levels.numel()  # one to one
-
-
 @pytest.mark.parametrize("places", [None, torch.arange(0, 900, 3, dtype=torch.int32).view(30, 10).T])
 def test_the_number_of_threads_does_not_change_the_levels(places, monkeypatch):
     """They are computed by NumPy on few threads and by PyTorch on many."""
@@ -63,13 +43,6 @@ def test_tensors_drawn_one_after_the_other_share_nothing():
     assert drawn.float().mean(1).sub(0.5).abs().max() < 5 * 0.5 / 8
     correlations = torch.corrcoef(drawn.float().T).fill_diagonal_(0)
     assert correlations.abs().max() < 5 / 64
-
-
-def test_the_gradient_passes_where_the_value_did():
-    values = torch.ones(50, 50, requires_grad=True)
-    dropped = dropout(values, 0.3)
-    dropped.sum().backward()
-    assert torch.equal(values.grad, dropped.detach())
 
 
 def test_the_seed_decides():
@@ -146,17 +119,6 @@ def test_masks_of_tokens_have_the_rate_and_tell_nothing_of_one_another(dropped):
         assert abs(correlation) < 7 / found.numel() ** 0.5, name  # two elements of a pair are counted twice
 
 
-@pytest.mark.parametrize("dropped", DROPPED.values(), ids=DROPPED)
-def test_what_masks_of_tokens_drop_is_spread_as_by_chance(dropped):
-    """Chi-square of the dropped elements of each slice: neither more nor less even than of independent coins."""
-    found = dropped(masks_of(ROWS, COLUMNS))
-    for dim in range(found.dim()):
-        counts = found.transpose(0, dim).flatten(1).sum(1)
-        size = found.numel() / len(counts)
-        chi_square = ((counts - 0.1 * size) ** 2 / (0.09 * size)).sum().item()
-        assert abs(chi_square - len(counts)) < 5 * (2 * len(counts)) ** 0.5, dim
-
-
 def test_a_token_has_its_mask_in_any_row_and_at_any_place_of_it():
     whole = masks_of(ROWS, COLUMNS)
     sequences, positions = torch.tensor([[3] * 20 + [7] * 12]), torch.tensor([[*range(20), *range(12)]])
@@ -175,15 +137,3 @@ def test_some_positions_have_the_masks_that_they_have_among_all():
     assert torch.equal(dropped_states(some)[1], dropped_states(whole)[1, [63, 9]])
     assert torch.equal(dropped_states(flat)[0], dropped_states(whole)[[0, 1, 2], [5, 63, 0]])
     assert torch.equal(dropped_probabilities(whole, some)[2], dropped_probabilities(whole)[2][:, [1, 1]])
-
-
-def test_no_two_tokens_of_a_step_have_the_same_number():
-    numbers = masks_of(torch.arange(4096)[:, None], torch.arange(512), max_length=512).tokens
-    assert numbers.unique().numel() == numbers.numel()
-
-
-def test_masks_of_tokens_leave_the_generator_and_their_own_numbers_alone():
-    before, masks = torch.random.get_rng_state(), masks_of(ROWS, COLUMNS)
-    first, tokens = dropped_states(masks), masks.tokens.clone()
-    assert torch.equal(dropped_states(masks), first) and torch.equal(masks.tokens, tokens)
-    assert torch.equal(torch.random.get_rng_state(), before)

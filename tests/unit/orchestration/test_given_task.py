@@ -18,7 +18,7 @@ from bertline.kinds.registry import TaskConfig
 from bertline.orchestration.given_files import GivenFiles, conll_layout, format_of, given_files
 from bertline.orchestration.given_task import placed, task_name_of, task_of_files
 from bertline.tasks.build import build_task
-from bertline.tasks.sniffing import beginning_of, guesses
+from bertline.tasks.decoded_files import beginning_of, guesses
 from no_packages import NO_PACKAGES
 from shipped_tasks import shipped_task
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 
-import numpy as np
 import pytest
 
 from bertline.foundation.errors import DataError
@@ -69,36 +68,6 @@ def test_one_file_gives_each_label_its_share_of_each_split(build, reviews, fract
         assert counts["train"][label] == left - counts["dev"][label] > 0
 
 
-def test_a_label_with_too_few_rows_for_each_split_stays_in_train_and_is_named(build, reviews, caplog):
-    rows = [(f"text {number}", "good" if number % 3 else "bad") for number in range(298)]
-    write_csv(reviews / "all.csv", [*rows, ("odd", "rare"), ("even", "two"), ("uneven", "two")])
-    counts = read_task_manifest(build(reviews / "all.csv"))["labels_by_split"]
-    for label, size in (("rare", 1), ("two", 2)):
-        assert [counts[split][label] for split in ("train", "dev", "test")] == [size, 0, 0]
-    assert "2 label(s) have fewer than 3 different rows" in caplog.text
-    assert "'rare' (all.csv:300), 'two' (all.csv:301)" in caplog.text
-
-
-def test_a_dev_that_is_cut_beside_a_test_file_has_a_row_of_each_label(build, reviews):
-    rows = [(f"text {number}", "bad" if number in (7, 70) else "good") for number in range(400)]
-    for seed in range(5):
-        write_csv(reviews / "all.csv", rows)
-        write_csv(reviews / "test.csv", [("new", "good"), ("newer", "bad")])
-        out = build(reviews, source={"train_file": "all.csv", "test_file": "test.csv"}, split_seed=seed)
-        counts = read_task_manifest(out)["labels_by_split"]
-        assert (counts["dev"]["bad"], counts["train"]["bad"]) == (1, 1)
-
-
-def test_a_text_with_two_labels_leaves_both_in_train(build, reviews):
-    """The rows of a text stay together, so that its rarer label could lose all of its rows to test."""
-    rows = [(f"text {number}", "good" if number % 3 else "bad") for number in range(60)]
-    for texts in (("text 1",), ("text 1", "text 2", "text 4"), tuple(f"text {number}" for number in range(0, 60, 2))):
-        write_csv(reviews / "all.csv", [*rows, *((text, "rare") for text in texts)])
-        for seed in range(5):
-            counts = read_task_manifest(build(reviews / "all.csv", split_seed=seed))["labels_by_split"]
-            assert min(counts["train"].values()) > 0
-
-
 @pytest.mark.parametrize("split", ["dev", "test"])
 @pytest.mark.parametrize("metric", ["accuracy", "f1"])
 def test_a_split_of_one_label_is_refused_before_anything_is_scored(build, reviews, split, metric):
@@ -113,25 +82,6 @@ def test_a_split_of_one_label_is_refused_before_anything_is_scored(build, review
     else:
         with pytest.raises(DataError, match="all test_hard rows have 'bad'"):
             build(reviews, source=files, metric=metric, labels=("bad", "good"))
-
-
-def test_labels_that_a_test_lacks_are_named(build, reviews, caplog):
-    rows = [(f"text {number}", "abcdefgh"[number % 8]) for number in range(200)]
-    write_csv(reviews / "all.csv", rows)
-    write_csv(reviews / "test.csv", [(f"new {number}", "ab"[number % 2]) for number in range(30)])
-    build(reviews, source={"train_file": "all.csv", "test_file": "test.csv"})
-    assert "test has no row of 'c', 'd', 'e', 'f', 'g' and 1 more, so no score on it counts these labels" in caplog.text
-    assert "dev has no row" not in caplog.text
-
-
-@pytest.mark.parametrize("name", ["reviews #2.csv", "#.csv", "a:b.csv"])
-def test_the_name_of_the_file_changes_neither_splits_nor_order(build, reviews, name):
-    (reviews / name).write_bytes((reviews / "all.csv").read_bytes())
-    tables = [
-        [rows_of(out, split).to_table().drop_columns("ids") for split in ("train", "dev", "test")]
-        for out in (build(reviews / each) for each in ("all.csv", name))
-    ]
-    assert tables[0] == tables[1]
 
 
 def test_equal_texts_stay_on_one_side(build, reviews):
@@ -153,17 +103,6 @@ def test_train_rows_that_stand_in_test_are_dropped_and_counted(build, reviews):
     assert dropped.get("train_row_also_in_dev_or_test", 0) + dropped.get("dev_row_also_in_test", 0) == 2
 
 
-def test_manifest_and_rows_agree(build, reviews):
-    out = build(reviews / "all.csv", num_train_rows=50, label_efficiency_rows=(20, 80))
-    manifest, train = read_task_manifest(out), rows_of(out, "train")
-    assert manifest["labels"] == ["bad", "good"]
-    assert manifest["counts"]["train"] == len(train) == 80
-    assert manifest["pair"] is False and train.text_pairs is None
-    assert train.labels.dtype == np.int64
-    for text, label in zip(train.texts, train.labels, strict=True):
-        assert manifest["labels"][label] == ("good" if int(text.split()[1]) % 3 else "bad")
-
-
 def test_train_is_in_a_random_order_and_its_beginning_is_a_smaller_set(build, reviews):
     train = rows_of(build(reviews / "all.csv"), "train")
     numbers = [int(text.split()[1]) for text in train.texts]
@@ -177,13 +116,6 @@ def test_building_twice_gives_the_same_bytes(build, reviews):
         return {file.name: file.read_bytes() for file in sorted(out.iterdir())}
 
     assert contents(build(reviews / "all.csv")) == contents(build(reviews / "all.csv"))
-
-
-def test_pairs_have_both_texts(build, tmp_path):
-    write_csv(tmp_path / "p.csv", [(f"a{n}", f"b{n}", n % 2) for n in range(60)], header=("left", "right", "same"))
-    columns = {"text_column": "left", "text_pair_column": "right", "label_column": "same"}
-    train = rows_of(build(tmp_path / "p.csv", source=columns), "train")
-    assert all(pair == f"b{text[1:]}" for text, pair in zip(train.texts, train.text_pairs, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -207,16 +139,3 @@ def test_bad_data_is_refused_with_its_place_and_its_mending(build, reviews, tmp_
     for words in says:
         assert words in str(error.value)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_test_file_without_labels_is_refused_with_a_way_out(build, reviews):
-    write_csv(reviews / "test.csv", [("0", "some text")], header=("index", "text"))
-    with pytest.raises(DataError, match="set that file to null"):
-        build(reviews, source={"train_file": "all.csv", "test_file": "test.csv"})
-
-
-def test_a_folder_without_a_named_file_lists_what_it_holds(build, reviews):
-    with pytest.raises(DataError, match=r"all\.csv"):
-        build(reviews)
-    with pytest.raises(DataError, match="does not exist"):
-        build(reviews / "none")

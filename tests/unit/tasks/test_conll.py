@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 
 import pytest
 
+import tiny
 from bertline.foundation.errors import DataError
+from bertline.kinds.token_classification.data import built_task
 from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.build import build_task
 from bertline.tasks.conll import read_conll
 from bertline.tasks.source_config import ConllSourceConfig
+from bertline.tasks.stored_rows import TaggedRows, read_rows, read_task_manifest
 
 
 def source(**changes):
@@ -39,11 +44,6 @@ def test_sentences_end_at_blank_lines_and_know_their_first_line(read):
     ]
 
 
-@pytest.mark.parametrize("blank", ["", "\t", "   ", " \t ", "\u00a0", "\r"])
-def test_a_line_of_white_space_alone_is_blank(read, blank):
-    assert len(read(f"a\tO\n{blank}\nb\tO")) == 2
-
-
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("at_end", ["", "\n", "\n\n\n"])
@@ -53,11 +53,6 @@ def test_line_ends_a_byte_order_mark_and_a_missing_last_line_end_change_nothing(
         (("a",), "train.conll:1"),
         (("b",), "train.conll:1"),
     ]
-
-
-def test_only_line_feeds_end_a_line(read):
-    words = ["a\x0bb", "c\x85d", "e\u2028f", "g\x1ch", "i\x0cj"]
-    assert read("".join(f"{word}\tO\n" for word in words))[0].words == tuple(words)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +77,6 @@ def test_document_marks_begin_documents_and_end_sentences(read):
     assert [s.document for s in found] == ["train.conll:1", "train.conll:2", "train.conll:2", "train.conll:6"]
 
 
-def test_without_marks_each_sentence_is_its_own_document(read):
-    found = read("a\tO\n\na\tO\n")
-    assert [s.document for s in found] == [s.id for s in found]
-
-
 def test_comments_of_conll_u_are_skipped_and_hashes_are_words(read):
     text = "# newdoc id = 7\n# text = #a\tb\n#a\tO\n#\tO\n# \tO\n\n# newdoc id = 8\n#b\tO\n"
     found = read(text)
@@ -94,32 +84,6 @@ def test_comments_of_conll_u_are_skipped_and_hashes_are_words(read):
         (("#a", "#", "#"), "train.conll:1"),
         (("#b",), "train.conll:7"),
     ]
-
-
-def test_a_hash_is_a_word_where_its_tag_follows(read):
-    assert read("# O\n#a O\n", separator="space")[0].words == ("#", "#a")
-
-
-@pytest.mark.parametrize("separator", ["tab", "space", "whitespace"])
-@pytest.mark.parametrize(
-    "comment", ["# id 5", "# 5", "#", "##", "# text = send an E-mail", "#\tsource", "# newdoc id = O"]
-)
-def test_comments_between_sentences_are_no_words(read, separator, comment):
-    rows = "Ada{0}B-PER\n#tag{0}O\n\n#tag{0}O\n#{0}O\n".replace("{0}", "\t" if separator == "tab" else " ")
-    found = read(f"{comment}\n{comment}\n{rows}\n\n{comment}\n{rows}", separator=separator)
-    assert [sentence.words for sentence in found] == [("Ada", "#tag"), ("#tag", "#")] * 2
-
-
-def test_a_word_with_a_hash_and_a_wrong_tag_is_no_comment(read):
-    with pytest.raises(DataError, match=r"train\.conll:2: the tag is 'PER'"):
-        read("\n#tag\tPER\na\tO\n")
-
-
-@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u2009", "\x0b"])
-@pytest.mark.parametrize("separator", ["tab", "space", "whitespace"])
-def test_only_the_separator_splits_a_word(read, separator, space):
-    line = f"10{space}000{chr(9) if separator == 'tab' else ' '}B-SUM"
-    assert read(line, separator=separator)[0].words == (f"10{space}000",)
 
 
 @pytest.mark.parametrize(
@@ -148,22 +112,11 @@ def test_what_cannot_be_read_is_said_by_file_and_line(read, content, changes, me
         read(content, **changes)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"train\.conll is not a file"):
-        read_conll(tmp_path / "train.conll", source(), BadRows("error"))
-
-
 def test_broken_tags_are_repaired_and_counted_where_that_is_asked_for(read):
     bad_rows = BadRows("error")
     found = read("a\tI-PER\nb\tI-LOC\n\nc\tI-LOC\n", bad_rows, on_broken_tags="repair")
     assert [s.tags for s in found] == [("B-PER", "B-LOC"), ("B-LOC",)]
     assert bad_rows.dropped == {"broken_tag_repaired": 3}
-
-
-def test_other_encodings_and_gzip(read):
-    assert read("é\tO\n".encode("latin-1"), encoding="latin-1")[0].words == ("é",)
-    assert read("é\tO\n".encode("utf-16"), encoding="utf-16")[0].words == ("é",)
-    assert read(gzip.compress("é\tO\n".encode()))[0].words == ("é",)
 
 
 BAD_LINES = {
@@ -189,29 +142,98 @@ def test_a_line_that_cannot_be_used_is_named_or_its_sentence_left_out_and_counte
     assert +bad_rows.dropped == {reason: 1}
 
 
-def test_a_column_of_its_own_that_is_empty_is_named_or_left_out(read):
-    bad_rows = BadRows("skip")
-    assert [s.words for s in read("a\tO\n\n\tO\n\nb\t\n", bad_rows)] == [("a",)]
-    assert +bad_rows.dropped == {"empty_word": 1, "empty_tag": 1}
+WNUT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "wnut17"
 
 
-def test_a_file_of_bad_sentences_alone_is_an_error_where_such_are_left_out(read):
-    with pytest.raises(DataError, match=r"train\.conll: no sentence can be used.*'E-PER'"):
-        read("a\tE-PER\n", BadRows("skip"))
+@pytest.fixture
+def task(tmp_path):
+    def make(source=None, **changes):
+        files = tiny.conll_source(**{"path": str(tmp_path), "train_file": "train.conll", **(source or {})})
+        fields = {"max_length": 16, "dev_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0}
+        return tiny.tagging_task(source=files, **{**fields, **changes})
+
+    return make
 
 
-def test_without_listed_types_all_that_are_found_count(read):
-    assert read("a\tB-PER\nb\tB-PRE\n")[0].tags == ("B-PER", "B-PRE")
+@pytest.fixture
+def built(tmp_path):
+    """What a task comes to whose files have these contents."""
+
+    def make(config, **contents):
+        for name, content in contents.items():
+            (tmp_path / f"{name}.conll").write_text(content)
+        return built_task("names", config)
+
+    return make
 
 
-@pytest.mark.parametrize("types", [(), ("PER", "PER")])
-def test_a_list_of_types_that_says_nothing_is_refused(types):
-    with pytest.raises(ValueError, match="types must be one at least, each once"):
-        source(types=types)
+def documents(number, sentences=5):
+    return "".join(
+        "-DOCSTART-\tO\n\n" + "".join(f"doc{doc}\tB-PER\nsays\tO\nn{n}\tO\n\n" for n in range(sentences))
+        for doc in range(number)
+    )
 
 
-def test_the_mark_of_utf_8_in_a_file_said_to_be_latin_1_is_an_error(read):
-    with pytest.raises(
-        DataError, match=r"train\.conll starts with the mark of UTF-8, but source\.encoding is 'latin-1'"
-    ):
-        read("\ufeffAda\tB-PER\n", encoding="latin-1")
+def test_missing_splits_are_cut_by_document(built, task):
+    splits = built(task(), train=documents(60)).splits
+    of_splits = {split: set(rows.documents) for split, rows in splits.items()}
+    assert sum(len(found) for found in of_splits.values()) == len(set.union(*of_splits.values())) == 60
+    assert sum(len(rows) for rows in splits.values()) == 300
+    assert all(4 <= len(of_splits[split]) <= 22 for split in ("dev", "test"))
+    # A document added later moves none of the others.
+    more = built(task(), train=documents(70)).splits
+    assert all(found <= set(more[split].documents) for split, found in of_splits.items())
+
+
+FILES = {"dev_file": "dev.conll", "test_file": "test.conll"}
+
+
+def test_sentences_of_a_split_closer_to_the_test_are_left_out_and_counted(built, task):
+    test, dev = "Ada\tB-PER\nruns\tO\n", "ADA\tO\nRuns\tO\n\nBob\tB-PER\n"
+    train = "ada\tB-PER\nruns\tO\n\nBob\tO\n\nBob\tB-PER\nruns\tO\n\nBob\tB-PER\nruns\tO\n"
+    found = built(task(FILES), train=train, dev=dev, test=test)
+    assert {split: sorted(rows.ids) for split, rows in found.splits.items()} == {
+        "train": ["train.conll:6", "train.conll:9"], "dev": ["dev.conll:4"], "test": ["test.conll:1"]
+    }  # fmt: skip
+    assert found.dropped["train_sentence_also_in_dev_or_test"] == 2
+    assert found.dropped["dev_sentence_also_in_test"] == 1
+
+
+def test_bad_sentences_are_left_out_and_counted_with_what_was_repaired(built, task):
+    rows = "a\tB-PER\n\nb\tO\tO\n\nc\tI-PER\n"
+    source = {**FILES, "on_bad_row": "skip", "on_broken_tags": "repair"}
+    found = built(task(source), train=rows, dev="d\tO\n", test="e\tO\n\nf\tx\n")
+    assert sorted(found.splits["train"].ids) == ["train.conll:1", "train.conll:5"]
+    assert +found.dropped == {"too_many_columns": 1, "unknown_tag": 1, "broken_tag_repaired": 1}
+
+
+def test_words_that_nobody_sees_are_left_out_and_counted_and_tags_stay_with_their_words(built, task):
+    unseen = "\ufe0f\tB-PER\n\u200b\tI-PER\n"
+    test = f"Ada\tB-PER\n{unseen}King\tI-PER\n\x07\tI-PER\nLee\tI-PER\n\u0301\tO\nruns\tO\n\n\ufffd\tO\n"
+    found = built(task(FILES), train="c\tB-PER\n", dev="d\tO\n", test=test)
+    assert found.splits["test"].words == [["Ada", "King", "Lee", "runs"]]
+    assert found.splits["test"].tags == [["B-PER", "B-PER", "I-PER", "O"]]
+    assert +found.dropped == {"invisible_word": 5, "sentence_without_words": 1}
+
+
+def test_train_is_in_a_random_order_of_the_seed_and_a_smaller_one_is_its_beginning(built, task):
+    def order(**changes):
+        return built(task(**changes), train=documents(20)).splits["train"].ids
+
+    whole = order()
+    assert whole != sorted(whole, key=lambda name: int(name.partition(":")[2]))
+    assert order() == whole
+    assert order(num_train_rows=10) == whole[:10]
+    assert order(num_train_rows=10, label_efficiency_rows=(5, 20)) == whole[:20]
+    assert set(order(split_seed=1)) != set(whole)
+
+
+def test_the_task_is_stored_and_read_as_it_was(tmp_path, built, task, python_docs):
+    config = task()
+    splits = built(config, train=documents(40)).splits
+    build_task("names", config, python_docs, tmp_path / "out")
+    for split, rows in splits.items():
+        assert read_rows(tmp_path / "out", split, TaggedRows) == rows
+    manifest = read_task_manifest(tmp_path / "out")
+    assert manifest["labels"] == ["O", "B-PER", "I-PER"]
+    assert manifest["task_kind"] == "token_classification"

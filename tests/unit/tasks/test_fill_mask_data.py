@@ -66,20 +66,6 @@ def test_the_same_passages_come_out_of_every_format(tmp_path, name):
     assert len(set(ids)) == 50 and all(row.startswith(f"{name}:") for row in ids)
 
 
-def test_a_folder_names_its_files_and_what_stands_in_two_splits_is_counted(tmp_path):
-    (tmp_path / "train.txt").write_text("one two\nthree four\nfive six\nFive  six\n")
-    (tmp_path / "test.txt").write_text("Three FOUR\nseven\n")
-    (tmp_path / "dev.txt").write_text("eight\nseven\n")
-    task = fill_mask_task(config(tmp_path, {"train_file": "train.txt", "dev_file": "dev.txt", "test_file": "test.txt"}))
-    assert {split: sorted(rows.texts) for split, rows in task.splits.items()} == {
-        "train": ["Five  six", "five six", "one two"],
-        "dev": ["eight"],
-        "test": ["Three FOUR", "seven"],
-    }
-    assert task.dropped["dev_passage_also_in_test"] == 1
-    assert task.dropped["train_passage_also_in_dev_or_test"] == 1
-
-
 def test_equal_passages_are_on_one_side_and_the_order_is_that_of_the_seed(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join([*TEXTS, *(text.upper() for text in TEXTS)]))
     task = fill_mask_task(config(tmp_path / "a.txt"))
@@ -88,12 +74,6 @@ def test_equal_passages_are_on_one_side_and_the_order_is_that_of_the_seed(tmp_pa
     assert sum(len(rows) for rows in task.splits.values()) == 100
     again, other = (fill_mask_task(config(tmp_path / "a.txt", split_seed=seed)) for seed in (0, 1))
     assert again.splits["train"].ids == task.splits["train"].ids != other.splits["train"].ids
-
-
-def test_only_as_many_train_rows_are_kept_as_anything_needs(tmp_path):
-    (tmp_path / "a.txt").write_text("\n".join(TEXTS))
-    task = fill_mask_task(config(tmp_path / "a.txt", num_train_rows=10, label_efficiency_rows=(5, 12)))
-    assert len(task.splits["train"]) == 12
 
 
 @pytest.mark.parametrize(
@@ -116,11 +96,3 @@ def test_bad_rows_are_named_or_counted(tmp_path, line, message, reason):
     task = fill_mask_task(config(path, {"on_bad_row": "skip"}))
     assert task.dropped[reason] == 1
     assert all_texts(task) == sorted(TEXTS)
-
-
-def test_a_text_in_another_encoding_names_the_line_and_the_key(tmp_path):
-    (tmp_path / "a.txt").write_bytes("eins\nzwei\nMärz\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"a\.txt:3 is not text in utf-8-sig\. Set source\.encoding"):
-        fill_mask_task(config(tmp_path / "a.txt"))
-    task = fill_mask_task(config(tmp_path / "a.txt", {"encoding": "latin-1"}))
-    assert "März" in all_texts(task)

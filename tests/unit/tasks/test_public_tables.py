@@ -15,53 +15,6 @@ from bertline.tasks.table_source import OneLabel, SeveralLabels, hub_rows
 from shipped_tasks import shipped
 
 GLUE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue"
-needs_glue = [
-    pytest.mark.shared_data,
-    pytest.mark.skipif(not GLUE.is_dir(), reason=f"the public data sets are not at {GLUE}"),
-]
-
-
-class TestGlue:
-    pytestmark = needs_glue
-
-    def test_mrpc_starts_with_a_byte_order_mark_and_has_unbalanced_quotes(
-        self, tmp_path, task, table_source, python_docs
-    ):
-        source = table_source(
-            GLUE / "MRPC", train_file="train.tsv", dev_file="dev.tsv", quoting=False, encoding="utf-8",
-            text_column="#1 String", text_pair_column="#2 String", label_column="Quality",
-        )  # fmt: skip
-        build_task("mrpc", task(source), python_docs, tmp_path / "mrpc")
-        manifest = read_task_manifest(tmp_path / "mrpc")
-        assert manifest["labels"] == ["0", "1"]
-        assert manifest["pair"] is True
-        assert sum(manifest["counts"].values()) + sum(manifest["dropped"].values()) == 3668 + 408
-        texts = read_rows(tmp_path / "mrpc", "train", TextRows).texts
-        assert any('"' in text for text in texts)
-        with pytest.raises(DataError, match=r"train\.tsv:\d+.*quoting"):
-            build_task("mrpc", task(table_source(
-                GLUE / "MRPC", train_file="train.tsv", text_column="#1 String", label_column="Quality",
-            )), python_docs, tmp_path / "quoted")  # fmt: skip
-
-    def test_the_unlabelled_test_rows_of_rte_are_refused(self, tmp_path, task, table_source, python_docs):
-        source = table_source(
-            GLUE / "RTE", train_file="train.tsv", dev_file="dev.tsv", test_file="test.tsv", quoting=False,
-            text_column="sentence1", text_pair_column="sentence2",
-        )  # fmt: skip
-        with pytest.raises(DataError, match=r"test\.tsv:2.*set that file to null"):
-            build_task("rte", task(source), python_docs, tmp_path / "rte")
-
-
-@pytest.mark.shared_data
-@pytest.mark.skipif(not GLUE.is_dir(), reason=f"the public data sets are not at {GLUE}")
-def test_the_authors_own_release_of_cola_has_two_tests(tmp_path, python_docs):
-    task = shipped(
-        "cola", GLUE / "CoLA" / "raw", train_file="in_domain_train.tsv", test_file="in_domain_dev.tsv",
-        extra_tests={"out_of_domain": "out_of_domain_dev.tsv"},
-    )  # fmt: skip
-    build_task("cola", task, python_docs, tmp_path / "cola")
-    counts = read_task_manifest(tmp_path / "cola")["counts"]
-    assert (counts["test"], counts["test_out_of_domain"]) == (527, 516)
 
 
 # The first lines of files as GLUE's download has them.
@@ -89,18 +42,6 @@ def test_mnli_is_read_with_both_of_its_dev_files(tmp_path, python_docs):
     counts = read_task_manifest(tmp_path / "out")["counts"]
     assert counts["test"] == 12 and counts["test_mismatched"] == 15 and counts["train"] + counts["dev"] == 90
     assert read_rows(tmp_path / "out", "test_mismatched", TextRows).texts[0] == 'A "premise dev_mismatched.tsv 0'
-
-
-def test_questions_of_qqp_with_a_line_end_are_left_out_and_counted(tmp_path, python_docs):
-    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-    rows = "".join(f"{n}\t{n}\t{n}\tWhat is {n}?\tWho is {n}?\t{n % 2}\n" for n in range(60))
-    broken = "99\t1\t2\tWhat is\n it?\tWho?\t1\n"
-    (tmp_path / "train.tsv").write_text(header + rows + broken)
-    (tmp_path / "dev.tsv").write_text(header + rows.replace("What", "Where"))
-    build_task("qqp", shipped("qqp", tmp_path), python_docs, tmp_path / "out")
-    manifest = read_task_manifest(tmp_path / "out")
-    assert manifest["dropped"] == {"too_few_fields": 2}
-    assert sum(manifest["counts"].values()) == 120
 
 
 def hub_config(name, **changes):

@@ -9,9 +9,7 @@ import pytest
 import search_inputs as inputs
 from bertline.foundation.errors import DataError
 from bertline.kinds.reranking.data import built_task
-from bertline.tasks.build import build_task
 from bertline.tasks.source_config import AnswersSourceConfig
-from bertline.tasks.stored_rows import CandidateRows, read_rows
 
 
 def answers_source(folder, **changes):
@@ -63,37 +61,11 @@ class TestAnswers:
         assert task.dropped["question_without_right_answer"] == 1
         assert task.more["questions_with_right_answers_only"] == {"train": 0, "dev": 0, "test": 1}
 
-    def test_before_is_bm25_over_the_candidates(self, answers, built):
-        rows = built(answers_source(answers)).splits["test"]
-        cat, sat = rows.first_scores[0]
-        assert 0 < cat < sat  # both share "test", one "who" besides
-
     def test_a_question_of_the_test_is_not_trained_on(self, answers, built):
         write_answers(answers, "train", ["WHO of  test ?,1,x", "other,1,y", "other,0,z"])
         task = built(answers_source(answers))
         assert task.splits["train"].queries == ["other"]
         assert task.dropped["train_question_also_in_dev_or_test"] == 1
-
-    @pytest.mark.parametrize(
-        ("sizes", "fewest"), [({}, 4), ({"num_train_rows": 4, "label_efficiency_rows": (2, 4)}, 2)]
-    )
-    def test_answers_that_are_all_right_teach_no_order(self, answers, built, sizes, fewest):
-        right = [f"question {number},1,answer" for number in range(4)]
-        write_answers(answers, "train", right)
-        with pytest.raises(
-            DataError, match=f"all {fewest} candidates of the {fewest} train queries are right.*'label'"
-        ):
-            built(answers_source(answers), **sizes)
-        write_answers(answers, "train", [*right, *(f"question {number},0,no answer" for number in range(4))])
-        assert len(built(answers_source(answers), **sizes).splits["train"]) == 4
-
-    def test_splits_that_the_source_has_not_are_cut_from_train(self, answers, built):
-        rows = [f"question {number},{label},answer {label}" for number in range(40) for label in (0, 1)]
-        write_answers(answers, "train", rows)
-        task = built(answers_source(answers, dev_file=None, test_file=None))
-        sizes = {split: len(rows) for split, rows in task.splits.items()}
-        assert sum(sizes.values()) == 40
-        assert min(sizes.values()) > 3
 
     @pytest.mark.parametrize(
         ("row", "reason", "message"),
@@ -112,25 +84,6 @@ class TestAnswers:
         with pytest.raises(DataError, match=message):
             built(answers_source(answers))
         assert built(answers_source(answers, on_bad_row="skip")).dropped[reason] == 1
-
-    def test_a_file_of_another_shape_is_an_error(self, answers, built):
-        write_answers(answers, "dev", ["q,1,x"], header="question,label,atext")
-        with pytest.raises(DataError, match=r"no column 'qtext' .*question, label, atext"):
-            built(answers_source(answers))
-        write_answers(answers, "dev", ["q,1,x,y"], header="qtext,label,atext,label")
-        with pytest.raises(DataError, match=r"dev\.csv:1: the header names 'label' twice"):
-            built(answers_source(answers))
-        write_answers(answers, "dev", ['q,1,"never closed', "q,1,x"])
-        with pytest.raises(DataError, match=r"dev\.csv:2: not valid CSV \(unexpected end of data\).*source\.quoting"):
-            built(answers_source(answers))
-
-    def test_a_quote_that_swallows_rows_is_named_and_no_row_is_lost_without_quoting(self, answers, built):
-        write_answers(answers, "dev", ['q,1,"a', "q,0,b", 'q,1,c"', "q,1,d"])
-        for on_bad_row in ("error", "skip"):
-            with pytest.raises(DataError, match=r"dev\.csv:2: a quote opens here.*source\.quoting to false"):
-                built(answers_source(answers, on_bad_row=on_bad_row))
-        rows = built(answers_source(answers, quoting=False)).splits["dev"]
-        assert rows.candidates == [['"a', "b", 'c"', "d"]]
 
 
 class TestCollections:
@@ -152,24 +105,3 @@ class TestCollections:
         rows = built(self.write(tmp_path), num_candidates=3).splits["dev"]
         assert sorted(rows.relevances[0]) == [0, 0, 1]
         assert sorted(rows.all_relevances[0]) == [0, 1, 2]
-
-    def test_training_has_the_relevant_ones_all_the_same(self, tmp_path, built):
-        rows = built(self.write(tmp_path)).splits["train"]
-        assert all(ids == ["2", "3", "1", "4"] for ids in rows.candidate_ids)
-        assert all(values == [0, 0, 1, 2] for values in rows.relevances)
-
-    def test_candidates_that_are_all_relevant_teach_no_order(self, tmp_path, built):
-        source = self.write(tmp_path)
-        inputs.write_qrels(tmp_path / "qrels" / "test.tsv", {query: {"2": 1, "3": 1} for query in inputs.QUERIES})
-        with pytest.raises(
-            DataError, match=r"train queries are right; there is no order to learn\. Raise num_candidates"
-        ):
-            built(source)
-        assert built(source, num_candidates=3).splits["train"].relevances[0] == [1, 1, 0]
-
-    def test_rows_are_what_they_were_after_writing(self, tmp_path, python_docs):
-        config = inputs.reranking(self.write(tmp_path / "in"))
-        build_task("rerank", config, python_docs, tmp_path / "out")
-        made = built_task("rerank", config).splits
-        for split in ("train", "dev", "test"):
-            assert read_rows(tmp_path / "out", split, CandidateRows) == made[split]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,12 @@ import pytest
 
 import search_inputs
 import tiny
-from bertline.kinds.fill_mask.config import FillMaskTaskConfig
-from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import (
     AnswersSourceConfig,
-    PlainTextSourceConfig,
-    SquadSourceConfig,
-    SummariesSourceConfig,
 )
 from bertline.tasks.source_files import capped
 from bertline.tasks.stored_rows import read_task_manifest
@@ -42,38 +35,6 @@ def conll(path: Path, **fields: Any) -> TokenClassificationTaskConfig:
     return tiny.tagging_task(source=tiny.conll_source(path=str(path)), window_overlap=2, **fields)
 
 
-def squad(path: Path, **fields: Any) -> QuestionAnsweringTaskConfig:
-    def article(number: int) -> dict[str, Any]:
-        answer = {"text": f"word{number}", "answer_start": 0}
-        question = {"id": str(number), "question": "which word?", "answers": [answer]}
-        return {"title": f"title {number}", "paragraphs": [{"context": sentence(number), "qas": [question]}]}
-
-    path.write_text(json.dumps({"data": [article(number) for number in range(NUM_ROWS)]}))
-    source = SquadSourceConfig(kind="squad", path=str(path), **FILES)
-    return QuestionAnsweringTaskConfig(
-        kind="question_answering", source=source, window_overlap=4, max_question_length=6, max_answer_length=4,
-        metric="f1", **fields,
-    )  # fmt: skip
-
-
-def summaries(path: Path, **fields: Any) -> SummarisationTaskConfig:
-    rows = [{"document": [sentence(n), "more of it"], "summary": sentence(n)} for n in range(NUM_ROWS)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    source = SummariesSourceConfig(
-        kind="summaries", path=str(path), document_column="document", summary_column="summary", **FILES
-    )
-    return SummarisationTaskConfig(kind="summarisation", source=source, num_sentences=1, metric="rouge1", **fields)
-
-
-def fill_mask(path: Path, **fields: Any) -> FillMaskTaskConfig:
-    path.write_text("".join(sentence(n) + "\n" for n in range(NUM_ROWS)))
-    source = PlainTextSourceConfig(kind="text", path=str(path), text_column="text", encoding="utf-8", **FILES)
-    return FillMaskTaskConfig(
-        kind="fill_mask", source=source, top_k=2, mask_prob=0.15, max_scored_tokens=None, metric="top1_accuracy",
-        **fields,
-    )  # fmt: skip
-
-
 def answers(path: Path, **fields: Any) -> RerankingTaskConfig:
     rows = [f"question {n},{sentence(n + right)},{right}" for n in range(NUM_ROWS) for right in (0, 1)]
     path.write_text("\n".join(["query,text,label", *rows]) + "\n")
@@ -88,9 +49,6 @@ def answers(path: Path, **fields: Any) -> RerankingTaskConfig:
 
 SOURCES = {
     "rows.conll": conll,
-    "rows.json": squad,
-    "rows.jsonl": summaries,
-    "rows.txt": fill_mask,
     "rows.csv": answers,
 }
 
@@ -109,11 +67,6 @@ def test_one_file_is_split_three_ways_and_dev_and_test_can_be_capped(tmp_path: P
     assert some["counts"] == {**whole, "dev": 3, "test": 4}
     assert some["dropped"]["dev_row_above_max_dev_rows"] == whole["dev"] - 3
     assert some["dropped"]["test_row_above_max_test_rows"] == whole["test"] - 4
-
-
-def test_queries_of_a_search_are_capped(tmp_path: Path) -> None:
-    config = search_inputs.retrieval(search_inputs.beir_source(""))
-    assert len(capped(range(50), str, "test", _with(config, max_test_rows=7), Counter())) == 7
 
 
 def test_what_stays_is_a_sample_that_grows_with_the_cap_and_keeps_its_order() -> None:

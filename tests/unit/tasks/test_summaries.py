@@ -53,15 +53,6 @@ def test_a_text_is_split_into_sentences_and_those_of_the_summary_are_chosen(buil
             assert chosen == [0, 1, 0]
 
 
-def test_lists_of_sentences_are_taken_as_they_are(build):
-    rows = [
-        row(0, document=[f"Day {n}. One sentence", " ", "the cat sat"], summary=["The cat", "sat."]) for n in range(9)
-    ]
-    train = all_rows(build(rows))[0]
-    assert train.sentences[0][1:] == ["the cat sat"]
-    assert train.summaries[0] == "The cat sat."
-
-
 def test_equal_documents_are_never_split_and_repeats_of_scored_ones_are_dropped(build, tmp_path):
     rows = [row(number // 2) for number in range(60)]
     train, dev, test = all_rows(build(rows))
@@ -93,9 +84,3 @@ def test_a_bad_row_is_named_with_file_and_line_or_left_out_and_counted(build, na
     out = build(rows, on_bad_row="skip")
     assert sum(map(len, all_rows(out))) == 12
     assert sum(read_task_manifest(out)["dropped"].values()) == 1
-
-
-def test_documents_in_which_nothing_of_the_summary_stands_are_counted(build):
-    out = build([row(number, summary="unheard words") for number in range(12)])
-    assert sum(read_task_manifest(out)["without_chosen_sentence"].values()) == 12
-    assert not any(map(any, all_rows(out)[0].chosen))

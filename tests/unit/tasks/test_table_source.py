@@ -2,13 +2,136 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from bertline.tasks.bad_rows import BadRow
-from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels
+from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.decoded_files import OptionNames
+from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels, TableLayout, read_records
+
+OPTIONS = OptionNames(
+    format="source.format", encoding="source.encoding", quoting="source.quoting", extra_fields="source.extra_fields"
+)
+PLAIN = TableLayout(format="auto", header=True, quoting=True, encoding="utf-8-sig", options=OPTIONS)
+ROWS = [{"text": "a, b", "label": "x"}, {"text": "line\nbreak", "label": "y"}]
+
+
+def layout(**changes):
+    fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8-sig", "options": OPTIONS}
+    return TableLayout(**{**fields, **changes})
+
+
+@pytest.fixture
+def tables(tmp_path):
+    csv_text = 'text,label\n"a, b",x\n"line\nbreak",y\n'
+    (tmp_path / "rows.csv").write_text(csv_text)
+    (tmp_path / "rows.tsv").write_text('text\tlabel\na, b\tx\n"line\nbreak"\ty\n')
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(csv_text.encode()))
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.jsonl", "rows.csv.gz", "rows.parquet"])
+def test_every_format_gives_the_same_rows(tables, name):
+    assert [record.values for record in read_records(tables / name, PLAIN)] == ROWS
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("header", [True, False])
+def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path, encoding, header):
+    (tmp_path / "rows.csv").write_bytes("\ufefftext,label\n".encode() + b"one,x\n")
+    records = list(read_records(tmp_path / "rows.csv", layout(encoding=encoding, header=header)))
+    assert next(iter(records[0].values.items())) == (("text", "one") if header else (0, "text"))
+
+
+def damaged(tmp_path, name, content, **changes):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as error:
+        list(read_records(tmp_path / name, layout(**changes)))
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line", "says"),
+    [
+        ("a.tsv", b'a\tb\n"open\tx\nnext\ty\n', 2, "source.quoting to false"),
+        ("b.csv", b'a,b\n"x"y,z\n', 2, "source.quoting to false"),
+        ("c.csv", b"a,b\n1,2\n1,2,3\n", 3, "3 fields, the header has 2"),
+        ("d.csv", b"a,b\n1\n", 2, "1 fields, the header has 2"),
+        ("e.csv", b"a,b\n1,2\n1,\xe9\n", 3, "not text in utf-8"),
+        ("f.jsonl", b'{"a": 1}\n\n{"a": \n', 3, "not JSON"),
+        ("g.jsonl", b'["a"]\n', 1, "JSON list"),
+        ("h.csv", b"a,a\n1,2\n", 1, "'a' twice"),
+    ],
+)
+def test_damage_is_named_with_its_line(tmp_path, name, content, line, says):
+    message = damaged(tmp_path, name, content)
+    assert f"{name}:{line}" in message
+    assert says in message
+
+
+def test_files_that_cannot_be_read_say_why(tmp_path):
+    assert "csv, tsv, jsonl or parquet" in damaged(tmp_path, "rows.txt", b"")
+    assert "gzip" in damaged(tmp_path, "rows.csv.gz", b"no gzip")
+    assert "Parquet" in damaged(tmp_path, "rows.parquet", b"no parquet")
+    assert "Python does not know" in damaged(tmp_path, "rows.csv", b"a\n", encoding="klingon")
+    with pytest.raises(DataError, match="is not a file"):
+        list(read_records(tmp_path / "none.csv", PLAIN))
+
+
+def values_of(tmp_path, name, content, bad_rows=None, **changes):
+    (tmp_path / name).write_bytes(content)
+    return [list(record.values.values()) for record in read_records(tmp_path / name, layout(**changes), bad_rows)]
+
+
+# A quote opens in line 3 and finds its partner, an inch mark, in line 5: csv would read one row of the right width.
+SWALLOWING = b'a\tb\tc\n1\tplain\tx\n2\t"open\tx\n3\tmore\ty\n4\t6 feet, 5"\tz\n5\tlast\tx\n'
+
+
+def test_a_quote_that_swallows_whole_rows_is_named_where_it_opens(tmp_path):
+    message = damaged(tmp_path, "a.tsv", SWALLOWING)
+    assert "a.tsv:3" in message and "2 lines further down" in message and "source.quoting to false" in message
+    message = damaged(tmp_path, "a.csv", SWALLOWING.replace(b", ", b" ").replace(b"\t", b","))
+    assert "a.csv:3" in message and "source.quoting to false" in message
+
+
+def test_a_quote_that_swallows_rows_is_never_skipped(tmp_path):
+    (tmp_path / "a.tsv").write_bytes(SWALLOWING)
+    with pytest.raises(DataError, match=r"a\.tsv:3"):
+        list(read_records(tmp_path / "a.tsv", layout(), BadRows("skip")))
+    # Here the closing quote stands in another column, so the row has too many fields.
+    (tmp_path / "b.tsv").write_bytes(b'a\tb\n"open\tx\nnext"\ty\tz\n')
+    with pytest.raises(DataError, match=r"b\.tsv:2 has 3 fields"):
+        list(read_records(tmp_path / "b.tsv", layout(), BadRows("skip")))
+
+
+def test_rows_of_a_wrong_width_are_counted_where_that_is_configured(tmp_path):
+    bad_rows = BadRows("skip")
+    content = b"a\tb\n1\t2\n1\n1\t2\t3\n3\t4\n"
+    assert values_of(tmp_path, "a.tsv", content, bad_rows) == [["1", "2"], ["3", "4"]]
+    assert bad_rows.dropped == {"too_few_fields": 1, "too_many_fields": 1}
+
+
+@pytest.mark.parametrize(
+    "half", ['"\\ud800 x"', '["x", {"y": "\\udfff"}]', '{"\\uDBff": 1}'], ids=["text", "deep", "key"]
+)
+def test_half_a_character_is_named_with_its_line_or_counted(tmp_path, half):
+    content = ('{"text": "\\ud83d\\ude00"}\n{"text": "one", "more": ' + half + "}\n").encode()
+    assert "a.jsonl:2: it has '\\ud" in damaged(tmp_path, "a.jsonl", content)
+    bad_rows = BadRows("skip")
+    # A character that is written in two halves is a character.
+    assert values_of(tmp_path, "a.jsonl", content, bad_rows) == [["\U0001f600"]]
+    assert bad_rows.dropped == {"half_character": 1}
+
 
 COARSE = re.compile(r"^(\w+):")
 
@@ -23,14 +146,6 @@ COARSE = re.compile(r"^(\w+):")
 )  # fmt: skip
 def test_one_label_is_a_word(value, label):
     assert OneLabel(None, None, None)(value, "here") == label
-
-
-def test_a_pattern_takes_a_part_of_the_label_as_it_is_written():
-    assert OneLabel(re.compile(r"^(\d\.\d)"), None, None)("1.0 star", "here") == "1"
-    assert OneLabel(re.compile(r"^\d\.(\d)"), None, None)("1.0", "here") == "0"
-    assert OneLabel(COARSE, None, None)("NUM:dist", "here") == "NUM"
-    assert SeveralLabels(COARSE, " ", None)("NUM:dist LOC:city NUM:date", "here") == ("NUM", "LOC")
-    assert ANumber(0, 5, re.compile(r"score=(\S+)"))("score=4.5", "here") == 4.5
 
 
 def test_class_numbers_get_their_names():
@@ -58,17 +173,6 @@ def test_several_labels_are_a_list_or_words_between_separators(value, labels):
     assert SeveralLabels(None, "|", None)(value, "here") == labels
 
 
-def test_without_a_separator_a_text_is_one_label():
-    assert SeveralLabels(None, None, None)("new york", "here") == ("new york",)
-
-
-@pytest.mark.parametrize(
-    ("value", "number"), [("0", 0.0), (" 4.25", 4.25), (5, 5.0), (np.float32(2.5), 2.5), ("1e0", 1)]
-)
-def test_numbers_are_read(value, number):
-    assert ANumber(0, 5)(value, "here") == number
-
-
 @pytest.mark.parametrize(
     ("labels", "value", "reason", "says"),
     [
@@ -94,3 +198,36 @@ def test_what_is_no_label_says_where_and_why(labels, value, reason, says):
         labels(value, "rows.csv:7")
     assert error.value.reason == reason
     assert str(error.value).startswith("rows.csv:7: ") and says in str(error.value)
+
+
+LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8", options=OptionNames(format="source.format"))
+CONTENTS = {
+    "jsonl": '{"text": "a, b", "label": "x"}\n\n{"text": "c", "label": "y"}\n',
+    "csv": 'text,label\n"a, b",x\nc,y\n',
+    "tsv": "text\tlabel\na, b\tx\nc, d, e\ty\n",
+}
+
+
+@pytest.mark.parametrize("name", ["rows.txt", "rows.data", "rows", "rows.data.gz"])
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_content_says_the_format_where_the_name_does_not(tmp_path: Path, kind: str, name: str) -> None:
+    data = CONTENTS[kind].encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    rows = [record.values for record in read_records(tmp_path / name, LAYOUT)]
+    assert rows[0] == {"text": "a, b", "label": "x"}
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\tb,c\nd\te,f\n", r"its lines can be tsv or csv\. Set source\.format to csv, tsv"),
+        ("one text\nanother\n", "neither JSON objects nor have they as many fields"),
+        ("EU B-ORG\nrejects O\n\nGerman B-MISC\n", "look like CoNLL.*source.kind: conll"),
+        ("", "neither"),
+    ],
+)
+def test_doubt_is_an_error_that_says_what_to_set(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "rows.txt").write_text(content)
+    with pytest.raises(DataError, match=message):
+        list(read_records(tmp_path / "rows.txt", LAYOUT))

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
-from bertline.foundation.validation import validate
-from bertline.tokenization.build import build_tokenizer, quality_report
+from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -51,14 +50,6 @@ def test_a_trained_vocabulary_has_the_size_asked_for_and_lower_cases(write_corpu
     assert tokenizer.encode("CAFÉ") == tokenizer.encode("cafe")
 
 
-def test_accents_are_kept_in_an_uncased_vocabulary_on_request(write_corpus, tmp_path: Path) -> None:
-    config = dataclasses.replace(CONFIG, strip_accents=False)
-    build_tokenizer(config, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
-    tokenizer = Tokenizer.load(tmp_path / "out")
-    assert tokenizer.tokens(tokenizer.encode("CAFÉ")) == ["café"]
-    assert tokenizer.encode("CAFÉ") != tokenizer.encode("cafe")
-
-
 def test_the_bytes_are_the_same_with_one_worker_and_with_two(write_corpus, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("bertline.tokenization.build._BATCH_CHARACTERS", 500)
     corpus = write_corpus(TRAIN, VALIDATION)
@@ -75,13 +66,6 @@ def test_the_manifest_reports_quality_on_validation(write_corpus, tmp_path: Path
     assert manifest["quality"]["split"] == "validation"
     assert manifest["quality"]["words"] == 11
     assert manifest["quality"]["unknown_characters"] == {"☃": 1}
-
-
-def test_without_a_validation_split_quality_is_reported_on_train(write_corpus, tmp_path: Path) -> None:
-    build_tokenizer(CONFIG, write_corpus(TRAIN, []), tmp_path / "out", num_workers=1)
-    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert manifest["quality"]["split"] == "train"
-    assert manifest["quality"]["unknown_rate"] == 0
 
 
 def test_a_sample_takes_about_its_share_and_the_same_documents_each_time(write_corpus, tmp_path: Path) -> None:
@@ -116,47 +100,11 @@ def test_a_given_folder_keeps_its_ids_and_its_case(write_corpus, tmp_path: Path)
     assert not tokenizer.vocabulary.lowercase
 
 
-def test_a_given_file_may_have_any_name_and_its_case_can_be_said(write_corpus, tmp_path: Path) -> None:
-    path = tmp_path / "my_tokens.txt"
-    path.write_text("\n".join([*SPECIAL_TOKENS, "the", "tensor"]) + "\n")
-    corpus = write_corpus(TRAIN, VALIDATION)
-    build_tokenizer(existing(path, lowercase=False), corpus, tmp_path / "out", num_workers=1)
-    assert not Tokenizer.load(tmp_path / "out").vocabulary.lowercase
-
-
 def test_a_faulty_given_file_is_named_as_the_user_knows_it(write_corpus, tmp_path: Path) -> None:
     path = tmp_path / "my_tokens.txt"
     path.write_text("\n".join([*SPECIAL_TOKENS, "the", "the"]) + "\n")
     with pytest.raises(DataError, match=r"my_tokens\.txt, line 7"):
         build_tokenizer(existing(path), write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
-
-
-TOKENS = (*SPECIAL_TOKENS, "cat", "dog", "##s", "##house", "[", "]", "mask")
-
-
-def test_rates_weight_each_word_by_its_count() -> None:
-    tokenizer = Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True))
-    report = quality_report(tokenizer, {"cat": 5, "cats": 2, "doghouses": 1, "☃": 2})
-    assert report["words"] == 10
-    assert report["distinct_words"] == 4
-    assert report["tokens_per_word"] == pytest.approx((5 * 1 + 2 * 2 + 1 * 3 + 2 * 1) / 10)
-    assert report["whole_word_rate"] == pytest.approx(0.5)
-    assert report["unknown_rate"] == pytest.approx(0.2)
-    assert report["unknown_characters"] == {"☃": 2}
-    assert report["sample"] == {"cats": "cat ##s", "doghouses": "dog ##house ##s"}
-
-
-def test_no_words_give_zeros_not_a_division_by_zero() -> None:
-    tokenizer = Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True))
-    assert quality_report(tokenizer, {})["unknown_rate"] == 0
-
-
-@pytest.mark.parametrize("words", [["kubernetes"], "words.txt"])
-def test_an_existing_vocabulary_refuses_words_of_ones_own_and_names_what_takes_them(words: object) -> None:
-    given = {"kind": "existing", "path": "vocab.txt", "revision": None, "lowercase": None, "compare": []}
-    with pytest.raises(ConfigError, match=r"user_words is .* existing vocabulary cannot grow.*tokenizer=extended"):
-        validate(ExistingTokenizerConfig, {**given, "user_words": words}, where="tokenizer")
-    assert validate(ExistingTokenizerConfig, {**given, "user_words": []}, where="tokenizer").user_words == ()
 
 
 HINDI = "यह घर में है और मैं घर से बाहर हूँ. हम कल किताब पढ़ेंगे."
@@ -178,18 +126,6 @@ def test_marks_that_are_vowels_are_kept_under_auto_and_said(write_corpus, tmp_pa
     assert tokenizer.vocabulary.strip_accents is False and tokenizer.vocabulary.lowercase
     assert list(manifest["kept_marks"]) == ["Devanagari"]
     assert "accents are kept" in capsys.readouterr().out
-
-
-def test_marks_of_a_latin_text_that_has_many_are_kept(write_corpus, tmp_path: Path) -> None:
-    tokenizer, manifest = built(write_corpus, tmp_path, [*["Mẹ tôi mua mạ ở chợ, bà bán mã cho bạn."] * 60, *ENGLISH])
-    assert tokenizer.encode("mạ") != tokenizer.encode("mã")
-    assert list(manifest["kept_marks"]) == ["Latin"]
-
-
-def test_accents_of_latin_text_are_stripped_as_before(write_corpus, tmp_path: Path, capsys) -> None:
-    tokenizer, manifest = built(write_corpus, tmp_path, ENGLISH)
-    assert tokenizer.vocabulary.strip_accents is None and "kept_marks" not in manifest
-    assert "accents" not in "".join(capsys.readouterr())
 
 
 def test_a_vocabulary_that_strips_vowels_is_warned_of_by_the_name_of_the_script(
@@ -220,12 +156,3 @@ def test_characters_lost_in_long_stretches_are_told_with_their_share_and_what_he
     assert quality["unknown_rate"] < 0.01 < 0.1 < quality["unknown_character_rate"]
     said = capsys.readouterr().err
     assert f"{quality['unknown_character_rate']:.1%} of the characters" in said and "put spaces between words" in said
-
-
-def test_what_the_alphabet_leaves_out_is_said_with_its_share(write_corpus, tmp_path: Path, capsys) -> None:
-    alphabet = {character for sentence in ENGLISH for character in sentence.lower().replace("é", "e")} - {" "}
-    _, manifest = built(write_corpus, tmp_path, [*ENGLISH * 2, "a Ω", "a ж"], max_alphabet=len(alphabet))
-    assert manifest["trained_on"]["characters_left_out"] == 2
-    assert 0 < manifest["trained_on"]["left_out_share"] < 0.02
-    said = capsys.readouterr().out
-    assert f"leaves out 2 of {len(alphabet) + 2} characters (ω, ж" in said

@@ -16,7 +16,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.validation import validate
 from bertline.tokenization.build import build_tokenizer
@@ -108,12 +108,6 @@ def test_the_artifact_reports_its_fit_and_is_the_same_with_one_worker_and_two(bu
     assert quality["unknown_rate"] == 0 and quality["words"] == 11 and 1 < quality["tokens_per_word"] < 4
 
 
-def test_words_are_counted_as_they_are_in_the_middle_of_a_text(built: Path) -> None:
-    tokenizer = Tokenizer.load(built)
-    assert tokenizer.sees_spaces
-    assert tokenizer.encode_words(["array", "."]) == [tokenizer.encode(" array"), tokenizer.encode(".")]
-
-
 @pytest.mark.parametrize(
     "settings", [{"vocab_size": 260}, {"user_words": ["covid-19"]}, {"min_frequency": 0}, {"sample_characters": 0}]
 )
@@ -121,11 +115,6 @@ def test_settings_that_no_byte_level_vocabulary_can_have_are_refused_by_name(set
     plain = {**dataclasses.asdict(CONFIG), "user_words": [], "compare": [], **settings}
     with pytest.raises(ConfigError, match=next(iter(settings))):
         validate(ByteBpeTokenizerConfig, plain)
-
-
-def test_a_size_that_the_text_does_not_support_says_what_it_supports() -> None:
-    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 5000, but the text supports only \d+ tokens"):
-        train_byte_bpe(["so little text"] * 2, vocab_size=5000, min_frequency=2)
 
 
 def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(built: Path, tmp_path: Path) -> None:

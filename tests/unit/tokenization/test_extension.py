@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.tokenization.build import build_tokenizer, quality_report
 from bertline.tokenization.config import ExtendedTokenizerConfig
-from bertline.tokenization.extension import parts_of_new_tokens, words_to_add
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bertline.tokenization.words import parts_of_new_tokens, words_to_add
 
 TOKENS = (*SPECIAL_TOKENS, "the", "k", "##e", "##r", "##n", "##el", "##s", "a", "e", "r", "n", "s", "1", "##1", ".")
 OLD = Vocabulary(tokens=TOKENS, lowercase=True)
@@ -32,24 +31,6 @@ def test_a_word_is_worth_its_count_times_the_tokens_that_it_saves() -> None:
     # 3 x 3 tokens, 4 x 2, 9 x 1
     assert chosen({"nern": 3, "ren": 4, "es": 9, "the": 99}) == ("es", "nern", "ren")
     assert chosen({"nern": 3, "ren": 4, "es": 9, "the": 99}, num_new=1) == ("es",)
-
-
-def test_a_form_of_a_chosen_word_is_worth_what_it_saves_then() -> None:
-    # "kernels" (k ##e ##r ##n ##el ##s) saves 4 x 5 at first, and 4 x 1 once "kernel" is a token
-    assert chosen({"kernel": 9, "kernels": 4, "ren": 4}) == ("kernel", "ren", "kernels")
-
-
-def test_rare_words_and_numbers_are_left_out() -> None:
-    assert chosen({"ren": 4, "111": 50}, min_frequency=5) == ()
-    assert chosen({"ren": 4, "111": 50, "r1": 2}) == ("ren", "r1")
-
-
-def test_a_word_that_was_unknown_counts_as_one_token_more() -> None:
-    assert chosen({"☃": 5, "es": 4, "re": 6}) == ("re", "☃", "es")
-
-
-def test_a_word_too_long_for_wordpiece_is_not_added() -> None:
-    assert chosen({"er" * 51: 9}) == ()
 
 
 words = st.text(st.sampled_from("aernkst☃"), min_size=1, max_size=7)
@@ -120,12 +101,6 @@ def test_a_text_without_words_of_its_own_is_an_error_that_names_what_to_change(
         build_tokenizer(config(checkpoint), corpus, tmp_path / "out", num_workers=1)
 
 
-@pytest.mark.parametrize("key", ["num_new", "min_frequency", "sample_characters"])
-def test_nothing_to_add_is_refused(tmp_path: Path, key: str) -> None:
-    with pytest.raises(ValueError, match=f"{key} must be at least 1, found 0"):
-        config(tmp_path, **{key: 0})
-
-
 def test_words_of_the_user_come_beside_the_chosen_ones(write_corpus, checkpoint: Path, tmp_path: Path) -> None:
     corpus = write_corpus(TRAIN, [["A kernel."]])
     asked = config(checkpoint, num_new=1, user_words=("R-1", "The", "seer"))
@@ -136,8 +111,3 @@ def test_words_of_the_user_come_beside_the_chosen_ones(write_corpus, checkpoint:
     assert old.tokens(parts_of_new_tokens(old, tokenizer)[0]) == ["r", "[UNK]", "1"]
     said = json.loads((tmp_path / "out/manifest.json").read_text())["user_words"]
     assert said == {"words": ["r-1", "the", "seer"], "in_anyway": ["the"], "not_in_text": ["r-1"]}
-
-
-def test_no_checkpoint_is_an_error_that_says_where_to_name_it(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"path is null.*pretrain\.start_from=/path/to/checkpoint"):
-        dataclasses.replace(config(tmp_path), path=None)

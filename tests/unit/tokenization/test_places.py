@@ -40,20 +40,6 @@ def test_accents_and_case_that_change_the_length_do_not_move_what_follows(uncase
     ]  # fmt: skip
 
 
-def test_decomposed_accents_are_part_of_the_word_they_stand_in(uncased):
-    decomposed = unicodedata.normalize("NFD", "été")
-    assert stretches(uncased, f"{decomposed} b")[0] == ("et", "e\u0301t")
-    assert stretches(uncased, f"{decomposed} b")[-1] == ("b", "b")
-
-
-def test_chinese_characters_stand_alone_and_what_is_cleaned_away_has_no_token(uncased):
-    assert stretches(uncased, "\u200b東京\x00b") == [("東", "東"), ("京", "京"), ("b", "b")]
-
-
-def test_the_letters_of_a_korean_syllable_share_its_place(uncased):
-    assert [text for _, text in stretches(uncased, "b 한")] == ["b", "한", "한", "한"]
-
-
 def test_a_special_token_written_in_the_text_is_cut_like_any_word(uncased):
     assert stretches(uncased, "[SEP]") == [("[", "["), ("sep", "SEP"), ("]", "]")]
 

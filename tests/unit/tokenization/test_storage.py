@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bertline.foundation.errors import ArtifactError
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -34,14 +33,6 @@ def test_the_configuration_always_says_whether_text_is_lower_cased(tmp_path: Pat
     assert config["do_lower_case"] is False
 
 
-def test_copying_takes_the_tokenizer_and_nothing_else(tmp_path: Path) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), source)
-    (source / "model.safetensors").write_bytes(b"weights")
-    copy_tokenizer(source, target)
-    assert {path.name for path in target.iterdir()} == {"tokenizer.json", "vocab.txt", "tokenizer_config.json"}
-
-
 def test_transformers_is_told_where_a_model_has_a_single_token_type(tmp_path: Path) -> None:
     source = tmp_path / "source"
     save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), source)
@@ -52,9 +43,3 @@ def test_transformers_is_told_where_a_model_has_a_single_token_type(tmp_path: Pa
         copy_tokenizer(source, target)
         assert json.loads((target / "tokenizer_config.json").read_text()).get("model_input_names") == expected
         source = target  # its setting was that of another model
-
-
-def test_copying_from_a_folder_without_a_tokenizer_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text("{}")
-    with pytest.raises(ArtifactError, match=r"neither tokenizer\.json nor vocab\.txt"):
-        copy_tokenizer(tmp_path, tmp_path / "target")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import random
+from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from bertline.tokenization.build import count_words
 from bertline.tokenization.stretches import StretchEncoder
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdeéxyzABCÉßσς'.,-[]#$½你好ㄱ한"
@@ -57,27 +60,26 @@ def test_the_ids_are_those_of_the_library(texts: list[str], tokenizer: Tokenizer
     assert encoded(encoder, texts) == wanted  # from memory
 
 
-def test_every_character_of_an_alphabet_has_the_ids_of_the_library() -> None:
-    # The others are ideographs, syllables of Hangul, private or unassigned, which the property samples.
-    characters = [chr(code) for at in ((0, 0x3400), (0xA000, 0xAC00), (0xF900, 0x12000)) for code in range(*at)]
-    texts = ["".join(f"{character}a{character} " for character in characters[at::997]) for at in range(997)]
-    for tokenizer in TOKENIZERS[:: len(TOKENIZERS) - 1]:
-        assert encoded(StretchEncoder(tokenizer, "uint16"), texts) == tokenizer.encode_literally(texts)
+UNCASED = Vocabulary(tokens=(), lowercase=True)
 
 
-def test_what_is_forgotten_is_encoded_again() -> None:
-    rng = random.Random(0)
-    texts = [" ".join("".join(rng.choices("abc.", k=4)) for _ in range(9)) for _ in range(200)]
-    encoder = StretchEncoder(TOKENIZERS[0], "uint16", max_remembered=20)
-    for start in range(0, 200, 10):
-        batch = texts[start : start + 10]
-        assert encoded(encoder, batch) == TOKENIZERS[0].encode_literally(batch)
-        # Never more than were allowed when the batch began, and what one batch has.
-        assert all(len(table) <= 20 + 10 * 9 * 4 for table in encoder._tables)
+def counted_one_by_one(sentences: list[str], vocabulary: Vocabulary) -> Counter[str]:
+    normalizer, pre_tokenizer = bert_normalizer(vocabulary), BertPreTokenizer()
+    return Counter(
+        word for sentence in sentences for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(sentence))
+    )
 
 
-def test_a_long_stretch_is_not_remembered() -> None:
-    encoder = StretchEncoder(TOKENIZERS[0], "uint16")
-    text = "ab/" * 1000
-    assert encoded(encoder, [text]) == TOKENIZERS[0].encode_literally([text])
-    assert not encoder._tables[0]
+@settings(max_examples=200)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5), st.booleans())
+def test_cutting_at_spaces_first_changes_no_count(sentences: list[str], lowercase: bool) -> None:
+    vocabulary = Vocabulary(tokens=(), lowercase=lowercase)
+    assert count_words(sentences, vocabulary, num_workers=1) == counted_one_by_one(sentences, vocabulary)
+
+
+def test_the_number_of_workers_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertline.tokenization.build._BATCH_CHARACTERS", 40)
+    sentences = [f"The word{index % 7} and the Word{index % 3}, again." for index in range(60)]
+    alone = count_words(sentences, UNCASED, num_workers=1)
+    assert alone["the"] == 120
+    assert count_words(sentences, UNCASED, num_workers=2) == alone

@@ -18,8 +18,8 @@ from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
 from bertline.tokenization.stretches import StretchEncoder, WordSplitter
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.user_words import read_user_words, with_user_words
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bertline.tokenization.words import read_user_words, with_user_words
 
 UNCASED = Vocabulary(tokens=(), lowercase=True)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -49,15 +49,6 @@ def read(given: tuple[str, ...] | str) -> dict[str, bool]:
     return read_user_words(given, WordSplitter(UNCASED))
 
 
-def test_words_are_normalised_as_text_is_and_the_ones_to_be_split_are_known() -> None:
-    assert read(("COVID-19", "Zürich", "covid-19", "C++")) == {"covid-19": True, "zurich": False, "c++": True}
-
-
-def test_a_file_has_a_word_a_line(tmp_path: Path) -> None:
-    (tmp_path / "words.txt").write_text("COVID-19\n\n  kubernetes \n")
-    assert list(read(str(tmp_path / "words.txt"))) == ["covid-19", "kubernetes"]
-
-
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
@@ -74,14 +65,6 @@ def test_what_cannot_be_one_token_is_an_error_with_its_place(tmp_path: Path, wor
         read(("fine", word))
     (tmp_path / "words.txt").write_text(f"fine\n\n{word}\n")
     with pytest.raises(DataError, match=rf"words\.txt, line 3: .* {reason}"):
-        read(str(tmp_path / "words.txt"))
-
-
-@pytest.mark.parametrize("content", [None, b"", b"caf\xe9"])
-def test_a_file_without_words_says_what_a_file_has(tmp_path: Path, content: bytes | None) -> None:
-    if content is not None:
-        (tmp_path / "words.txt").write_bytes(content)
-    with pytest.raises(DataError, match=r"tokenizer\.user_words names .*words\.txt, which"):
         read(str(tmp_path / "words.txt"))
 
 
@@ -102,14 +85,6 @@ def test_they_are_tokens_of_a_trained_vocabulary_whatever_the_text_has(write_cor
     said = json.loads((tmp_path / "out/manifest.json").read_text())["user_words"]
     assert said["words"] == ["node.js", "series", "zurich", "zymurgy"]
     assert (said["in_anyway"], said["not_in_text"]) == (["series"], ["zurich", "zymurgy"])
-
-
-def test_without_them_the_artifact_does_not_speak_of_them(write_corpus, tmp_path: Path) -> None:
-    build_tokenizer(
-        dataclasses.replace(CONFIG, user_words=()), write_corpus(TRAIN, []), tmp_path / "out", num_workers=1
-    )
-    assert "user_words" not in json.loads((tmp_path / "out/manifest.json").read_text())
-    assert '"single_word": true' not in (tmp_path / "out/tokenizer.json").read_text()
 
 
 def test_a_file_gives_the_same_bytes_as_a_list_and_its_content_is_part_of_the_stage(

@@ -9,11 +9,8 @@ import huggingface_hub
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.tokenization.storage import save_tokenizer
-from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import (
     SPECIAL_TOKENS,
-    Vocabulary,
     read_vocab_file,
     read_vocabulary,
     resolve_folder,
@@ -30,11 +27,6 @@ def write_vocab(folder: Path, tokens: tuple[str, ...] | list[str]) -> Path:
 
 def test_the_line_number_is_the_id(tmp_path: Path) -> None:
     assert read_vocab_file(write_vocab(tmp_path, TOKENS)) == TOKENS
-
-
-def test_a_line_separator_character_can_be_a_token_and_does_not_move_ids(tmp_path: Path) -> None:
-    tokens = (*SPECIAL_TOKENS, "a\u2028b", "cat")
-    assert read_vocab_file(write_vocab(tmp_path, tokens)) == tokens
 
 
 def test_a_token_on_two_lines_is_refused_with_both_lines(tmp_path: Path) -> None:
@@ -55,28 +47,9 @@ def test_missing_special_tokens_are_named(tmp_path: Path) -> None:
         read_vocab_file(path)
 
 
-def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "vocab.txt"
-    path.write_bytes(b"\xff\xfe\x00the")
-    with pytest.raises(DataError, match="is not UTF-8"):
-        read_vocab_file(path)
-
-
-def test_a_folder_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"neither tokenizer\.json nor vocab\.txt"):
-        read_vocabulary(tmp_path)
-
-
 def test_another_kind_of_model_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": {}}}))
     with pytest.raises(DataError, match="'BPE', expected 'WordPiece'"):
-        read_vocabulary(tmp_path)
-
-
-def test_ids_with_a_gap_are_refused(tmp_path: Path) -> None:
-    ids = {token: index for index, token in enumerate(TOKENS)} | {"far": 99}
-    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordPiece", "vocab": ids}}))
-    with pytest.raises(DataError, match="without a gap"):
         read_vocabulary(tmp_path)
 
 
@@ -96,26 +69,10 @@ def test_lowercase_comes_from_tokenizer_config_before_the_tokens(tmp_path: Path,
     assert read_vocabulary(tmp_path).lowercase is lowercase
 
 
-def test_what_the_caller_says_goes_before_the_files(tmp_path: Path) -> None:
-    write_vocab(tmp_path, TOKENS)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
-    assert read_vocabulary(tmp_path, lowercase=False).lowercase is False
-
-
-def test_lowercase_comes_from_the_normalizer_of_tokenizer_json_without_a_config(tmp_path: Path) -> None:
-    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=False)), tmp_path)
-    (tmp_path / "tokenizer_config.json").unlink()
-    assert read_vocabulary(tmp_path).lowercase is False
-
-
 @pytest.mark.parametrize(("extra", "lowercase"), [("dog", True), ("Dog", False)])
 def test_a_bare_vocab_file_is_cased_if_its_tokens_have_capitals(tmp_path: Path, extra: str, lowercase: bool) -> None:
     write_vocab(tmp_path, [*TOKENS, extra])
     assert read_vocabulary(tmp_path).lowercase is lowercase
-
-
-def test_an_existing_folder_is_taken_as_it_is(tmp_path: Path) -> None:
-    assert resolve_folder(str(tmp_path), None) == tmp_path
 
 
 @pytest.mark.parametrize("name", ["./missing", "/missing/folder", "a/b/c"])

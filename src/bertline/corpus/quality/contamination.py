@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from bertline.corpus.compression import TORN, archive_kind, open_decompressed, without_compression
-from bertline.corpus.lines import Line
-from bertline.corpus.markup import peeked, reader_of_markup
+from bertline.corpus.lines import Line, peeked, reader_of_markup
 from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, word_hashes
 from bertline.foundation.errors import DataError
 
@@ -105,7 +104,7 @@ def write_needles(paths: Sequence[str], target: Path) -> int:
     Raises:
         DataError: A file cannot be read, or has no passage that is long enough.
     """
-    found: dict[int, list[Hashes]] = {}
+    hashes_by_size: dict[int, list[Hashes]] = {}
     total = 0
     for path in paths:
         before = total
@@ -113,14 +112,15 @@ def write_needles(paths: Sequence[str], target: Path) -> int:
             words = word_hashes([passage])
             if len(words) >= MIN_WORDS:
                 length = min(len(words), NGRAM)
-                found.setdefault(length, []).append(ngram_hashes(words, length))
+                hashes_by_size.setdefault(length, []).append(ngram_hashes(words, length))
                 total += 1
         if total == before:
             raise DataError(
                 f"corpus.decontaminate: {path} has no passage of at least {MIN_WORDS} words, so that nothing could be "
                 "found. Name another file, or leave it out."
             )
-    np.savez(target, **{str(length): np.unique(np.concatenate(parts)) for length, parts in sorted(found.items())})  # type: ignore[arg-type]
+    needles = {str(size): np.unique(np.concatenate(parts)) for size, parts in sorted(hashes_by_size.items())}
+    np.savez(target, **needles)  # type: ignore[arg-type]
     return total
 
 

@@ -108,18 +108,18 @@ def _cores_of(texts: Iterable[str]) -> bytes:
 
 def _hashes(content: bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Hashes:
     """Hash the words that begin at some places of `content`, 8 bytes of all words at a time."""
-    found = np.zeros(len(starts), np.uint64)
+    hashes = np.zeros(len(starts), np.uint64)
     eight = np.ndarray(len(content) - 7, "<u8", content, strides=(1,))  # from each place
     words, start, left = np.arange(len(starts)), starts, np.where(sizes > _MAX_BYTES, 0, sizes)
     while len(words):
         part = eight[start] & _FIRST_BYTES[np.minimum(left, 8)]
-        found[words] = mixed(found[words] * _STEP + part)
+        hashes[words] = mixed(hashes[words] * _STEP + part)
         more = left > 8
         words, start, left = words[more], start[more] + 8, left[more] - 8
     for word in np.flatnonzero(sizes > _MAX_BYTES).tolist():
         digest = hashlib.blake2b(content[starts[word] : starts[word] + sizes[word]], digest_size=8).digest()
-        found[word] = int.from_bytes(digest, "little")
-    return found
+        hashes[word] = int.from_bytes(digest, "little")
+    return hashes
 
 
 def ngram_hashes(words: Hashes, ngram: int) -> Hashes:

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from bertline.corpus.compression import without_compression
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
-from bertline.corpus.left_out import leave_out
+from bertline.corpus.input_files import InputFile, find_files, leave_out, paragraphs_of
 from bertline.corpus.lines import read_lines
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
@@ -166,8 +165,8 @@ def _read_jsonl(file: InputFile, config: TableReader, dropped: Counter[str]) -> 
             continue
         try:
             row = json.loads(line.text)
-            found = "" if isinstance(row, dict) else f", found {type(row).__name__} {line.text[:60]!r}"
-            problem = found and f"expected a JSON object with the key {config.text_column!r}{found}"
+            found_instead = "" if isinstance(row, dict) else f", found {type(row).__name__} {line.text[:60]!r}"
+            problem = found_instead and f"expected a JSON object with the key {config.text_column!r}{found_instead}"
         except (ValueError, RecursionError) as error:
             problem = f"not valid JSON ({error}). A JSONL file has one object per line; found {line.text[:60]!r}"
         if not problem:

@@ -10,10 +10,8 @@ from itertools import groupby
 from typing import ClassVar, Literal, assert_never
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import InputFile, find_files, paragraphs_of
-from bertline.corpus.left_out import leave_out
-from bertline.corpus.lines import Line, counted, read_lines
-from bertline.corpus.markup import peeked, reader_of_markup
+from bertline.corpus.input_files import InputFile, find_files, leave_out, paragraphs_of
+from bertline.corpus.lines import Line, counted, peeked, read_lines, reader_of_markup
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import of_kind, warn

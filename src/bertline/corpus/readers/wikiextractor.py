@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.faults import FileFaults
-from bertline.corpus.input_files import InputFile, find_files
-from bertline.corpus.left_out import leave_out
+from bertline.corpus.input_files import FileFaults, InputFile, find_files, leave_out
 from bertline.corpus.lines import Line, counted, read_lines
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
 from bertline.foundation.errors import DataError

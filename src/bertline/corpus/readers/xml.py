@@ -1,23 +1,176 @@
-"""XML files, such as TEI."""
+"""XML files, such as TEI, read as a stream by element paths; entity declarations are refused."""
 
 from __future__ import annotations
 
-import os
+import html
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import IO, ClassVar, Literal
 from xml.parsers import expat
 
 from bertline.corpus.compression import TORN, compression_of, is_torn, open_decompressed
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.faults import FileFaults
-from bertline.corpus.input_files import InputFile, find_files
-from bertline.corpus.left_out import leave_out
+from bertline.corpus.input_files import FileFaults, InputFile, find_files, leave_out
 from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
-from bertline.corpus.xml_text import ElementPaths, RefusedXmlError, XmlDocument, xml_documents
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import of_kind, warn
+
+# Text of XML files by element paths, as a stream; entity declarations are refused.
+
+_CHUNK_BYTES = 1 << 16
+_MAX_DEPTH = 1_000
+_MAX_DOCUMENT_CHARACTERS = 200_000_000
+
+
+class RefusedXmlError(ValueError):
+    """XML that is well-formed and not read: it declares entities, is nested too deeply, or a document is too long."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ElementPaths:
+    """Which elements hold what. A path is local names, such as `body/p`, that end the path of an element."""
+
+    document: str | None
+    """Elements that are documents; None: the whole file is one."""
+    paragraphs: tuple[str, ...]
+    """Elements whose text is a paragraph, with the elements inside it."""
+    ignored: tuple[str, ...]
+    """Elements whose text is left out, with all that is inside."""
+    spaces: tuple[str, ...]
+    """Elements that begin with a space, such as line breaks; the attribute `break="no"` of TEI takes it away."""
+
+
+@dataclass(slots=True)
+class XmlDocument:
+    """A document with its paragraphs."""
+
+    line: int
+    """Line of the file where it begins, from 1."""
+    id: str | None
+    """Its attribute `xml:id` or `id`."""
+    paragraphs: list[str] = field(default_factory=list)
+    """With the line breaks of the file, which `corpus/sentences=lines` splits at."""
+
+
+def xml_documents(handle: IO[bytes], paths: ElementPaths, outside: Counter[str]) -> Iterator[XmlDocument]:
+    """Read the documents of an XML file in bounded memory: that of one document.
+
+    Entities of the file's own (`<!ENTITY ...>`) are refused, since few of them can stand for any amount of text or for
+    other files; those that HTML names, in files with a DTD that is not read, become their characters.
+
+    Args:
+        handle: The content.
+        paths: What is a document and a paragraph.
+        outside: Counter of the characters in documents that are in no paragraph, by the name of their element.
+
+    Raises:
+        RefusedXmlError: The file is not read for another reason than its syntax.
+        expat.ExpatError: The file is not well-formed.
+
+    Example:
+        >>> import io
+        >>> paths = ElementPaths(document="doc", paragraphs=("p",), ignored=("note",), spaces=("lb",))
+        >>> text = b"<x><doc><p>One<lb/>or <i>t</i>wo<note>n</note>.</p></doc><doc id='b'><p>3</p></doc></x>"
+        >>> [(document.id, document.paragraphs) for document in xml_documents(io.BytesIO(text), paths, Counter())]
+        [(None, ['One or two.']), ('b', ['3'])]
+    """
+    builder = _Builder(paths, outside)
+    ended = False
+    while not ended:
+        chunk = handle.read(_CHUNK_BYTES)
+        ended = not chunk
+        builder.parser.Parse(chunk, ended)
+        yield from builder.finished
+        builder.finished.clear()
+
+
+class _Builder:
+    """Handlers of the parser's events."""
+
+    def __init__(self, paths: ElementPaths, outside: Counter[str]) -> None:
+        self.finished: list[XmlDocument] = []
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
+        self.parser.SkippedEntityHandler = self._skipped_entity
+        self.parser.EntityDeclHandler = self._entity
+        self._paths = paths
+        self._outside = outside
+        self._stack: list[str] = []
+        # How many of the open elements have each role.
+        self._in_paragraph = self._in_ignored = 0
+        self._document: XmlDocument | None = None
+        self._document_depth = 0
+        self._characters = 0
+        self._buffer: list[str] = []
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._stack.append(name.rpartition(":")[2])
+        depth = len(self._stack)
+        if depth > _MAX_DEPTH:
+            raise RefusedXmlError(f"elements are nested over {_MAX_DEPTH:,} deep in {self._place()}")
+        wanted = self._paths.document
+        if self._document is None and (self._ends_with(wanted) if wanted is not None else depth == 1):
+            name_of_it = attributes.get("xml:id", attributes.get("id"))
+            self._document = XmlDocument(self.parser.CurrentLineNumber, name_of_it)
+            self._document_depth = depth
+            self._characters = 0
+        self._in_ignored += any(map(self._ends_with, self._paths.ignored))
+        if self._in_ignored:
+            return
+        if any(map(self._ends_with, self._paths.paragraphs)):
+            self._flush()
+            self._in_paragraph += 1
+        if any(map(self._ends_with, self._paths.spaces)) and attributes.get("break") != "no":
+            self._buffer.append(" ")
+
+    def _end(self, name: str) -> None:
+        if not self._in_ignored and any(map(self._ends_with, self._paths.paragraphs)):
+            self._flush()
+            self._in_paragraph -= 1
+        self._in_ignored -= any(map(self._ends_with, self._paths.ignored))
+        if self._document is not None and len(self._stack) == self._document_depth:
+            self.finished.append(self._document)
+            self._document = None
+        self._stack.pop()
+
+    def _text(self, text: str) -> None:
+        if self._document is None or self._in_ignored:
+            return
+        if not self._in_paragraph:
+            self._outside[self._stack[-1]] += len(text.strip())
+            return
+        self._buffer.append(text)
+        self._characters += len(text)
+        if self._characters > _MAX_DOCUMENT_CHARACTERS:
+            raise RefusedXmlError(f"over {_MAX_DOCUMENT_CHARACTERS:,} characters in one document, in {self._place()}")
+
+    def _skipped_entity(self, name: str, is_parameter: bool) -> None:
+        if not is_parameter:
+            self._text(html.unescape(f"&{name};"))
+
+    def _entity(self, name: str, *_: object) -> None:
+        raise RefusedXmlError(f"declares the entity {name!r}, in {self._place()}")
+
+    def _flush(self) -> None:
+        lines = (" ".join(line.split()) for line in "".join(self._buffer).splitlines())
+        paragraph = "\n".join(filter(None, lines))
+        self._buffer.clear()
+        if paragraph and self._document is not None:
+            self._document.paragraphs.append(paragraph)
+
+    def _ends_with(self, path: str) -> bool:
+        name, *outer = reversed(path.split("/"))
+        if self._stack[-1] != name:
+            return False
+        return not outer or self._stack[-1 - len(outer) : -1] == outer[::-1]
+
+    def _place(self) -> str:
+        return f"line {self.parser.CurrentLineNumber}"
+
 
 _SHOWN_ELEMENTS = 5
 
@@ -78,32 +231,22 @@ class XmlReader(CorpusReader):
             document=self.document, paragraphs=self.paragraphs, ignored=self.ignored, spaces=self.spaces
         )
         ids: set[str] = set()
-        line = 1
-        fault: tuple[str, str, str] | None = None
         try:
             with open_decompressed(file.path) as handle:
-                before = os.fstat(handle.fileno())
-                try:
-                    for document in xml_documents(handle, paths, outside):
-                        line = document.line
-                        if document.id is not None and document.id in ids:
-                            problem = f"the document of line {line} has the id {document.id!r} of an earlier one"
-                            faults.count("documents/duplicate_id", problem, "Take one of them out")
-                            continue
-                        if document.id is not None:
-                            ids.add(document.id)
-                        yield document
-                except (expat.ExpatError, RefusedXmlError, LookupError, UnicodeError, *TORN, OSError) as error:
-                    fault = _fault(error, file)
-                changed = faults.is_changed(before, os.fstat(handle.fileno()), f"the document of line {line}")
-        except OSError as error:
-            raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
-        if fault is not None and not changed:  # else that is why it is torn, or not well-formed
-            faults.count(*fault)
+                for document in xml_documents(handle, paths, outside):
+                    if document.id is not None and document.id in ids:
+                        problem = f"the document of line {document.line} has the id {document.id!r} of an earlier one"
+                        faults.count("documents/duplicate_id", problem, "Take one of them out")
+                        continue
+                    if document.id is not None:
+                        ids.add(document.id)
+                    yield document
+        except (expat.ExpatError, RefusedXmlError, LookupError, UnicodeError, *TORN, OSError) as error:
+            faults.count(*_fault(error, file))
 
 
 def _fault(error: Exception, file: InputFile) -> tuple[str, str, str]:
-    """Return reason, problem and fix; an error of the disk is raised again."""
+    """Return reason, problem and fix; an error of the disk is raised, with the file's name."""
     match error:
         case expat.ExpatError():
             return "files/not_xml", f"not well-formed XML ({error})", "Mend it"
@@ -112,7 +255,8 @@ def _fault(error: Exception, file: InputFile) -> tuple[str, str, str]:
         case LookupError() | UnicodeError():
             return "files/undecodable", f"an encoding that is not read ({error})", "Convert it to UTF-8"
     if not is_torn(error):
-        raise error
+        assert isinstance(error, OSError)
+        raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
     return "files/torn", f"the {compression_of(file.path)} data is torn ({error})", "Copy the file again"
 
 

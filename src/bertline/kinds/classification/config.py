@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
-from bertline.tasks.cells import label_in
+from bertline.tasks.bad_rows import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 

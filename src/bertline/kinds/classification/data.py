@@ -12,17 +12,22 @@ import pyarrow.parquet as pq
 import pyarrow.types as types
 
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig, DocsSourceConfig
-from bertline.demo.docs_library import docs_library_rows
-from bertline.demo.docs_match import docs_match_rows
 from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.tasks import docs_library_rows, docs_match_rows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.tasks.bad_rows import BadRows
-from bertline.tasks.cells import label_in
-from bertline.tasks.rows import LabelledRow, SourceRows, clusters_of, text_pairs_of
+from bertline.tasks.bad_rows import BadRows, label_in
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
-from bertline.tasks.source_files import fewest_train_rows, num_rows_made, shortened
+from bertline.tasks.source_files import (
+    LabelledRow,
+    SourceRows,
+    clusters_of,
+    fewest_train_rows,
+    num_rows_made,
+    shortened,
+    text_pairs_of,
+)
 from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
 from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
 
@@ -123,9 +128,9 @@ def _check_labels(name: str, config: ClassificationTaskConfig, train: list[Label
     In a multi-label task a single label is enough if some rows have it and others do not.
     """
     smallest = train[: fewest_train_rows(config, len(train))]
-    found = {tuple(sorted(row.label)) for row in smallest}
-    if len(found) == 1:
-        labels = ", ".join(map(repr, *found)) or "no label"
+    label_sets = {tuple(sorted(row.label)) for row in smallest}
+    if len(label_sets) == 1:
+        labels = ", ".join(map(repr, *label_sets)) or "no label"
         needs = "rows with a label and rows without it" if config.multi_label else "at least two labels"
         raise DataError(
             f"tasks.{name}: all {len(smallest)} train rows have the label {labels}; a classifier needs {needs}. Check "

@@ -54,8 +54,10 @@ class _LabelPredictor(TextPredictor):
         nothing = np.zeros((len(firsts), len(self.kind.labels)), dtype=np.float32)
         if not firsts:
             return nothing
-        found = self.predictions(self.kind.rows_class(row_ids(len(firsts)), firsts, seconds, nothing.astype(np.int64)))
-        return self.kind.calibrated(found, self.calibration)
+        predictions = self.predictions(
+            self.kind.rows_class(row_ids(len(firsts)), firsts, seconds, nothing.astype(np.int64))
+        )
+        return self.kind.calibrated(predictions, self.calibration)
 
     def output_schema(self) -> pa.Schema:
         return pa.schema(

@@ -6,20 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertline.kinds.fill_mask.model import EncodedPassages, FilledBlanks
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.tasks.stored_rows import PlainRows
 
 
-def baselines(given: Given) -> list[Baseline]:
+def baselines(inputs: BaselineInputs) -> list[Baseline]:
     """Return the baseline that predicts the most frequent tokens of train for every blank; ties go to the lowest id.
 
     A token's probability is its share in train, with add-one smoothing over all tokens that are not special, so that
     none has probability 0. Tokens are scored, so without the encoder's tokenizer there is no baseline.
     """
-    kind, tokenizer = given.kind, given.tokenizer
+    kind, tokenizer = inputs.kind, inputs.tokenizer
     if tokenizer is None:
         return []
-    encoded = kind.encode(given.train, tokenizer)
+    encoded = kind.encode(inputs.train, tokenizer)
     counts = _counts(encoded)
     ordinary = np.ones(len(counts), dtype=bool)
     ordinary[list(encoded.policy.special_ids)] = False
@@ -42,7 +42,7 @@ def baselines(given: Given) -> list[Baseline]:
             vocab=blanks.vocab,
         )
 
-    return [given.baseline("unigram", "most frequent tokens", predicted)]
+    return [inputs.baseline("unigram", "most frequent tokens", predicted)]
 
 
 def _counts(encoded: EncodedPassages) -> NDArray[np.int64]:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
-from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.cells import text_in
+from bertline.tasks.bad_rows import BadRow, BadRows, text_in
 from bertline.tasks.decoded_files import ENCODING_OPTION
 from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, PlainRows, read_rows
-from bertline.tasks.table_files import Record, TableLayout, parsed_records, read_lines, value_in
+from bertline.tasks.table_source import Record, TableLayout, parsed_records, read_lines, value_in
 
 
 def built_task(name: str, config: FillMaskTaskConfig) -> BuiltTask:

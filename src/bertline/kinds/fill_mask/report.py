@@ -1,4 +1,4 @@
-"""Report of a task of the kind `fill_mask`."""
+"""Report and model card of a task of the kind `fill_mask`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertline.evaluation.html import inputs_of, quote, sureness
+from bertline.export.usage import Usage
+from bertline.finetuning.task_file import FinishedTask
 
 _BLANKS = 8
 
@@ -26,3 +28,17 @@ def about(labels: Sequence[str]) -> str:
 def row_measure(metric: str) -> str:
     """Return what the column `correct` of the predictions measures, in words."""
     return "the share of blanks filled right"
+
+
+def usage(finished: FinishedTask, *, pair: bool) -> Usage:
+    """Return the usage of a model of this kind."""
+    return Usage(
+        what="Fills blanks in texts of its domain.",
+        tag="fill-mask",
+        pipeline=True,
+        snippets=(
+            'from transformers import pipeline\n\npipeline("fill-mask", model="NAME")("The word [MASK] is missing.")',
+            'import bertline\n\nbertline.load("NAME").fill_mask("The word [MASK] is missing.", top_k=5)',
+        ),
+        limits=(),
+    )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.inference.filling import MASK, fill_blanks
+from bertline.inference.model import MASK, fill_blanks
 from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
 from bertline.tasks.stored_rows import PlainRows
 

@@ -6,17 +6,17 @@ import numpy as np
 
 from bertline.corpus.sentences import split_sentences
 from bertline.kinds.question_answering.model import AnswerPredictions
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.tasks.stored_rows import QuestionRows
 
 
-def baselines(given: Given) -> list[Baseline]:
+def baselines(inputs: BaselineInputs) -> list[Baseline]:
     """Return the first-sentence baseline (within the first line) and, if train has unanswerable questions, the
     no-answer baseline."""
-    made = [given.baseline("first_sentence", "first sentence of the context", _first_sentences)]
-    if not all(given.train.answers):
+    made = [inputs.baseline("first_sentence", "first sentence of the context", _first_sentences)]
+    if not all(inputs.train.answers):
         made.append(
-            given.baseline("no_answer", "always no answer", lambda rows: _answers([""] * len(rows), [0] * len(rows)))
+            inputs.baseline("no_answer", "always no answer", lambda rows: _answers([""] * len(rows), [0] * len(rows)))
         )
     return made
 

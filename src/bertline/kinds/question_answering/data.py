@@ -13,11 +13,10 @@ from typing import Any, Literal, NamedTuple
 from bertline.foundation.errors import DataError
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
-from bertline.tasks.decoded_files import NO_OPTIONS, decoded_text
-from bertline.tasks.sniffing import beginning_of
+from bertline.tasks.decoded_files import NO_OPTIONS, beginning_of, decoded_text
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, QuestionRows, read_rows
-from bertline.tasks.table_files import JSON_LINES, read_records
+from bertline.tasks.table_source import JSON_LINES, read_records
 
 
 def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:
@@ -84,7 +83,7 @@ def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Questio
         DataError: The file is not SQuAD JSON, or a question is invalid and invalid questions are errors. The message
             names file, article and question.
     """
-    found: list[Question] = []
+    questions: list[Question] = []
     seen: set[str] = set()
     for where, title, context, qa in _questions(path, bad_rows):
         try:
@@ -93,9 +92,9 @@ def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Questio
             bad_rows.report(bad.reason, f"{where}: {bad}. Fix it or remove the question.")
             continue
         seen.add(question.id)
-        found.append(question)
+        questions.append(question)
         bad_rows.dropped[MOVED] += moved
-    return found
+    return questions
 
 
 def _questions(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, str, Any, Any]]:

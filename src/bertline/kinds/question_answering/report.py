@@ -1,4 +1,4 @@
-"""Report of a task of the kind `question_answering`."""
+"""Report and model card of a task of the kind `question_answering`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertline.evaluation.html import CHARACTERS, escape, quote, shortened, sureness
+from bertline.export.usage import Usage
+from bertline.finetuning.task_file import FinishedTask
 
 _AROUND = 160
 """Number of context characters shown on each side of an answer."""
@@ -17,8 +19,8 @@ def error_block(error: dict[str, Any]) -> str:
     context = str(error.get("context", ""))
     blocks = [f"<p><b>{escape(error.get('question', ''))}</b></p>"]
     blocks.append(f"<p>{_marked(context, gold, predicted)}</p>" if context else "")
-    said = f"is {gold or 'no answer'}, answered {predicted or 'no answer'} {sureness(error)}"
-    return quote("".join(blocks), said)
+    note = f"is {gold or 'no answer'}, answered {predicted or 'no answer'} {sureness(error)}"
+    return quote("".join(blocks), note)
 
 
 def _marked(context: str, gold: str, predicted: str) -> str:
@@ -53,3 +55,26 @@ def about(labels: Sequence[str]) -> str:
 def row_measure(metric: str) -> str:
     """Return what the column `correct` of the predictions measures, in words."""
     return "F1"
+
+
+def usage(finished: FinishedTask, *, pair: bool) -> Usage:
+    """Return the usage of a model of this kind."""
+    calibration = finished.calibration
+    limits = ["The answer is always words of the context."]
+    if calibration:
+        limits.append(
+            "It gives no answer where the best one falls behind by more than a threshold that was chosen on dev "
+            "(`task.json`)."
+        )
+    else:
+        limits.append("It gives an answer to every question, also where the context has none.")
+    return Usage(
+        what="Finds the answer to a question in a context.",
+        tag="question-answering",
+        pipeline=False,
+        snippets=(
+            'import bertline\n\nbertline.load("NAME").predict(["Who wrote it?"], ["It was written by her."])  '
+            "# text, start, score",
+        ),
+        limits=tuple(limits),
+    )

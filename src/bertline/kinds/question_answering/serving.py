@@ -49,8 +49,8 @@ class QuestionAnsweringPredictor(TaskPredictor):
         return pa.schema([("answer", pa.string()), ("answer_start", pa.int64()), ("score", pa.float64())])
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        found = self.predict(*inputs)
-        return [{"answer": each.text, "answer_start": each.start, "score": each.score} for each in found]
+        answers = self.predict(*inputs)
+        return [{"answer": each.text, "answer_start": each.start, "score": each.score} for each in answers]
 
 
 predictor = QuestionAnsweringPredictor

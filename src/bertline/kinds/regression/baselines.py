@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.linear import RIDGES
 from bertline.sweep.baselines.vectors import TextModels, text_baselines
 
 
-def baselines(given: Given) -> list[Baseline]:
+def baselines(inputs: BaselineInputs) -> list[Baseline]:
     """Return the mean of train and ridge regressions on n-grams, on what a pair shares and on an encoder's vectors."""
-    mean, config = float(given.train.numbers.mean()), given.kind.config
+    mean, config = float(inputs.train.numbers.mean()), inputs.kind.config
     models = TextModels(
         ngrams=RIDGES,
         overlap=RIDGES,
@@ -22,5 +22,5 @@ def baselines(given: Given) -> list[Baseline]:
         vector_setting="features",
         finished=lambda numbers, rows: numbers.clip(config.low, config.high),
     )
-    constant = given.baseline("mean", "mean of train", lambda rows: np.full(len(rows), mean))
-    return [constant, *text_baselines(given, models)]
+    constant = inputs.baseline("mean", "mean of train", lambda rows: np.full(len(rows), mean))
+    return [constant, *text_baselines(inputs, models)]

@@ -9,8 +9,7 @@ import numpy as np
 
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.tasks.rows import LabelledRow, clusters_of, text_pairs_of
-from bertline.tasks.source_files import fewest_train_rows, shortened
+from bertline.tasks.source_files import LabelledRow, clusters_of, fewest_train_rows, shortened, text_pairs_of
 from bertline.tasks.stored_rows import BuiltTask, NumberRows, read_rows
 from bertline.tasks.table_source import ANumber, read_table, table_versions
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertline.kinds.reranking.model import CandidateScores
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.encoder_vectors import TextVectors
 from bertline.sweep.baselines.linear import REGRESSIONS, linear_baseline, split_by_row
 from bertline.sweep.baselines.text_features import PairOverlap, Standardised
@@ -17,19 +17,19 @@ MOST_PAIRS = 100_000
 """Maximum number of candidates that are read from the first rows of train, always all candidates of a query."""
 
 
-def baselines(given: Given) -> list[Baseline]:
+def baselines(inputs: BaselineInputs) -> list[Baseline]:
     """Return the first stage, a linear model on what query and candidate share, and rankings by vectors."""
-    made = [given.baseline("bm25", "BM25", given.kind.first_stage), *_candidate_overlap(given)]
-    return made + [_on_vectors(given, name) for name in NAMES if given.encoder is not None]
+    made = [inputs.baseline("bm25", "BM25", inputs.kind.first_stage), *_candidate_overlap(inputs)]
+    return made + [_on_vectors(inputs, name) for name in NAMES if inputs.encoder is not None]
 
 
-def _candidate_overlap(given: Given) -> list[Baseline]:
+def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:
     """Fit logistic regression on what query and candidate share and on the first stage's score and rank.
 
     The list is empty if all candidates of train are relevant, or none is.
     """
-    ends = np.cumsum([len(candidates) for candidates in given.train.candidates])
-    read = given.train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
+    ends = np.cumsum([len(candidates) for candidates in inputs.train.candidates])
+    read = inputs.train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
     relevant = np.array([value > 0 for values in read.relevances for value in values], dtype=np.int64)
     if len(np.unique(relevant)) < 2:
         return []
@@ -43,7 +43,7 @@ def _candidate_overlap(given: Given) -> list[Baseline]:
 
     title = "what query and candidate share, logistic regression"
     grid = {"": (features, REGRESSIONS)}
-    return [linear_baseline(given, "pair_features", title, (read, relevant), grid, finished=scores)]
+    return [linear_baseline(inputs, "pair_features", title, (read, relevant), grid, finished=scores)]
 
 
 def _pairs(rows: CandidateRows) -> tuple[list[str], list[str]]:
@@ -62,7 +62,7 @@ def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
     return np.concatenate(columns)
 
 
-def _on_vectors(given: Given, name: Name) -> Baseline:
+def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
     """Rank candidates by the cosine of their vectors with the query's."""
 
     def scores(vectors: TextVectors, rows: CandidateRows) -> list[NDArray[np.float32]]:
@@ -72,6 +72,6 @@ def _on_vectors(given: Given, name: Name) -> Baseline:
         ]
 
     what, _, title = TITLES[name]
-    choices = choices_of(name, given, given.train)
-    best = given.best(choices, lambda option: scores(choices[option], given.dev))
-    return given.baseline(name, title, lambda rows: scores(choices[best], rows), {what: best})
+    choices = choices_of(name, inputs, inputs.train)
+    best = inputs.best(choices, lambda option: scores(choices[option], inputs.dev))
+    return inputs.baseline(name, title, lambda rows: scores(choices[best], rows), {what: best})

@@ -23,7 +23,7 @@ from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows, read_rows
-from bertline.tasks.table_files import Record, TableLayout, read_records
+from bertline.tasks.table_source import Record, TableLayout, read_records
 
 
 def built_task(name: str, config: RerankingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -115,9 +115,9 @@ def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRo
 def _answerable(questions: list[Question], dropped: Counter[str]) -> list[Question]:
     """Return the questions with a right answer. For others no order is better than another; trec_eval skips them
     too."""
-    kept = [question for question in questions if num_relevant(question.relevances)]
-    dropped["question_without_right_answer"] += len(questions) - len(kept)
-    return kept
+    answerable = [question for question in questions if num_relevant(question.relevances)]
+    dropped["question_without_right_answer"] += len(questions) - len(answerable)
+    return answerable
 
 
 def _rows_of(questions: list[Question], bm25: Bm25, numbers: dict[str, int]) -> CandidateRows:
@@ -179,8 +179,8 @@ def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> 
             column = config.text_column if query else config.query_column
             bad_rows.report("empty_text", f"{where}: the text in column {column!r} is empty.")
         elif relevance is None:
-            found = fields[config.label_column]
-            bad_rows.report("bad_label", f"{where}: the label is {found!r}; expected 0, 1 or another whole number.")
+            cell = fields[config.label_column]
+            bad_rows.report("bad_label", f"{where}: the label is {cell!r}; expected 0, 1 or another whole number.")
         else:
             answer = Answer(row.where, text, relevance)
             questions.setdefault(query, Question(answer.id, query, [])).answers.append(answer)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.kinds.retrieval.model import DEPTH, Found, Retrieval
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.encoder_vectors import TextVectors
 from bertline.sweep.baselines.linear import one_thread
 from bertline.sweep.baselines.vectors import NAMES, TITLES, Name, choices_of, unit
@@ -31,21 +31,21 @@ class _Bm25Settings:
     b: float = B
 
 
-def tuned_bm25(given: Given) -> Baseline:
+def tuned_bm25(inputs: BaselineInputs) -> Baseline:
     """Tune BM25 over the collection on dev: first what counts as a word, then k1, then b."""
-    texts, tried = given.kind.collection.texts_read(), _tried(given.kind, given.dev)
+    texts, tried = inputs.kind.collection.texts_read(), _tried(inputs.kind, inputs.dev)
 
     def on_dev(settings: _Bm25Settings) -> Found:
-        found = found_by(_index([texts[number] for number in tried], settings), given.dev)
-        return Found(np.where(found.documents < 0, -1, tried[found.documents]), found.scores)
+        rankings = found_by(_index([texts[number] for number in tried], settings), inputs.dev)
+        return Found(np.where(rankings.documents < 0, -1, tried[rankings.documents]), rankings.scores)
 
     best = _Bm25Settings()
-    best = given.best([best, *(replace(best, analysis=analysis) for analysis in ANALYSES)], on_dev)
-    best = given.best([best, *(replace(best, k1=k1) for k1 in _K1S)], on_dev)
-    best = given.best([best, *(replace(best, b=b) for b in _BS)], on_dev)
+    best = inputs.best([best, *(replace(best, analysis=analysis) for analysis in ANALYSES)], on_dev)
+    best = inputs.best([best, *(replace(best, k1=k1) for k1 in _K1S)], on_dev)
+    best = inputs.best([best, *(replace(best, b=b) for b in _BS)], on_dev)
     index = _index(texts, best)
     settings = {"terms": best.analysis, "k1": best.k1, "b": best.b}
-    return given.baseline("bm25", "BM25", lambda rows: found_by(index, rows), settings)
+    return inputs.baseline("bm25", "BM25", lambda rows: found_by(index, rows), settings)
 
 
 def _index(texts: list[str], settings: _Bm25Settings) -> Bm25:
@@ -76,9 +76,9 @@ def found_by(bm25: Bm25, rows: QueryRows) -> Found:
     return Found(documents, scores)
 
 
-def _on_vectors(given: Given, name: Name) -> Baseline:
+def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
     """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
-    texts = given.kind.collection.texts_read()
+    texts = inputs.kind.collection.texts_read()
 
     def found(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
         of_documents = vectors(texts)
@@ -88,12 +88,12 @@ def _on_vectors(given: Given, name: Name) -> Baseline:
             return [Found(*index.search(unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
 
     what, _, title = TITLES[name]
-    choices = choices_of(name, given, given.train)
-    best = given.best(choices, lambda option: found(choices[option], [given.dev])[0])
-    predictions = dict(zip(given.scored, found(choices[best], [*given.scored.values()]), strict=True))
+    choices = choices_of(name, inputs, inputs.train)
+    best = inputs.best(choices, lambda option: found(choices[option], [inputs.dev])[0])
+    predictions = dict(zip(inputs.scored, found(choices[best], [*inputs.scored.values()]), strict=True))
     return Baseline(name=name, title=title, predictions=predictions, settings={what: best})
 
 
-def baselines(given: Given) -> list[Baseline]:
+def baselines(inputs: BaselineInputs) -> list[Baseline]:
     """Return BM25, tuned on dev, and rankings by an encoder's vectors."""
-    return [tuned_bm25(given), *(_on_vectors(given, name) for name in NAMES if given.encoder is not None)]
+    return [tuned_bm25(inputs), *(_on_vectors(inputs, name) for name in NAMES if inputs.encoder is not None)]

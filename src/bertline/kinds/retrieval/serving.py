@@ -38,11 +38,11 @@ def best_hits(index: VectorIndex, queries: NDArray[np.float32], ids: Sequence[st
         ids: Ids of the documents; among equal scores, the id that is greater as a string comes first (`trec_order`).
         top_k: Number of documents to return per query.
     """
-    found = []
+    hits = []
     for numbers, scores in zip(*index.search(queries, max(top_k, DEPTH)), strict=True):
         order = trec_order([ids[number] for number in numbers], scores)[:top_k]
-        found.append([Hit(int(numbers[place]), float(scores[place])) for place in order])
-    return found
+        hits.append([Hit(int(numbers[place]), float(scores[place])) for place in order])
+    return hits
 
 
 DOCUMENTS_COLUMN = "documents"
@@ -152,12 +152,12 @@ class GivenDocuments(RetrievalPredictor):
         rows: dict[tuple[str, ...], list[int]] = {}
         for row, texts in enumerate(documents):
             rows.setdefault(tuple(texts), []).append(row)
-        found: list[list[Hit]] = [[] for _ in queries]
+        hits_of_queries: list[list[Hit]] = [[] for _ in queries]
         for texts, numbers in rows.items():
             hits = super().predict([queries[row] for row in numbers], texts, self.top_k)
             for row, of_query in zip(numbers, hits, strict=True):
-                found[row] = of_query
-        return found
+                hits_of_queries[row] = of_query
+        return hits_of_queries
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return [*super().file_inputs(columns), InputColumn(DOCUMENTS_COLUMN, "texts")]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
 from bertline.kinds.sentence_labelling.data import SentenceRows
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.linear import SVMS, Features, LinearModel, linear_baseline, split_by_row
 from bertline.sweep.baselines.text_features import NgramFeatures, num_rows_read
 from bertline.sweep.baselines.vectors import MODELS, MOST_ROWS, NAMES, TITLES, text_features
@@ -20,22 +20,22 @@ Read = Callable[[SentenceRows], Features]
 """Function from documents to the features [T, F] of their T sentences."""
 
 
-def baselines(given: Given) -> list[Baseline]:
+def baselines(inputs: BaselineInputs) -> list[Baseline]:
     """Return the most frequent label and linear models on n-grams, with and without context, and on vectors."""
-    read = _flat(given.train)
+    read = _flat(inputs.train)
     words = NgramFeatures(read.first(num_rows_read(read, "word")), "word")
     title = "word n-grams of the sentence"
-    counts = given.kind.label_counts(given.train)
-    shares = (counts / max(sum(map(len, given.train.labels)), 1)).astype(np.float32)
+    counts = inputs.kind.label_counts(inputs.train)
+    shares = (counts / max(sum(map(len, inputs.train.labels)), 1)).astype(np.float32)
 
     def fitted(name: str, title: str, features: Mapping[str, Read], models: Sequence[LinearModel]) -> Baseline:
         grid = {option: (compute, models) for option, compute in features.items()}
         return linear_baseline(
-            given, name, title, (given.train, read.labels), grid, setting="vectors", finished=_of_documents
+            inputs, name, title, (inputs.train, read.labels), grid, setting="vectors", finished=_of_documents
         )
 
     made = [
-        given.baseline(
+        inputs.baseline(
             "majority",
             "most frequent label",
             lambda rows: [np.tile(shares, (len(of_row), 1)) for of_row in rows.labels],
@@ -43,8 +43,8 @@ def baselines(given: Given) -> list[Baseline]:
         fitted("word_ngrams", title, {"": _of_sentences(words)}, SVMS),
         fitted("context_ngrams", f"{title}, its neighbours and its place", {"": _in_context(words)}, SVMS),
     ]
-    for name in NAMES if given.encoder is not None else ():
-        features = text_features(name, given, read.first(MOST_ROWS[name]))
+    for name in NAMES if inputs.encoder is not None else ():
+        features = text_features(name, inputs, read.first(MOST_ROWS[name]))
         of_rows = {option: _of_sentences(compute) for option, compute in features.items()}
         made.append(fitted(name, f"{TITLES[name][1]}, logistic regression", of_rows, MODELS))
     return made

@@ -13,11 +13,10 @@ import pyarrow as pa
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
-from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.cells import label_in
+from bertline.tasks.bad_rows import BadRow, BadRows, label_in
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, SplitName, StoredRows, read_rows
-from bertline.tasks.table_files import JSON_LINES, Record, parsed_records, value_in
+from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, value_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids
-from bertline.inference.words import split_documents
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids, split_documents
 from bertline.kinds.sentence_labelling.data import SentenceRows
 
 
@@ -36,13 +35,13 @@ class SentenceLabellingPredictor(TaskPredictor):
         if not documents:
             return []
         unknown = [[0] * len(sentences) for sentences in documents]
-        found = self.predictions(SentenceRows(row_ids(len(documents)), documents, unknown))
+        predictions = self.predictions(SentenceRows(row_ids(len(documents)), documents, unknown))
         return [
             [
                 LabelledSentence(sentence, self.kind.labels[label], float(row[label]))
                 for sentence, row, label in zip(sentences, probabilities, probabilities.argmax(1), strict=True)
             ]
-            for sentences, probabilities in zip(documents, found, strict=True)
+            for sentences, probabilities in zip(documents, predictions, strict=True)
         ]
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:

@@ -15,7 +15,7 @@ from bertline.tasks.metrics.rouge import ngrams, overlap_f1, words_of
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, SummaryRows, read_rows
-from bertline.tasks.table_files import JSON_LINES, Record, parsed_records, value_in
+from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, value_in
 
 
 def built_task(name: str, config: SummarisationTaskConfig) -> BuiltTask:

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids
-from bertline.inference.words import split_documents
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids, split_documents
 from bertline.tasks.stored_rows import SummaryRows
 
 
@@ -43,12 +42,12 @@ class SummarisationPredictor(TaskPredictor):
             return []
         nothing = [[0] * len(sentences) for sentences in documents]
         rows = SummaryRows(row_ids(len(documents)), documents, [""] * len(documents), nothing)
-        found = []
+        summaries = []
         for sentences, scores in zip(documents, self.predictions(rows), strict=True):
             best = np.sort(np.argsort(-scores, kind="stable")[: self.kind.config.num_sentences])
             chosen = tuple(sentences[place] for place in best)
-            found.append(Summary(" ".join(chosen), chosen, tuple(best.tolist()), tuple(scores[best].tolist())))
-        return found
+            summaries.append(Summary(" ".join(chosen), chosen, tuple(best.tolist()), tuple(scores[best].tolist())))
+        return summaries
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return [InputColumn(columns.text, "text or texts", may_be_empty=False)]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import most_frequent, tagging_baselines
 
 
-def baselines(given: Given) -> list[Baseline]:
+def baselines(inputs: BaselineInputs) -> list[Baseline]:
     """Return each word's most frequent tag and linear taggers.
 
     Only the margin of O is moved by a threshold; here no tag stands for "none".
     """
-    return tagging_baselines(given, _tag_of_rare_words, thresholds=(0.0,))
+    return tagging_baselines(inputs, _tag_of_rare_words, thresholds=(0.0,))
 
 
 def _tag_of_rare_words(counts: Sequence[Counter[int]]) -> int:

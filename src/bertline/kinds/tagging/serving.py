@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.inference.words import Places, WordsPredictor
+from bertline.inference.predictor import Places, WordsPredictor
 
 
 class TaggedWord(NamedTuple):

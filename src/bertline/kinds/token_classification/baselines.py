@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import tagging_baselines
 
 
-def baselines(given: Given) -> list[Baseline]:
+def baselines(inputs: BaselineInputs) -> list[Baseline]:
     """Return each word's most frequent tag and linear taggers; words that train does not have get O."""
-    return tagging_baselines(given, lambda counts: 0)
+    return tagging_baselines(inputs, lambda counts: 0)

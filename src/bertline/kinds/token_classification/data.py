@@ -8,8 +8,8 @@ from functools import partial
 from typing import assert_never
 
 from bertline.demo.config import DocsParametersSourceConfig
-from bertline.demo.docs_parameters import docs_parameters_sentences
 from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.tasks import docs_parameters_sentences
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig

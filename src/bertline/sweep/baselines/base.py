@@ -39,7 +39,7 @@ def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> floa
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Given:
+class BaselineInputs:
     """Inputs of a baseline."""
 
     kind: Any
@@ -79,7 +79,7 @@ def baselines_of(
 ) -> list[Baseline]:
     """Return the baselines of a task, each with predictions for dev and every test split; none depends on a seed.
 
-    `kinds/NAME/baselines.py` has a function `baselines(given) -> list[Baseline]`.
+    `kinds/NAME/baselines.py` has a function `baselines(inputs) -> list[Baseline]`.
     """
-    given = Given(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
+    given = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
     return kind_part(kind.config.kind, "baselines").baselines(given)

@@ -17,7 +17,7 @@ from sklearn.naive_bayes import ComplementNB
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 
 Features = Any
 """Features [N, F], as a SciPy sparse matrix or an array."""
@@ -52,7 +52,7 @@ REGRESSIONS = tuple(LinearModel("logistic_regression", c) for c in (0.01, 0.1, 1
 
 
 def linear_baseline(
-    given: Given,
+    given: BaselineInputs,
     name: str,
     title: str,
     train: tuple[Any, NDArray[Any]],

@@ -11,13 +11,13 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction import FeatureHasher
 
 from bertline.finetuning.word_tagging import TagPredictions
-from bertline.sweep.baselines.base import Baseline, Given, dev_score
+from bertline.sweep.baselines.base import Baseline, BaselineInputs, dev_score
 from bertline.sweep.baselines.linear import Features, LinearModel, margins_of, split_by_row
 from bertline.tasks.stored_rows import SplitName, TaggedRows
 
 
 def tagged_by(
-    given: Given,
+    given: BaselineInputs,
     name: str,
     title: str,
     features: Callable[[Sequence[TaggedRows]], Sequence[Features]],
@@ -90,7 +90,7 @@ _REACH = 2
 _LONGEST_AFFIX = 4
 
 
-def window_tagger(given: Given, *, thresholds: Sequence[float] = _THRESHOLDS) -> list[Baseline]:
+def window_tagger(given: BaselineInputs, *, thresholds: Sequence[float] = _THRESHOLDS) -> list[Baseline]:
     """Fit a linear SVM on the word, its affixes and shape, its neighbours and properties of the sentence."""
     hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)
 

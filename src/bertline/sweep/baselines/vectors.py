@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
 from bertline.finetuning.word_tagging import TagPredictions
-from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.encoder_vectors import TextVectors, Vectors
 from bertline.sweep.baselines.linear import LinearModel, linear_baseline
 from bertline.sweep.baselines.linear_tagger import tagged_by, window_tagger
@@ -66,7 +66,7 @@ class TextModels:
     finished: Callable[[NDArray[Any], Any], Any] = lambda values, rows: values
 
 
-def text_baselines(given: Given, models: TextModels) -> list[Baseline]:
+def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
     """Fit linear models on n-grams, on what the two texts of a pair share, and on the vectors of an encoder."""
     of_ngrams, of_others = models.titles
 
@@ -99,7 +99,7 @@ def text_baselines(given: Given, models: TextModels) -> list[Baseline]:
     return made
 
 
-def text_features(name: Name, given: Given, train: Any) -> dict[str, Callable[[Any], Vectors]]:
+def text_features(name: Name, given: BaselineInputs, train: Any) -> dict[str, Callable[[Any], Vectors]]:
     """Return, for each setting from which dev chooses, a function from rows of texts or pairs to their features: the
     vectors of the texts; for a pair, of both, their absolute difference and their product."""
     choices = choices_of(name, given, train).items()
@@ -107,7 +107,7 @@ def text_features(name: Name, given: Given, train: Any) -> dict[str, Callable[[A
 
 
 def tagging_baselines(
-    given: Given, unknown: Callable[[Sequence[Counter[int]]], int], **thresholds: Sequence[float]
+    given: BaselineInputs, unknown: Callable[[Sequence[Counter[int]]], int], **thresholds: Sequence[float]
 ) -> list[Baseline]:
     """Return each word's most frequent tag, and linear taggers on a window of words and on an encoder's vectors.
 
@@ -122,7 +122,7 @@ def tagging_baselines(
     return made
 
 
-def _most_frequent_tag(given: Given, unknown: Callable[[Sequence[Counter[int]]], int]) -> Baseline:
+def _most_frequent_tag(given: BaselineInputs, unknown: Callable[[Sequence[Counter[int]]], int]) -> Baseline:
     """Give a word the tag that it has most often in train, in this spelling; among equals, that of the first label."""
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     numbers = {label: number for number, label in enumerate(given.kind.labels)}
@@ -144,7 +144,7 @@ def most_frequent(counts: Counter[int]) -> int:
     return min(counts, key=lambda label: (-counts[label], label))
 
 
-def tagging_baseline(name: Name, given: Given, *, thresholds: Sequence[float] = _THRESHOLDS) -> list[Baseline]:
+def tagging_baseline(name: Name, given: BaselineInputs, *, thresholds: Sequence[float] = _THRESHOLDS) -> list[Baseline]:
     """Fit logistic regression on each word's vector; static vectors have no context, so the neighbours' are added."""
     encoder = given.encoder
     assert encoder is not None
@@ -166,7 +166,7 @@ def tagging_baseline(name: Name, given: Given, *, thresholds: Sequence[float] = 
     return tagged_by(given, name, title, features, MODELS, thresholds, most_words=MOST_WORDS)
 
 
-def choices_of(name: Name, given: Given, train: Any) -> dict[str, TextVectors]:
+def choices_of(name: Name, given: BaselineInputs, train: Any) -> dict[str, TextVectors]:
     """Return, for each setting from which dev chooses, a function from texts to their vectors."""
     assert given.encoder is not None
     choices: Callable[[Sequence[str]], dict[str, TextVectors]]

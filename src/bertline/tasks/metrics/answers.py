@@ -43,8 +43,8 @@ def answer_scores(predicted: str, gold: Sequence[str]) -> tuple[float, float]:
         (1.0, 1.0)
     """
     right = [text for text in map(normalised, gold) if text] or [""]
-    found = normalised(predicted)
-    return max(_f1(found, text) for text in right), float(found in right)
+    predicted_words = normalised(predicted)
+    return max(_f1(predicted_words, text) for text in right), float(predicted_words in right)
 
 
 def _f1(found: str, right: str) -> float:

@@ -34,11 +34,11 @@ def rouge(summary: str, gold: str) -> dict[str, float]:
         >>> rouge("the cat sat", "the cat lay")["rouge2"]
         0.5
     """
-    found, right = words_of(summary), words_of(gold)
+    predicted_words, right = words_of(summary), words_of(gold)
     return {
-        "rouge1": overlap_f1(ngrams(found, 1), ngrams(right, 1)),
-        "rouge2": overlap_f1(ngrams(found, 2), ngrams(right, 2)),
-        "rougeL": _f1(_longest_common(found, right), len(found), len(right)),
+        "rouge1": overlap_f1(ngrams(predicted_words, 1), ngrams(right, 1)),
+        "rouge2": overlap_f1(ngrams(predicted_words, 2), ngrams(right, 2)),
+        "rougeL": _f1(_longest_common(predicted_words, right), len(predicted_words), len(right)),
     }
 
 

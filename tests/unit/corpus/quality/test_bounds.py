@@ -27,8 +27,3 @@ def test_too_many_sentences_of_one_word_stop_the_stage(
             build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
         assert not (tmp_path / "out").exists()
     build_corpus(text_config(max_stub_fraction=None if stops else 0.2), NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-
-def test_a_bound_outside_its_range_is_refused(text_config: Callable[..., TextCorpusConfig]) -> None:
-    with pytest.raises(ValueError, match="max_stub_fraction must be in"):
-        text_config(max_stub_fraction=0.0)

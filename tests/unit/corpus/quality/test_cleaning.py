@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.quality.config import CleaningConfig
+from bertline.corpus.quality.cleaning import (
+    UNSEEN,
+    Forms,
+    LineCounts,
+    divided_words,
+    join_hyphens,
+    judged_lines,
+    markup_in,
+    without_markup,
+)
 from bertline.corpus.quality.drops import DropSamples, drops_in_words
-from bertline.corpus.quality.hyphens import UNSEEN, Forms, divided_words, join_hyphens
-from bertline.corpus.quality.left_over_markup import markup_in, without_markup
-from bertline.corpus.quality.repeated_lines import LineCounts, judged_lines, line_key, without_lines
+from bertline.corpus.reader import CleaningConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import PythonDocsConfig
@@ -72,12 +79,6 @@ def test_a_divided_word_becomes_what_the_corpus_writes_elsewhere(build: Callable
     assert "consid- ered the well- known" in samples.content()["samples"]["changed_paragraphs/hyphens"][0]["text"] or (
         len(samples.content()["samples"]["changed_paragraphs/hyphens"]) == 3
     )
-
-
-def test_without_the_choice_hyphens_stay(build: Callable[..., Any]) -> None:
-    found, samples, _ = build(["He consid-\nered it. It was considered."])
-    assert found == ["He consid- ered it. It was considered."]
-    assert samples.counts == {}
 
 
 @pytest.mark.parametrize(
@@ -167,10 +168,6 @@ def test_text_that_only_looks_like_markup_is_none(text: str) -> None:
     assert without_markup(text) == text
 
 
-def test_links_to_files_and_categories_go_whole() -> None:
-    assert without_markup("a [[File:x.jpg|250px|thumb|A view]] b [[Category:People]]").split() == ["a", "b"]
-
-
 def test_nested_templates_and_tables_go_whole() -> None:
     assert without_markup("a {{x|{{y|{{z}}}}}} b {| class=q |} c").split() == ["a", "b", "c"]
 
@@ -199,17 +196,6 @@ def test_lines_of_many_documents_are_dropped_and_running_text_is_not(build: Call
     }  # fmt: skip
 
 
-def test_fewer_documents_than_the_threshold_keep_their_lines(build: Callable[..., Any]) -> None:
-    _, samples, _ = build([f"Home page\n\nStory {word} of it." for word in ("one", "two", "three")], repeated_lines=4)
-    assert samples.counts == {}
-
-
-def test_a_line_counts_once_for_a_document() -> None:
-    assert line_key("Page 3") == line_key("PAGE  17") != line_key("Page x")
-    assert [line for _, line in judged_lines("Menu\nMenu")] == ["Menu", "Menu"]
-    assert without_lines("Menu\nText\nMenu", {line_key("menu")}) == ("Text", ["Menu", "Menu"])
-
-
 def test_line_counts_stay_in_bounded_memory_and_find_what_is_frequent() -> None:
     counts = LineCounts(max_counted=100)
     for number in range(5000):
@@ -217,11 +203,6 @@ def test_line_counts_stay_in_bounded_memory_and_find_what_is_frequent() -> None:
         assert len(counts._counts) <= 101
     assert counts.at_least(1500) == [0, 1, 2]
     assert counts.at_least(1667) in ([0, 1], [0, 1, 2])
-
-
-def test_a_threshold_of_one_document_is_refused() -> None:
-    with pytest.raises(ValueError, match="repeated_lines is a number of documents, at least 2"):
-        cleaning(repeated_lines=1)
 
 
 def test_a_notice_below_a_title_is_judged_and_the_end_of_a_wrapped_sentence_is_not() -> None:

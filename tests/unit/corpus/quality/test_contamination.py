@@ -5,7 +5,6 @@ import gzip
 import json
 import lzma
 import random
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from backports import zstd
 
 from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.contamination import passages, read_needles, write_needles
-from bertline.corpus.quality.drops import NUM_SAMPLES, DropSamples, drops_in_words
+from bertline.corpus.quality.drops import NUM_SAMPLES, DropSamples
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import PythonDocsConfig
@@ -130,8 +129,3 @@ def test_a_changed_file_reruns_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "a.txt").unlink()
     with pytest.raises(DataError.__base__, match=r"decontaminate names .*a.txt, which is not a file"):
         stage_versions(stage_named("corpus"), None, config)
-
-
-def test_drops_are_counted_in_words() -> None:
-    counts = Counter({"files/unread": 1, "documents/near_duplicate": 1})
-    assert drops_in_words(counts) == "dropped 1 file (1 unread), 1 document (1 near duplicate)"

@@ -3,17 +3,19 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.preparation import PreparedDocument, prepare_documents
+from bertline.corpus.preparation import prepare_documents
 from bertline.corpus.quality.drops import DropSamples
-from bertline.corpus.quality.near_duplicates import MAX_COMPARED, NearDuplicateIndex, signatures, similarity
-from bertline.corpus.quality.selection import PrepareWithQuality, without_near_duplicates
-from bertline.corpus.quality.word_hashes import ngram_hashes, word_hashes
+from bertline.corpus.quality.selection import (
+    MAX_COMPARED,
+    NearDuplicateIndex,
+    PrepareWithQuality,
+    signatures,
+    without_near_duplicates,
+)
+from bertline.corpus.quality.word_hashes import word_hashes
 
 NEEDED = [f"word{number}" for number in range(3000)]
 
@@ -78,22 +80,6 @@ def test_signatures_do_not_depend_on_the_batch() -> None:
     assert together[-1].bands == ()
 
 
-@given(st.lists(st.sampled_from("abcde")), st.lists(st.sampled_from("abcde")))
-def test_similarity_is_that_of_the_ngrams(a: list[str], b: list[str]) -> None:
-    first, second = (np.unique(ngram_hashes(word_hashes([" ".join(words)]), 3)) for words in (a, b))
-    expected = jaccard(a, b) if min(len(a), len(b)) >= 3 else 0.0
-    assert similarity(first, second) == pytest.approx(expected)
-
-
-def test_the_index_reads_back_what_it_stored() -> None:
-    found = signatures([[" ".join(text_of(seed))] for seed in (1, 2, 3, 2)], 3)
-    with NearDuplicateIndex(0.9) as index:
-        partners = [index.partner_or_keep(signature) for signature in found]
-    assert partners[:3] == [None, None, None]
-    assert partners[3] is not None
-    assert (partners[3].index, partners[3].similarity) == (1, 1.0)
-
-
 def test_vowel_signs_tell_words_apart() -> None:
     """Hindi का, कि and की differ only in signs, which are no letters in Unicode."""
     assert len(set(word_hashes(["\u0915\u093e \u0915\u093f \u0915\u0940"]).tolist())) == 3
@@ -101,17 +87,6 @@ def test_vowel_signs_tell_words_apart() -> None:
 
 def test_hashes_of_words_are_the_same_on_every_machine() -> None:
     assert word_hashes(["One", "internationally"]).tolist() == [3326657483498556344, 12137511047243432314]
-
-
-def test_words_without_spaces_are_characters() -> None:
-    assert len(word_hashes(["これは文です。 And Thai ไทย"])) == len("これは文です") + 2 + len("ไทย")
-
-
-def test_a_document_keeps_its_other_fields() -> None:
-    plain = prepare_documents([SourceDocument("a", "g", ("One two three four.",))])
-    (document,) = PrepareWithQuality(lambda _: plain, ngram=2, needles=None)([])
-    assert isinstance(document, PreparedDocument)
-    assert (document.id, document.paragraphs) == ("a", plain[0].paragraphs)
 
 
 def test_documents_of_a_template_are_compared_with_a_few_and_copies_among_them_are_found(

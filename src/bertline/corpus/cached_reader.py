@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.left_out import ShownCounts, counts_of_source
+from bertline.corpus.input_files import ShownCounts, counts_of_source
 from bertline.corpus.quality.drops import DropSamples
+from bertline.foundation.files import writing
 
 Batch = list[SourceDocument]
 ReadPart = Callable[[str, Counter[str]], Iterable[Batch]]
@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
 )
 
 
-class Reading:
+class CachedReader:
     """The batches of a corpus, for those who learn from it first and for the corpus itself.
 
     All get the same batches. Unpacking, decoding and parsing take about half as long as splitting sentences, so they
@@ -55,48 +55,66 @@ class Reading:
         self._read = read
         self._folder = folder
         self._source_of = source_of
-        self._kept: dict[str, _Kept | None] = {}
+        self._cached: dict[str, _Cached | None] = {}
 
     def ahead(self, *parts: str) -> Iterator[Batch]:
         """Read parts of the corpus, or all of it, to learn from it: nothing that is left out is counted."""
         for part in parts or self.parts:
-            if part not in self._kept:
-                yield from self._keep(part)
-            elif (kept := self._kept[part]) is not None:
-                yield from _batches(kept.path)
+            if part not in self._cached:
+                yield from self._write_while_reading(part)
+            elif (cached := self._cached[part]) is not None:
+                yield from _batches(cached.path)
             else:
                 yield from self._read(part, Counter())
 
     def counted(self, part: str, dropped: Counter[str], samples: DropSamples) -> Iterator[Batch]:
         """Read a part for the corpus, the last time: what is left out is counted, and shown if `dropped` shows it."""
-        kept = self._kept.get(part)
-        if kept is None:
+        cached = self._cached.get(part)
+        if cached is None:
             yield from self._read(part, dropped)
             return
-        yield from _batches(kept.path)
-        kept.path.unlink()
-        del self._kept[part]
-        dropped.update(kept.dropped)
-        samples.take(kept.samples)
+        yield from _batches(cached.path)
+        cached.path.unlink()
+        del self._cached[part]
+        dropped.update(cached.dropped)
+        samples.take(cached.samples)
 
-    def _keep(self, part: str) -> Iterator[Batch]:
-        self._kept[part] = None  # until all of it is kept
+    def _write_while_reading(self, part: str) -> Iterator[Batch]:
+        """Read a part and write it to a file, which stays if all of it was read and fits.
+
+        Raises:
+            MachineError: The file cannot be written.
+        """
+        self._cached[part] = None  # until all of it is written
         samples = DropSamples()
         samples.source_of = self._source_of
         shown = ShownCounts(samples.keep)
         dropped = counts_of_source(shown, part) if part else shown
         path = self._folder / f"read-{self.parts.index(part)}.arrow"
-        most = _MOST_BYTES - sum(kept.path.stat().st_size for kept in self._kept.values() if kept is not None)
-        with closing(_Writer(path, most)) as writer:
+        room = _MOST_BYTES - sum(one.path.stat().st_size for one in self._cached.values() if one is not None)
+        fits, is_whole = True, False
+        with writing(path):
+            sink = pa.OSFile(str(path), "wb")
+        stream = pa.ipc.new_stream(sink, _SCHEMA)
+        try:
             for batch in self._read(part, dropped):
-                writer.add(batch)
+                if fits:
+                    with writing(path):
+                        fits = _write(batch, stream) and sink.tell() <= room
                 yield batch
-            if writer.finish():
-                self._kept[part] = _Kept(path, dropped, samples)
+            is_whole = fits
+        finally:
+            with suppress(OSError):
+                stream.close()
+            sink.close()
+            if not is_whole:
+                path.unlink(missing_ok=True)
+        if is_whole:
+            self._cached[part] = _Cached(path, dropped, samples)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Cached:
     """All of a part, as it was read."""
 
     path: Path
@@ -104,52 +122,14 @@ class _Kept:
     samples: DropSamples
 
 
-class _Writer:
-    """Writes batches into a file, unless they are too large or cannot be written: then there is no file."""
-
-    def __init__(self, path: Path, most_bytes: int) -> None:
-        self._path = path
-        self._most_bytes = most_bytes
-        self._sink: Any = None
-        self._stream: Any = None
-        with suppress(OSError):
-            self._sink = pa.OSFile(str(path), "wb")
-            self._stream = pa.ipc.new_stream(self._sink, _SCHEMA)
-        self._is_whole = self._stream is not None
-
-    def add(self, batch: Batch) -> None:
-        """Write a batch."""
-        if not self._is_whole:
-            return
-        columns = ([getattr(document, name) for document in batch] for name in _SCHEMA.names)
-        try:
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-            self._stream.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
-            self._is_whole = self._sink.tell() <= self._most_bytes
-        except (OSError, UnicodeEncodeError):  # the disk is full; lone surrogates
-            self._is_whole = False
-        if not self._is_whole:
-            self.close()
-
-    def finish(self) -> bool:
-        """Complete the file; return whether it has all batches."""
-        if self._is_whole:
-            try:
-                self._stream.close()
-                self._sink.close()
-            except OSError:
-                self._is_whole = False
-        return self._is_whole
-
-    def close(self) -> None:
-        """Delete the file, unless it is complete."""
-        if self._sink is None or (self._is_whole and self._sink.closed):
-            return
-        self._is_whole = False
-        with suppress(OSError):  # also where the folder was deleted before, after an error
-            self._sink.close()
-        with suppress(OSError):
-            self._path.unlink()
+def _write(batch: Batch, stream: pa.ipc.RecordBatchStreamWriter) -> bool:
+    columns = ([getattr(document, name) for document in batch] for name in _SCHEMA.names)
+    try:
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    except UnicodeEncodeError:  # lone surrogates, which Arrow does not store
+        return False
+    stream.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
+    return True
 
 
 def _batches(path: Path) -> Iterator[Batch]:

@@ -1,0 +1,447 @@
+"""ONNX files of a folder: fp32 and int8, agreement with the PyTorch model, and latency."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import shutil
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from bertline.export.config import ExportConfig
+from bertline.export.views import CHECKED_TEXTS, OUTPUT_NAMES, Architecture, ModelView, load_view, without_padding
+from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
+from bertline.finetuning.token_marks import case_of, with_shared_marked
+from bertline.finetuning.word_windows import encode_words
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
+from bertline.foundation.processor import processor_name
+from bertline.foundation.progress import warn
+from bertline.modeling.bert import set_attention
+from bertline.modeling.families import family_of
+from bertline.modeling.huggingface import CONFIG_NAME
+from bertline.tasks.conll import is_visible
+from bertline.tasks.metrics.correlation import spearman
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tags import OUTSIDE
+from bertline.tokenization.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime
+
+# ONNX files: the graph in fp32 with dynamic batch and sequence axes, and a copy with int8 weights.
+
+FP32 = Path("onnx/model.onnx")
+INT8 = Path("onnx/model_int8.onnx")
+# LayerNormalization is a single operator since opset 17; runtimes since early 2023 (onnxruntime 1.14) read opset 18.
+OPSET = 18
+
+
+def write_onnx(view: ModelView, path: Path) -> None:
+    """Write the graph of a model, with dynamic batch size and sequence length.
+
+    Source file names, which exporters store for debugging, are removed: the file contains nothing about the machine and
+    is reproducible.
+
+    Raises:
+        ArtifactError: The graph has a fixed size where it must be dynamic.
+
+    Notes:
+        This uses PyTorch's older exporter, which traces. The graph of the newer one (`dynamo=True`) is no faster
+        (MiniLM, batch 16 of 64 tokens, one thread: 138 against 146 ms), and exporting takes 40 times as long. The
+        typical error of a trace, a size that becomes a constant, is found by checks with other sizes.
+    """
+    import onnx
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Batch size and length differ from each other and from those of the checks.
+    example = torch.arange(3 * 8).remainder(5).reshape(3, 8)
+    with _quiet():
+        torch.onnx.export(
+            view,
+            (example, torch.ones_like(example), torch.zeros_like(example))[: len(view.input_names)],
+            path,
+            input_names=list(view.input_names),
+            output_names=list(OUTPUT_NAMES[view.architecture]),
+            dynamic_axes={name: {0: "batch", 1: "sequence"} for name in view.input_names},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    graph = onnx.load(path)
+    _forget_origin(graph)
+    onnx.checker.check_model(graph)
+    for value in graph.graph.input:
+        sizes = [size.dim_param for size in value.type.tensor_type.shape.dim]
+        if not all(sizes):
+            raise ArtifactError(f"{path}: {value.name} has the fixed shape {sizes}; the graph takes one size only.")
+    onnx.save(graph, path)
+
+
+def write_int8(fp32: Path, int8: Path) -> None:
+    """Quantize the weights of matrix products and embeddings to int8, with one scale per channel.
+
+    Activations are quantized at run time with one scale per batch ("dynamic quantization"): no calibration data is
+    needed, and results depend slightly on the other texts of the batch.
+
+    Weights use 7 of the 8 bits: without VNNI instructions, sums of two 8-bit products overflow on x86 (onnxruntime's
+    documentation, "Quantize ONNX Models", section on reduce_range).
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with _quiet():
+        quantize_dynamic(fp32, int8, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+
+
+def open_session(path: Path, *, num_threads: int | None = None) -> onnxruntime.InferenceSession:
+    """Open an ONNX file for inference on the CPU.
+
+    Args:
+        path: Path of the file.
+        num_threads: Number of threads; None uses as many as torch, so that comparisons are fair.
+    """
+    import onnxruntime
+
+    # Microsoft's Windows builds send telemetry; bertline must not.
+    onnxruntime.disable_telemetry_events()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_threads or torch.get_num_threads()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def _forget_origin(model: onnx.ModelProto) -> None:
+    graph = model.graph
+    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    # Stale shapes of intermediate values break the quantizer; they are inferred again where needed.
+    del graph.value_info[:]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress progress output and warnings of the exporter; errors are raised."""
+    before = logging.root.manager.disable
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(before)
+
+
+# Agreement of an ONNX file with the PyTorch model: largest difference of outputs, and agreement of decisions.
+
+Decision = Literal["label", "labels", "score", "token", "token_score", "span", "vector"]
+"""Decision that is compared: `label`, the predicted label of a text; `labels`, each label of a multi-label text;
+`score`, the order of texts by a score; `token`, the predicted label or vocabulary entry of each token; `token_score`,
+the order of tokens by a score; `span`, start and end of an answer; `vector`, the order of pairs of texts by the cosine
+of their vectors."""
+
+Marks = Literal["none", "shared_tokens", "word_case"]
+"""Kind of token marks that a model reads besides token ids (`finetuning.token_marks`)."""
+
+_NUM_TEXTS = 256
+_BATCH_SIZE = 16
+# Columns of a predictions table with the model's inputs, by kind of task; `text_pair` may be missing.
+_INPUT_COLUMNS = (("question", "context"), ("query", "first_document"), ("query", "predicted"), ("text", "text_pair"))
+Outputs = list[tuple[NDArray[np.float32], ...]]
+"""Tuples of output arrays, one per batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Agreement of an ONNX file with the PyTorch model in fp32."""
+
+    max_difference: float
+    """Largest absolute difference of an output value, padding excluded."""
+    decisions: float
+    """Fraction of equal decisions or, for `score`, `token_score` and `vector`, Spearman's rank correlation."""
+
+
+def decision_of(folder: Path, architecture: Architecture) -> Decision:
+    """Return the kind of decision that a model's outputs are used for, and in which two formats must agree."""
+    settings = read_json(folder / CONFIG_NAME)
+    single = len(settings.get("id2label") or {}) == 1
+    match architecture:
+        case "BertForSequenceClassification":
+            if settings.get("problem_type") == "multi_label_classification":
+                return "labels"
+            return "score" if single else "label"
+        case "BertForTokenClassification":
+            return "token_score" if single else "token"
+        case "BertForQuestionAnswering":
+            return "span"
+        case "BertModel":
+            return "vector"
+        case _:
+            return "token"
+
+
+def checked_sequences(
+    folder: Path, architecture: Architecture, predictions: Path, *, max_length: int, marks: Marks
+) -> Sequences:
+    """Encode the first test rows of a task as the model reads them, truncated or, for marked words, split into windows.
+
+    Args:
+        folder: Folder of the model, with its tokenizer.
+        architecture: `BertModel` reads the two texts of a pair separately.
+        predictions: The sweep's predictions.parquet. `CHECKED_TEXTS` replace it if it is missing or has no input
+            columns.
+        max_length: Maximum number of tokens of a sequence.
+        marks: Kind of token marks that the model reads.
+    """
+    texts, text_pairs = _checked_texts(predictions)
+    if architecture == "BertModel":
+        texts, text_pairs = [*texts, *(text_pairs or ())], None
+    tokenizer = Tokenizer.load(folder)
+    if marks == "word_case":
+        words = [list(filter(is_visible, text.split())) for text in texts]
+        rows = TaggedRows(texts, texts, words, [[OUTSIDE] * len(of_text) for of_text in words])
+        return encode_words(rows, [OUTSIDE], tokenizer, max_length=max_length, overlap=0, mark=case_of).sequences
+    sequences = encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
+    return with_shared_marked(sequences, tokenizer) if marks == "shared_tokens" else sequences
+
+
+def _checked_texts(predictions: Path) -> tuple[list[str], list[str] | None]:
+    if predictions.exists():
+        table = pq.read_table(predictions).slice(0, _NUM_TEXTS)
+        for first, second in _INPUT_COLUMNS:
+            if {first, second} - {"text_pair"} <= {*table.column_names}:
+                has_pairs = second in table.column_names and table[second].null_count == 0
+                return table[first].to_pylist(), table[second].to_pylist() if has_pairs else None
+    return list(CHECKED_TEXTS), None
+
+
+def torch_outputs(view: ModelView, sequences: Sequences) -> Outputs:
+    """Return the outputs of the PyTorch model by batch."""
+    with torch.no_grad():
+        return [
+            tuple(output.numpy() for output in view(*(batch[name] for name in view.input_names)))
+            for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)
+        ]
+
+
+def onnx_outputs(path: Path, sequences: Sequences) -> Outputs:
+    """Return the outputs of an ONNX file by batch."""
+    session = open_session(path)
+    return [
+        tuple(session.run(None, {each.name: batch[each.name].numpy() for each in session.get_inputs()}))
+        for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)
+    ]
+
+
+def compare(found: Outputs, expected: Outputs, sequences: Sequences, decision: Decision) -> Agreement:
+    """Compare the outputs of two models, without padding."""
+    batches = scoring_batches(sequences, batch_size=_BATCH_SIZE)
+    masks = [batch["attention_mask"].numpy().astype(bool) for _, batch in batches]
+    differences = [
+        np.abs(without_padding(one, mask) - without_padding(other, mask)).max()
+        for ours, theirs, mask in zip(found, expected, masks, strict=True)
+        for one, other in zip(ours, theirs, strict=True)
+    ]
+    one, other = (_decided(outputs, masks, decision) for outputs in (found, expected))
+    in_order = decision in ("score", "token_score", "vector")
+    agreement = _agreement_of_order(one, other) if in_order else float(np.mean(one == other))
+    # NumPy's max propagates NaN, which no tolerance accepts.
+    return Agreement(float(np.max(differences)), agreement)
+
+
+def _decided(outputs: Outputs, masks: list[NDArray[np.bool_]], decision: Decision) -> NDArray:
+    """Return the decisions that outputs lead to, or the values that give an order, as one array."""
+    logits = [arrays[0] for arrays in outputs]
+    if decision in ("token", "token_score"):
+        logits = [values[mask] for values, mask in zip(logits, masks, strict=True)]
+    match decision:
+        case "label" | "token":
+            parts = [values.argmax(-1) for values in logits]
+        case "labels":
+            parts = [values > 0 for values in logits]
+        case "score" | "token_score":
+            parts = [values.astype(np.float64) for values in logits]
+        case "span":
+            parts = [_span(arrays, mask) for arrays, mask in zip(outputs, masks, strict=True)]
+        case "vector":
+            parts = [_cosines(logits, masks)]
+    return np.concatenate([part.ravel() for part in parts])
+
+
+def _span(outputs: tuple[NDArray[np.float32], ...], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return [B], start and end of each span encoded as one integer."""
+    start, end = (np.where(mask, logits, -np.inf).argmax(-1) for logits in outputs)
+    return start * mask.shape[1] + end
+
+
+def _cosines(hidden_states: list[NDArray[np.float32]], masks: list[NDArray[np.bool_]]) -> NDArray[np.float64]:
+    """Return the cosine similarity of all pairs of texts, from mean-pooled vectors."""
+    weights = [mask[..., None].astype(np.float64) for mask in masks]
+    pooled = [(states * weight).sum(1) / weight.sum(1) for states, weight in zip(hidden_states, weights, strict=True)]
+    vectors = np.concatenate(pooled)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors @ vectors.T)[np.triu_indices(len(vectors), k=1)]
+
+
+def _agreement_of_order(found: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+    """Return Spearman's rank correlation; 1 if all values on both sides are equal, because no order differs."""
+    has_order = any((values != values[:1]).any() for values in (found, expected))
+    return spearman(found, expected) if has_order else 1.0
+
+
+# Export of a folder's ONNX files, with checks against the PyTorch model and latency measurements.
+
+BATCH_SIZES = (1, 32)
+_RUNS = 7
+_MIN_RUNS = 3
+# A large model at full length would delay the pipeline for minutes: slow models are measured fewer times, and models
+# that take seconds get no warm-up.
+_ENOUGH_S = 3.0
+
+
+def export_onnx(
+    config: ExportConfig, folder: Path, architecture: Architecture, sequences: Sequences, *, max_length: int
+) -> dict[str, Any] | None:
+    """Write `onnx/model.onnx` and, if configured, `onnx/model_int8.onnx`.
+
+    An int8 file below `int8_min_agreement` is deleted, with a warning and a note in the card; the other files are not
+    affected.
+
+    Args:
+        config: Formats and tolerances.
+        folder: Hugging Face folder with tokenizer; `onnx/` is added to it.
+        architecture: Architecture, which determines the outputs of the graph.
+        sequences: Sequences to check the files with.
+        max_length: Number of tokens of a sequence in latency measurements. The graph supports all positions of the
+            model.
+
+    Returns:
+        Facts for the manifest and the card: size, largest difference and agreement of each file compared with the
+        PyTorch model, the kind of decision compared, and latencies. None, with a warning and without a file, where the
+        exporter cannot trace a wrapped encoder.
+
+    Raises:
+        ArtifactError: The outputs of the fp32 file differ from the PyTorch model by more than `onnx_tolerance`.
+    """
+    view = load_view(folder, architecture)
+    decision = decision_of(folder, architecture)
+    expected = torch_outputs(view, sequences)
+
+    try:
+        write_onnx(view, folder / FP32)
+    except (RuntimeError, ArtifactError) as error:
+        if family_of(folder)[0].wrapping is None:
+            raise
+        shutil.rmtree(folder / FP32.parent, ignore_errors=True)
+        reason = str(error).strip().partition("\n")[0]
+        warn(f"{folder.name}: no ONNX file was made, for PyTorch's exporter does not trace this encoder ({reason}).")
+        return None
+    fp32 = compare(onnx_outputs(folder / FP32, sequences), expected, sequences, decision)
+    # `not <=` also rejects NaN.
+    if not fp32.max_difference <= config.onnx_tolerance:
+        raise ArtifactError(
+            f"{folder / FP32} differs from the PyTorch model by {fp32.max_difference:.2e}, over export.onnx_tolerance "
+            f"= {config.onnx_tolerance:.0e}. Nothing was exported."
+        )
+    files = {"onnx": folder / FP32}
+    measurements: dict[str, Any] = {
+        "decision": decision,
+        "num_texts": len(sequences),
+        "files": {"onnx": _facts(FP32, folder, fp32)},
+    }
+    if config.int8:
+        write_int8(folder / FP32, folder / INT8)
+        int8 = compare(onnx_outputs(folder / INT8, sequences), expected, sequences, decision)
+        facts = _facts(INT8, folder, int8)
+        if int8.decisions >= config.int8_min_agreement:
+            files["onnx_int8"] = folder / INT8
+            measurements["files"]["onnx_int8"] = facts
+        else:
+            (folder / INT8).unlink()
+            measurements["refused_int8"] = facts
+            warn(
+                f"{folder.name}: the int8 model agrees with the original to {int8.decisions:.3f}, below "
+                f"export.int8_min_agreement = {config.int8_min_agreement}; it is left out."
+            )
+    if config.measure_latency:
+        measurements |= measure_latency(view, files, max_length=max_length)
+    return measurements
+
+
+def _facts(file: Path, folder: Path, agreement: Agreement) -> dict[str, Any]:
+    return {
+        "file": file.as_posix(),
+        "bytes": (folder / file).stat().st_size,
+        "max_difference": agreement.max_difference,
+        "agreement": round(agreement.decisions, 6),
+    }
+
+
+def measure_latency(view: ModelView, files: dict[str, Path], *, max_length: int) -> dict[str, Any]:
+    """Measure the median latency of full batches, with sequences of `max_length` tokens.
+
+    Args:
+        view: PyTorch model, measured as `torch`.
+        files: ONNX files by name.
+        max_length: Number of tokens of each sequence.
+
+    Returns:
+        `latency_ms`, milliseconds by name, then batch size (`{"torch": {"1": 12.3, "32": 210.0}, ...}`), `machine` and
+        `max_length`. Runs of the formats are interleaved, so that load on the machine affects all of them.
+    """
+    # `bertline.load` uses SDPA; the graph was traced with plain attention.
+    set_attention(view, "sdpa")
+    sessions = {name: open_session(path) for name, path in files.items()}
+    measured: dict[str, dict[str, float]] = {name: {} for name in ("torch", *files)}
+    vocab_size = getattr(view.model, "bert", view.model).vocab_size
+    for batch_size in BATCH_SIZES:
+        ids = torch.arange(batch_size * max_length).remainder(vocab_size).reshape(batch_size, max_length)
+        tensors = (ids, torch.ones_like(ids), torch.zeros_like(ids))[: len(view.input_names)]
+        arrays = {name: tensor.numpy() for name, tensor in zip(view.input_names, tensors, strict=True)}
+        runs: dict[str, Callable[[], object]] = {"torch": partial(view.forward, *tensors)}
+        runs |= {name: partial(session.run, None, arrays) for name, session in sessions.items()}
+        with torch.no_grad():
+            taken = _in_turns(runs)
+        for name, times in taken.items():
+            measured[name][str(batch_size)] = round(1000 * statistics.median(times), 3)
+    return {"latency_ms": measured, "machine": machine_name(), "max_length": max_length}
+
+
+def machine_name() -> str:
+    """Return the processor and the number of threads used, without which a latency is meaningless."""
+    threads = torch.get_num_threads()
+    return f"{processor_name()}, {threads} {'thread' if threads == 1 else 'threads'}"
+
+
+def _in_turns(runs: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Run all functions in turns; return the seconds of each run by name."""
+    first = {name: [_seconds(run)] for name, run in runs.items()}
+    if sum(times[0] for times in first.values()) > _ENOUGH_S:
+        return first
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    started = time.perf_counter()
+    for turn in range(_RUNS):
+        if turn >= _MIN_RUNS and time.perf_counter() - started > _ENOUGH_S:
+            break
+        for name, run in runs.items():
+            times[name].append(_seconds(run))
+    return times
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    before = time.perf_counter()
+    run()
+    return time.perf_counter() - before
