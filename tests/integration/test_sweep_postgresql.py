@@ -104,7 +104,7 @@ def test_a_trial_of_a_machine_that_fell_silent_is_tried_again_by_another(tmp_pat
     study = open_study(store, "halves/run/encoder", job.sweep)
     plan_trials(store, study, planned_points(job.sweep, job.task))
     silent = take_trial(store, study, "another machine")
-    run_sweep(job, in_process=True)
+    run_sweep(job)
     states = {trial.number: trial.state for trial in study.get_trials()}
     assert states.pop(silent.number) == TrialState.FAIL
     assert Counter(states.values()) == {TrialState.COMPLETE: 6}

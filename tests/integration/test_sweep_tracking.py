@@ -8,7 +8,7 @@ import optuna
 import pytest
 
 import finetuning_inputs as inputs
-from bertline.sweep.config import SuccessiveHalvingPrunerConfig
+from bertline.sweep.config import HalvingPrunerConfig
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
 from bertline.tracking.config import TrackingConfig
@@ -28,14 +28,14 @@ def swept(tmp_path_factory):
         folder,
         folder / "run",
         sweep=inputs.sweep(
-            pruner=SuccessiveHalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=2),
+            pruner=HalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=2),
             space={"learning_rate": ChoiceSpace(kind="choice", values=(1e-6, 1e-5, 2e-6, 1e-2, 3e-2, 1e30))},
             fine_tuning=inputs.fine_tuning(num_epochs=4),
             random_weights_baseline="never",
         ),
         task=inputs.task(label_efficiency_rows=()),
     )
-    run_sweep(job, in_process=True)
+    run_sweep(job)
     return job, json.loads((job.run_folder / "result" / "result.json").read_text())
 
 

@@ -28,7 +28,6 @@ from bertline.orchestration.slurm import commands
 from bertline.orchestration.slurm.script import srun_command
 from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import TO_BE_REQUEUED, Status, read_status, write_status
-from bertline.sweep.members import num_done
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import environment_for_training
 from bertline.training.launchers import SlurmLauncherConfig
@@ -181,7 +180,8 @@ def progress_of(folder: Path, task: str | None = None) -> str:
             for ever while the others make progress.
     """
     if task is not None:
-        return str(num_done(folder, task))
+        done = folder / f"{task}.done"
+        return str(done.stat().st_size if done.exists() else 0)
     checkpoints = sorted(path.stem for path in (folder / "checkpoints").glob("step-*.pt"))
     events = folder / "events.jsonl"
     repetitions = sum(1 for _ in (folder / "seeds").glob("*/outcome.json"))
