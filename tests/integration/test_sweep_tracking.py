@@ -19,6 +19,12 @@ from bertline.tracking.values import NOTE_TAG
 STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
 
 
+def study_of(job):
+    """The study of the encoder."""
+    (name,) = (name for name in optuna.get_all_study_names(job.studies_url) if name.endswith("/encoder"))
+    return optuna.load_study(study_name=name, storage=job.studies_url)
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """A pruned sweep with a trial that diverges; returns its job and result.json."""
@@ -54,7 +60,7 @@ def test_pruned_and_failed_trials_are_told_from_finished_ones(swept):
 
 def test_a_study_that_depends_on_the_number_of_workers_says_so(swept):
     job, result = swept
-    study = optuna.load_study(study_name="halves/run/encoder", storage=job.studies_url)
+    study = study_of(job)
     assert study.user_attrs["workers_matter"] is True
     assert result["workers_matter"] is True
     assert "another number of workers" in result["note"]
@@ -83,7 +89,7 @@ def test_the_runs_of_mlflow_have_optunas_states_points_and_curves(swept, tmp_pat
         for run in tracker.store.find_runs({"mlflow.parentRunId": record.run_id})
         if TRIAL_TAG in run.data.tags
     }
-    study = optuna.load_study(study_name="halves/run/encoder", storage=job.studies_url)
+    study = study_of(job)
     assert len(runs) == len(study.trials) + 2  # and the two seeds
     words_of = {"FAIL": "training has diverged. Lower", "PRUNED": "Stopped early, after", "COMPLETE": ""}
     for trial in study.trials:

@@ -52,7 +52,7 @@ def blocking(job: Any, function: Callable[..., Any], num_calls: int) -> Callable
 
 
 def sweep_until(job: Any, phase: str, num_calls: int, is_leader: bool = True) -> None:
-    """Lead a sweep, or join it; in a phase ("trials", "repetitions", "tests") it waits in the middle of its work to be killed.
+    """Lead a sweep, or join it, and in a phase ("trials", "repetitions", "tests") wait to be killed, with work in hand.
 
     The file `led` says that the sweep is led, as a run folder's lock does.
     """
@@ -95,6 +95,15 @@ def join_until_finished(job: Any) -> None:
         led.write_text(str(os.getpid()))
         run_sweep(job)
         return
+
+
+def take_all(url: str, sweep: Any) -> None:
+    """Take the trials of a study, as the worker of one machine, until none waits."""
+    from bertline.sweep.studies import open_storage, open_study, run_next
+
+    study = open_study(open_storage(url), "task/run/encoder", sweep)
+    while run_next(study, lambda trial: trial.suggest_float("x", 0, 100) ** 2, sweep, url):
+        pass
 
 
 def _quick_to_notice() -> None:

@@ -274,12 +274,8 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
         url: Database of the study; see `configured_url`.
     """
     mine: list[int] = []
-    address = configured_url(url)
     with ExitStack() as taking:
-        if address.get_backend_name() == "sqlite":
-            # SQLite does not keep two processes from taking the same trial.
-            file = Path(str(address.database))
-            taking.enter_context(locked(file.with_name(f".{file.name}.lock")))
+        taking.enter_context(_only_one_takes(url))
         waiting = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         if not waiting:
             return False
@@ -287,11 +283,11 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
         study.sampler = new_sampler(sweep, seed_for(sweep.seed, "sampler", arm, str(slot_of(waiting[0]))) % 2**32)
 
         def run(trial: optuna.Trial) -> float:
-            taking.close()  # the trial is this process's own: others may take the next
-            if _SLOT not in trial.user_attrs:
-                raise optuna.TrialPruned  # others took all that waited, and Optuna made a trial that nobody planned
             mine.append(trial.number)
             trial.set_user_attr(_PROCESS, process_name())
+            taking.close()
+            if _SLOT not in trial.user_attrs:
+                raise optuna.TrialPruned  # others took all that waited, and Optuna made a trial that nobody planned
             return objective(trial)
 
         try:
@@ -303,6 +299,18 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
                 return True
             raise
     return True
+
+
+@contextmanager
+def _only_one_takes(url: str) -> Iterator[bool]:
+    """Keep other processes from taking a trial: SQLite lets two take the same one. Yield False for another database."""
+    address = configured_url(url)
+    if address.get_backend_name() != "sqlite":
+        yield False
+        return
+    file = Path(str(address.database))
+    with locked(file.with_name(f".{file.name}.lock")):
+        yield True
 
 
 def _is_lost(trial: FrozenTrial) -> bool:
@@ -338,11 +346,14 @@ def planned_trials(study: optuna.Study, states: Sequence[TrialState] | None = No
     return [trial for trial in trials if _SLOT in trial.user_attrs]
 
 
-def fail_trials(study: optuna.Study, process: str | None) -> None:
+def fail_trials(study: optuna.Study, url: str, process: str | None = None) -> None:
     """Fail the running trials of a process that has died; None: those of all processes."""
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        if process in (None, trial.user_attrs.get(_PROCESS)):
-            study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+    with _only_one_takes(url) as nobody_takes:
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            name = trial.user_attrs.get(_PROCESS)
+            # One without a name is of a process that died while it took it, unless others may be taking one now.
+            if process in (None, name) or (name is None and nobody_takes):
+                study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
 
 def fail_silent_trials(study: optuna.Study, storage: RDBStorage, known: set[tuple[str, int]]) -> None:

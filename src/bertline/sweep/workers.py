@@ -119,7 +119,7 @@ class Leader:
         if configured_url(job.studies_url).get_backend_name() == "sqlite":
             # One machine, and this process leads on it: whatever runs belongs to processes that have died.
             for study in (*self.worker.arms.values(), self.worker.seeds):
-                fail_trials(study, None)
+                fail_trials(study, job.studies_url)
         for arm, study in self.worker.arms.items():
             study.set_user_attr("workers_matter", workers_matter(job.sweep))
             points = planned_points(job.sweep, job.task, arm)
@@ -192,7 +192,7 @@ class Leader:
         for helper in _died(self._helpers):
             self._helpers.remove(helper)
             for study in (*self.worker.arms.values(), self.worker.seeds):
-                fail_trials(study, helper.name)
+                fail_trials(study, self.worker.job.studies_url, helper.name)
 
 
 @contextmanager

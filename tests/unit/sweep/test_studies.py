@@ -96,7 +96,7 @@ def test_a_trial_that_nobody_planned_is_left_out(study, inputs, url, run_all, mo
     def taken_by_another(study, *args, **kwargs):
         waiting = get_trials(study, *args, **kwargs)
         if waiting:
-            for trial in waiting:
+            for _ in waiting:
                 study.tell(begin(study, "another").number, 0.0)
         return waiting
 
@@ -109,12 +109,12 @@ def test_a_trial_that_nobody_planned_is_left_out(study, inputs, url, run_all, mo
     assert len(planned_trials(study)) == 4
 
 
-def test_the_trials_of_a_dead_process_are_done_again_in_their_slots(study, run_all):
+def test_the_trials_of_a_dead_process_are_done_again_in_their_slots(study, url, run_all):
     begin(study, "another:1")
     begin(study, process_name())
-    fail_trials(study, "another:1")
+    fail_trials(study, url, "another:1")
     assert states(study) == ["FAIL", "RUNNING", "WAITING", "WAITING"]
-    fail_trials(study, None)
+    fail_trials(study, url)
     assert [slot.name for slot in missing(study, SLOTS)] == [0, 1]
     enqueue_missing(study, SLOTS)
     assert missing(study, SLOTS) == []
@@ -122,6 +122,12 @@ def test_the_trials_of_a_dead_process_are_done_again_in_their_slots(study, run_a
     complete = planned_trials(study, (TrialState.COMPLETE,))
     assert [(slot_of(trial), trial.params["x"]) for trial in complete] == [(2, 3), (3, 4), (0, 1), (1, 2)]
     assert "done again" in reason_of(study.trials[0])
+
+
+def test_a_process_that_died_while_it_took_a_trial_loses_it_too(study, url):
+    begin(study, None)
+    fail_trials(study, url, "another:1")
+    assert states(study)[0] == "FAIL"
 
 
 def test_a_trial_that_failed_by_itself_is_done_again_only_when_the_stage_is(study, run_all):
@@ -150,10 +156,10 @@ def test_a_result_that_comes_too_late_is_dropped(study, inputs, url, run_all, ca
     """The machine was silent for so long that another one has failed the trial."""
 
     def late(trial):
-        fail_trials(study, None)
+        fail_trials(study, url)
         return by_x(trial) if len(planned_trials(study, (TrialState.FAIL,))) == 1 else trial.report(0.5, 1)
 
-    assert run_next(study, lambda trial: fail_trials(study, None) or 0.5, inputs.sweep(), url)
+    assert run_next(study, lambda trial: fail_trials(study, url) or 0.5, inputs.sweep(), url)
     assert run_next(study, late, inputs.sweep(), url)  # found when it suggests, reports or returns
     assert states(study) == ["FAIL", "FAIL", "WAITING", "WAITING"]
     assert capsys.readouterr().err.count("came too late") == 2
