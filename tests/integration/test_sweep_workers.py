@@ -121,11 +121,13 @@ def test_what_a_helper_fails_with_ends_the_sweep(tmp_path, monkeypatch):
         run_sweep(sweep_job(tmp_path, "run", workers=2))
 
 
-def test_a_sweep_without_any_helper_left_goes_on(tmp_path, monkeypatch):
+def test_a_sweep_without_any_helper_left_goes_on_and_a_task_of_an_array_notes_its_progress(tmp_path, monkeypatch):
     forked_workers(monkeypatch)
+    monkeypatch.setenv("BERTLINE_JOIN", "7")
     inputs.write_inputs(tmp_path)
     monkeypatch.setattr(workers_module, "_help", sweep_pieces.die)
     run_sweep(sweep_job(tmp_path, "run", workers=2, num_trials=2))
+    assert (tmp_path / "run" / "7.done").stat().st_size == 2 + 1  # two trials and a seed
 
 
 def test_studies_in_a_file_are_not_shared_by_machines(tmp_path):

@@ -146,6 +146,13 @@ def test_what_dev_chose_for_everything_measured_against_is_shown() -> None:
     assert "Chosen on dev: TF-IDF, logistic regression (model linear svm, c 0.1)." in words(page(task))
 
 
+def test_what_explains_the_differences_between_trials_is_shown() -> None:
+    task = facts("library")
+    assert "explains" not in words(page(task))
+    task.result["importances"] = {"learning_rate": 0.8, "batch_size": 0.2}
+    assert "differences between trials: learning rate 80.0 % and batch size 20.0 %" in words(page(task))
+
+
 def test_a_search_shows_the_encoder_combined_with_bm25() -> None:
     task = facts(next(name for name, kind in KINDS.items() if kind == "retrieval"))
     said = words(page(task))
