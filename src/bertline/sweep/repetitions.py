@@ -245,6 +245,8 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         with folder_written_atomically(repetition.folder(job)) as folder:
             write_json(folder / OUTCOME, {"diverged": True, "reason": str(error), "time_s": time.monotonic() - started})
         return f"{name}: {error}"
+    if (repetition.folder(job) / OUTCOME).exists():
+        return f"{name}: came too late, and was done elsewhere"  # this machine was silent; test may have been read
     outcome: dict[str, Any] = {
         "diverged": False,
         "dev": result.dev_scores,

@@ -79,7 +79,7 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
     _say_all(job, notes)
     with leading(plan) as leader:
         trials = leader.run_trials()
-        candidates = candidates_over_seeds(plan, best_points(job, leader.worker.arms))
+        candidates = candidates_over_seeds(plan, best_points(job, leader.arms))
         leader.run_repetitions(candidates)
         chosen = winners(plan, candidates)
         others = label_efficiency(plan, {arm: seeds[0].params for arm, seeds in chosen.items()})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import typing
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, assert_never
@@ -183,9 +182,7 @@ def _random_point(space: Mapping[str, SpaceConfig], seed: int, number: int) -> P
 
 def _qmc_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int) -> list[Params]:
     """Draw the points of a Sobol sequence; Optuna's sampler learns the space from a first, random point."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.QMCSampler(seed=seed_for(seed, "qmc") % 2**32, scramble=True)
+    sampler = optuna.samplers.QMCSampler(seed=seed_for(seed, "qmc") % 2**32, scramble=True)
     study = optuna.create_study(sampler=sampler)
     points = []
     for _ in range(num_trials):

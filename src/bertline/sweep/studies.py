@@ -41,6 +41,8 @@ from bertline.sweep.config import (
 from bertline.tracking.config import STUDIES_VARIABLE, masked
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # its warnings repeat what the sweep says of a trial in one line
+# Heartbeats and quasi-random points are marked so; `tests/contracts` and the tests that kill processes cover them.
+warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
 
 # Of a trial whose heartbeat stopped for `_GRACE_S` seconds, the process or the machine is taken for dead.
 _HEARTBEAT_S, _GRACE_S = 10, 60
@@ -146,21 +148,12 @@ def open_storage(url: str) -> RDBStorage:
     else:
         options = {name: value for name, value in _KEEPALIVE.items() if name not in address.query}
         engine = {"pool_pre_ping": True, "connect_args": options}  # reopen connections that the server has closed
-    with _without_experimental_warnings():
-        return _Storage(
-            address.render_as_string(hide_password=False),
-            engine_kwargs=engine,
-            heartbeat_interval=_HEARTBEAT_S,
-            grace_period=_GRACE_S,
-        )
-
-
-@contextmanager
-def _without_experimental_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        # Optuna marks heartbeats as experimental; `tests/contracts` and the tests that kill processes cover them.
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        yield
+    return _Storage(
+        address.render_as_string(hide_password=False),
+        engine_kwargs=engine,
+        heartbeat_interval=_HEARTBEAT_S,
+        grace_period=_GRACE_S,
+    )
 
 
 # Optuna counts resources in whole steps. The first rung is at this step, so that dev checks between rungs (at the ends
@@ -372,8 +365,7 @@ def fail_silent_trials(study: optuna.Study, storage: RDBStorage, known: set[tupl
         if (key := (study.study_name, trial.number)) not in known:
             storage.record_heartbeat(storage.get_trial_id_from_study_id_trial_number(study_id, trial.number))
             known.add(key)
-    with _without_experimental_warnings():
-        optuna.storages.fail_stale_trials(study)
+    optuna.storages.fail_stale_trials(study)
 
 
 def slot_of(trial: FrozenTrial) -> str | int | None:

@@ -12,7 +12,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -93,34 +93,50 @@ class Worker:
                 return True
         return False
 
+    def fail_trials(self, process: str | None = None) -> None:
+        """Fail the running trials of a process of this machine that has died; None: all that run."""
+        for study in (*self.arms.values(), self.seeds):
+            fail_trials(study, self.job.studies_url, process)
+
+    def look_at(self, helpers: list[_Helper]) -> None:
+        """Remove the helpers that were killed, and fail their trials; the others go on without them.
+
+        Raises:
+            Exception: What a helper failed with.
+        """
+        for helper in [helper for helper in helpers if helper.process.exitcode is not None]:
+            with suppress(EOFError, ConnectionError):
+                raise helper.connection.recv()
+            code = helper.process.exitcode or 0
+            how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
+            warn(
+                f"worker {helper.number} of the sweep {how}; the others go on. If memory is short, run fewer "
+                "(runtime.sweep_workers)"
+            )
+            helpers.remove(helper)
+            self.fail_trials(helper.name)
+
     @property
     def sweep_is_finished(self) -> bool:
         """Whether the leader has written the result."""
         return _FINISHED in self.seeds.user_attrs
 
 
-class Leader:
-    """The process that plans a sweep, and works at it.
+class Leader(Worker):
+    """The process that plans a sweep, and works at it."""
 
-    Args:
-        worker: Its own worker.
-        helpers: Its helper processes.
-    """
-
-    def __init__(self, worker: Worker, helpers: Sequence[_Helper]) -> None:
-        self.worker, self.bench = worker, worker.bench
-        self._helpers = list(helpers)
-        self._slots: dict[str, list[Slot]] = {worker.seeds.study_name: []}
+    def __init__(self, plan: PlannedSweep, identity: str) -> None:
+        super().__init__(plan, 0, identity)
+        self.helpers: list[_Helper] = []
+        self._slots: dict[str, list[Slot]] = {self.seeds.study_name: []}
         self._known: set[tuple[str, int]] = set()
 
     def queue_trials(self) -> None:
         """Enqueue the planned trials that have not ended; those that failed have another chance."""
-        job = self.worker.job
+        job = self.job
         if configured_url(job.studies_url).get_backend_name() == "sqlite":
-            # One machine, and this process leads on it: whatever runs belongs to processes that have died.
-            for study in (*self.worker.arms.values(), self.worker.seeds):
-                fail_trials(study, job.studies_url)
-        for arm, study in self.worker.arms.items():
+            self.fail_trials()  # on the only machine this process leads: whatever runs belongs to one that has died
+        for arm, study in self.arms.items():
             study.set_user_attr("workers_matter", workers_matter(job.sweep))
             points = planned_points(job.sweep, job.task, arm)
             self._slots[study.study_name] = [Slot(number, point) for number, point in enumerate(points)]
@@ -128,40 +144,40 @@ class Leader:
 
     def run_trials(self) -> dict[Arm, list[FrozenTrial]]:
         """Work until all trials have ended, and return them."""
-        self._work_at(list(self.worker.arms.values()))
-        return {arm: planned_trials(study, ENDED) for arm, study in self.worker.arms.items()}
+        self._work_at(list(self.arms.values()))
+        return {arm: planned_trials(study, ENDED) for arm, study in self.arms.items()}
 
     def queue_repetitions(self, repetitions: Sequence[Repetition]) -> None:
         """Enqueue the repetitions that have not ended; those that failed have another chance."""
         slots = repetition_slots(self.bench.plan, repetitions)
-        if slots != self._slots[self.worker.seeds.study_name]:
-            self._slots[self.worker.seeds.study_name] = slots
-            enqueue_missing(self.worker.seeds, slots, failed_too=True)
+        if slots != self._slots[self.seeds.study_name]:
+            self._slots[self.seeds.study_name] = slots
+            enqueue_missing(self.seeds, slots, failed_too=True)
 
     def run_repetitions(self, repetitions: Sequence[Repetition]) -> None:
         """Work until all of these repetitions have ended."""
         self.queue_repetitions(repetitions)
-        self._work_at([self.worker.seeds])
+        self._work_at([self.seeds])
         self._see_outcomes()
 
     def finish(self) -> None:
         """Tell all that the sweep is finished."""
-        self.worker.seeds.set_user_attr(_FINISHED, True)
+        self.seeds.set_user_attr(_FINISHED, True)
 
     def _work_at(self, studies: Sequence[optuna.Study]) -> None:
         while True:
-            self._look_at_helpers()
+            self.look_at(self.helpers)
             for study in studies:
                 enqueue_missing(study, self._slots[study.study_name])
             self._write_events()
-            if self.worker.run_next():
+            if self.run_next():
                 continue
             if not any(
                 planned_trials(study, LIVE) or missing(study, self._slots[study.study_name]) for study in studies
             ):
                 return
             for study in studies:
-                fail_silent_trials(study, self.worker.storage, self._known)
+                fail_silent_trials(study, self.storage, self._known)
             time.sleep(_LOOK_AGAIN_S)
 
     def _see_outcomes(self) -> None:
@@ -170,8 +186,8 @@ class Leader:
         Raises:
             MachineError: An outcome that another machine wrote does not appear.
         """
-        for slot in self._slots[self.worker.seeds.study_name]:
-            file, until = self.worker.job.run_folder / str(slot.name), time.monotonic() + _VISIBLE_WITHIN_S
+        for slot in self._slots[self.seeds.study_name]:
+            file, until = self.job.run_folder / str(slot.name), time.monotonic() + _VISIBLE_WITHIN_S
             while not _is_visible(file):
                 if time.monotonic() > until:
                     raise MachineError(
@@ -182,17 +198,11 @@ class Leader:
 
     def _write_events(self) -> None:
         events = (
-            trial_event(arm, trial, self.worker.job.task.metric)
-            for arm, study in self.worker.arms.items()
+            trial_event(arm, trial, self.job.task.metric)
+            for arm, study in self.arms.items()
             for trial in planned_trials(study, ENDED)
         )
-        add_missing_events(self.worker.job.run_folder, events)
-
-    def _look_at_helpers(self) -> None:
-        for helper in _died(self._helpers):
-            self._helpers.remove(helper)
-            for study in (*self.worker.arms.values(), self.worker.seeds):
-                fail_trials(study, self.worker.job.studies_url, helper.name)
+        add_missing_events(self.job.run_folder, events)
 
 
 @contextmanager
@@ -205,11 +215,10 @@ def leading(plan: PlannedSweep) -> Iterator[Leader]:
     file = _identity_file(plan.job.run_folder)
     identity = file.read_text(encoding="utf-8") if file.exists() else token_hex(4)
     with reached(plan.job.studies_url):
-        worker = Worker(plan, 0, identity)
+        leader = Leader(plan, identity)
+        leader.queue_trials()
         write_atomically(file, identity)  # from here on others may join
-        with _helpers(plan, identity) as helpers:
-            leader = Leader(worker, helpers)
-            leader.queue_trials()
+        with _helpers(plan, identity) as leader.helpers:
             yield leader
 
 
@@ -231,8 +240,7 @@ def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
         while not worker.sweep_is_finished:
             if not is_led():
                 return False
-            for helper in _died(helpers):
-                helpers.remove(helper)  # its trial falls silent, and the leader enqueues it again
+            worker.look_at(helpers)
             if not worker.run_next():
                 time.sleep(_LOOK_AGAIN_S)
         return True
@@ -276,31 +284,6 @@ def _helpers(plan: PlannedSweep, identity: str) -> Iterator[list[_Helper]]:
         helper.process.join()  # what it has begun is worth keeping
 
 
-def _died(helpers: Sequence[_Helper]) -> list[_Helper]:
-    """Return the helpers whose process was killed: the others go on without them.
-
-    Raises:
-        Exception: What a helper failed with.
-    """
-    dead = []
-    for helper in helpers:
-        if helper.process.exitcode is None:
-            continue
-        if helper.connection.poll():
-            try:
-                raise helper.connection.recv()
-            except EOFError:
-                pass
-        code = helper.process.exitcode
-        how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
-        warn(
-            f"worker {helper.number} of the sweep {how}; the others go on. If memory is short, run fewer "
-            "(runtime.sweep_workers)"
-        )
-        dead.append(helper)
-    return dead
-
-
 def _help(plan: PlannedSweep, number: int, identity: str, connection: Connection) -> None:
     """Main function of a helper process."""
     end_with_parent()
@@ -322,10 +305,7 @@ def _help(plan: PlannedSweep, number: int, identity: str, connection: Connection
 
 def _is_visible(path: Path) -> bool:
     """Return whether a file is there; listing its folders first makes NFS look at what other machines wrote."""
-    for folder in reversed(path.parents[:2]):
-        if folder.is_dir():
-            try:
-                next(folder.iterdir(), None)
-            except FileNotFoundError:  # being replaced
-                continue
+    for folder in (path.parent.parent, path.parent):
+        with suppress(OSError):
+            next(folder.iterdir(), None)
     return path.exists()

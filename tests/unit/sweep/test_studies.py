@@ -12,7 +12,6 @@ import pytest
 from optuna.trial import TrialState, create_trial
 
 from bertline.foundation.errors import MachineError
-from bertline.sweep import studies as studies_module
 from bertline.sweep.config import ModelSamplerConfig
 from bertline.sweep.studies import (
     REASON,
@@ -247,7 +246,3 @@ def test_importances_come_with_twenty_finished_trials_and_name_what_matters():
     assert sum(shares.values()) == pytest.approx(1)
     assert importances(trials) == shares
     assert importances([*trials[:19], trial(20, TrialState.FAIL)]) == {}
-
-
-def test_the_heartbeat_is_much_quicker_than_the_grace():
-    assert studies_module._GRACE_S >= 4 * studies_module._HEARTBEAT_S
