@@ -583,7 +583,7 @@ def studies(tracking: TrackingConfig, *, num_machines: int = 1) -> str:
     Raises:
         ConfigError: The address is none of a database.
     """
-    from bertline.sweep.store import database_url
+    from bertline.sweep.studies import database_url
 
     url = database_url(os.environ.get(STUDIES_VARIABLE) or tracking.studies_url)
     if url.get_backend_name() != "sqlite":
@@ -600,7 +600,7 @@ def studies(tracking: TrackingConfig, *, num_machines: int = 1) -> str:
 def _postgresql(url: Any) -> str:
     import sqlalchemy
 
-    from bertline.sweep.store import shown, without_password
+    from bertline.sweep.studies import shown, without_password
 
     writable = (
         "SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'"

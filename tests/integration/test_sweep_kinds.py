@@ -54,7 +54,7 @@ def job_of(name, folder, **sweep):
 @pytest.mark.parametrize("name", sorted(finished_tasks.KINDS))
 def test_the_best_model_of_every_kind_gives_again_what_the_sweep_says_of_it(name, tmp_path):
     job = job_of(name, tmp_path)
-    figures = run_sweep(job, in_process=True)
+    figures = run_sweep(job)
     folder = job.run_folder / "result"
     result = json.loads((folder / "result.json").read_text())
     metric = job.task.metric
@@ -87,20 +87,20 @@ def test_an_encoder_with_too_few_positions_for_a_task_is_a_clear_error(tmp_path)
     short = inputs.write_encoder(tmp_path / "short", max_position_embeddings=8)
     job = job_of("question_answering", tmp_path / "job", reference_encoder=str(short))
     with pytest.raises(ConfigError, match=r"short has positions for 8 tokens.*tasks\.question_answering"):
-        run_sweep(job, in_process=True)
+        run_sweep(job)
     assert not (job.run_folder / "studies.db").exists()  # found before any work
 
 
 def test_an_option_of_the_loss_that_a_task_cannot_heed_is_found_before_any_work(tmp_path):
     job = job_of("linear", tmp_path, fine_tuning=inputs.fine_tuning(num_epochs=1, label_smoothing=0.1))
     with pytest.raises(ConfigError, match=r"label_smoothing is 0\.1.*regression.*numbers"):
-        run_sweep(job, in_process=True)
+        run_sweep(job)
     assert not (job.run_folder / "studies.db").exists()
 
 
 def test_a_search_has_an_arm_that_combines_each_seed_with_bm25(tmp_path):
     job = job_of("retrieval", tmp_path, num_seeds=2)
-    figures = run_sweep(job, in_process=True)
+    figures = run_sweep(job)
     result = json.loads((job.run_folder / "result" / "result.json").read_text())
     combined, encoder = result["arms"]["combined"], result["arms"]["encoder"]
     assert [seed["seed"] for seed in combined["seeds"]] == [seed["seed"] for seed in encoder["seeds"]] == [0, 1]

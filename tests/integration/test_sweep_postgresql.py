@@ -1,28 +1,33 @@
-"""Studies in PostgreSQL: several machines share one, and its password stays where it was given."""
+"""Studies in PostgreSQL: processes, as on several machines, share a sweep; deaths and outages change nothing."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
+from uuid import uuid4
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
-import bertline
 import finetuning_inputs as inputs
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.sweep import store as store_module
+from bertline.sweep import studies, trials
 from bertline.sweep.run import run_sweep
-from bertline.sweep.space import planned_points
-from bertline.sweep.store import StudyStore
-from bertline.sweep.study import open_study, plan_trials, take_trial
+from bertline.sweep.studies import (
+    Slot,
+    configured_url,
+    enqueue_missing,
+    open_storage,
+    open_study,
+    planned_trials,
+    reached,
+)
+from bertline.sweep.workers import join_sweep
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
-from servers import PostgreSQL
+from fork_server import forking
+from servers import PostgreSQL, wait_until
+from sweep_pieces import BLOCKED, brief_job, join_until_finished, sweep_until, take_all
 
 PASSWORD = "not%2Dfor%2Dlogs"  # as it stands in an address; the password itself is `not-for-logs`
 
@@ -34,104 +39,167 @@ def server():
 
 
 @pytest.fixture
-def url(server, request):
+def url(server):
     """The address of a database of the test's own."""
-    return server.database(request.node.name)
+    return server.database(f"of_{uuid4().hex}")
 
 
-def sweep():
-    return inputs.sweep(random_weights_baseline="never", num_seeds=1)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("inputs")
+    inputs.write_inputs(made)
+    return made
 
 
-def job_in(folder, url="sqlite:///never/made.db"):
-    return inputs.sweep_job(
-        folder.parent, folder / "run", sweep=sweep(), task=inputs.task(label_efficiency_rows=()), studies_url=url
-    )
+@pytest.fixture(scope="module")
+def alone(folder):
+    """result.json of a sweep by one process."""
+    job = brief_job(folder, "alone")
+    run_sweep(job)
+    return result_of(job)
 
 
-_MACHINE = """
-import sys
-sys.path.insert(0, {tests!r})
-from pathlib import Path
-import test_sweep_postgresql as test
-from bertline.sweep.run import run_sweep
-run_sweep(test.job_in(Path({folder!r})), in_process=True)
-"""
+@pytest.fixture
+def job(folder, url):
+    made = brief_job(folder, f"run-{uuid4().hex[:8]}", studies_url=url)
+    made.run_folder.mkdir()
+    return made
 
 
-def test_machines_share_a_study_and_each_point_is_run_once(tmp_path, url):
-    inputs.write_inputs(tmp_path)
-    folders = [tmp_path / name for name in ("first", "second")]
-    tests, support = str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")
-    machines = [
-        subprocess.Popen(
-            [sys.executable, "-c", _MACHINE.format(tests=tests, folder=str(folder))],
-            env={
-                **os.environ,
-                STUDIES_VARIABLE: url,
-                "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join([str(Path(bertline.__file__).parents[1]), support]),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for folder in folders
-    ]
-    outputs = [machine.communicate(timeout=600)[0] for machine in machines]
-    assert [machine.returncode for machine in machines] == [0, 0], outputs
-    study = optuna.load_study(
-        study_name="halves/run/encoder", storage=url.replace("postgresql:", "postgresql+psycopg:")
-    )
-    assert Counter(trial.state for trial in study.trials) == {TrialState.COMPLETE: 6}
-    assert len({json.dumps(trial.params, sort_keys=True) for trial in study.trials}) == 6
-    # Both resume with the same choice, and nothing they wrote or said has the password.
-    results = [json.loads((folder / "run/result/result.json").read_text()) for folder in folders]
-    assert results[0]["arms"]["encoder"]["best_params"] == results[1]["arms"]["encoder"]["best_params"]
-    assert results[0]["arms"]["encoder"]["test_mean"] == results[1]["arms"]["encoder"]["test_mean"]
-    assert not any("for-logs" in output or PASSWORD in output for output in outputs)
-    for folder in folders:
-        for path in (folder / "run").rglob("*"):
-            assert path.is_dir() or b"for-logs" not in path.read_bytes()
+def result_of(job):
+    """result.json without times, and without trials that were lost and done again."""
+    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    for arm in result["arms"].values():
+        arm["trials"] = [trial for trial in arm["trials"] if trial["state"] != "FAIL"]
+        for entry in (*arm["trials"], *arm["seeds"]):
+            entry.pop("time_s")
+            entry.pop("number", None)
+        arm["trials"].sort(key=lambda trial: json.dumps(trial["params"]))
+    return result
 
 
-def test_a_trial_of_a_machine_that_fell_silent_is_tried_again_by_another(tmp_path, url, monkeypatch):
-    monkeypatch.setattr(store_module, "_HEARTBEAT_S", 1)
-    monkeypatch.setattr(store_module, "_GRACE_S", 2)
-    inputs.write_inputs(tmp_path)
-    job = job_in(tmp_path / "machine", url)
-    store = StudyStore(url)
-    study = open_study(store, "halves/run/encoder", job.sweep)
-    plan_trials(store, study, planned_points(job.sweep, job.task))
-    silent = take_trial(store, study, "another machine")
-    run_sweep(job, in_process=True)
-    states = {trial.number: trial.state for trial in study.get_trials()}
-    assert states.pop(silent.number) == TrialState.FAIL
-    assert Counter(states.values()) == {TrialState.COMPLETE: 6}
+def studies_of(job):
+    storage = open_storage(job.studies_url)
+    return [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
 
 
-def test_a_trial_is_taken_once_and_a_lock_is_let_go(url):
-    stores = [StudyStore(url) for _ in range(2)]
-    studies = [open_study(store, "task/run/encoder", sweep()) for store in stores]
-    plan_trials(stores[0], studies[0], [{"x": 1}, {"x": 2}])
-    plan_trials(stores[1], studies[1], [{"x": 1}, {"x": 2}])
-    taken = [take_trial(store, study, "me") for store, study in zip(stores, studies, strict=True)]
-    assert sorted(trial.number for trial in taken) == [0, 1]
-    assert take_trial(stores[0], studies[0], "me") is None
+def check_each_done_once(job):
+    for study in studies_of(job):
+        complete = planned_trials(study, (TrialState.COMPLETE,))
+        assert max(Counter(trial.user_attrs["slot"] for trial in complete).values()) == 1
+        assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))
+    events = inputs.events_of(job)
+    assert max(Counter((event["arm"], event["kind"], event["number"]) for event in events).values()) == 1
+
+
+def started(target, *arguments):
+    process = forking().Process(target=target, args=arguments)
+    process.start()
+    return process
+
+
+@pytest.mark.parametrize("who", ["the leader", "a member"])
+@pytest.mark.parametrize("phase", ["trials", "repetitions"])
+def test_a_killed_process_loses_only_what_it_had_in_progress(job, alone, who, phase):
+    leads = who == "the leader"
+    killed = started(sweep_until, job, phase, 0, leads)
+    others = [started(join_until_finished, job)]
+    if not leads:
+        others.append(started(sweep_until, job, "", 0))
+    try:
+        wait_until((job.run_folder / BLOCKED).exists, every_s=0.02)
+        killed.kill()
+        for process in others:
+            process.join(600)
+        assert [process.exitcode for process in others] == [0] * len(others)
+    finally:
+        for process in (killed, *others):
+            process.kill()
+            process.join()
+    assert result_of(job) == alone
+    check_each_done_once(job)
+    processes = {trial.user_attrs["process"] for study in studies_of(job) for trial in study.get_trials()}
+    assert len(processes) >= 2
+
+
+def test_a_database_that_goes_away_ends_the_sweep_with_one_error_and_the_same_command_resumes(
+    job, alone, server, monkeypatch
+):
+    for name, seconds in (("_HEARTBEAT_S", 1), ("_GRACE_S", 4)):
+        monkeypatch.setattr(studies, name, seconds)
+    fine_tune, calls = trials.fine_tune, []
+
+    def loses_the_server(*args, **options):
+        calls.append(args)
+        if len(calls) == 3:
+            server.stop()
+        return fine_tune(*args, **options)
+
+    monkeypatch.setattr(trials, "fine_tune", loses_the_server)
+    try:
+        with pytest.raises(MachineError, match=r"ada:\*\*\*.*cannot be read or written.*same command again") as caught:
+            run_sweep(job)
+    finally:
+        server.start()
+    assert "for-logs" not in str(caught.value)
+    run_sweep(job)
+    assert result_of(job) == alone
+    check_each_done_once(job)
+
+
+def test_a_database_that_restarts_during_a_trial_is_not_noticed(job, alone, server, monkeypatch):
+    fine_tune, calls = trials.fine_tune, []
+
+    def restarts_the_server(*args, **options):
+        calls.append(args)
+        if len(calls) == 3:
+            server.restart()
+        return fine_tune(*args, **options)
+
+    monkeypatch.setattr(trials, "fine_tune", restarts_the_server)
+    run_sweep(job)
+    assert result_of(job) == alone
+
+
+def test_eight_processes_take_each_trial_once(url):
+    sweep = inputs.sweep()
+    study = open_study(open_storage(url), "task/run/encoder", sweep)
+    enqueue_missing(study, [Slot(number, {"x": number / 2}) for number in range(48)])
+    processes = [started(take_all, url, sweep) for _ in range(8)]
+    for process in processes:
+        process.join(600)
+    assert [process.exitcode for process in processes] == [0] * 8
+    complete = planned_trials(study, (TrialState.COMPLETE,))
+    assert {trial.params["x"]: trial.value for trial in complete} == {x / 2: x * x / 4 for x in range(48)}
+    assert len(complete) == len(planned_trials(study)) == 48
+    assert {trial.state for trial in study.get_trials()} <= {TrialState.COMPLETE, TrialState.PRUNED}
+
+
+def test_a_member_waits_for_the_leader_or_gives_up(job):
+    assert not join_sweep(job, is_led=lambda: False)
+    assert optuna.get_all_study_names(open_storage(job.studies_url)) == []
+
+
+def test_a_member_of_a_finished_sweep_has_nothing_to_do(job, monkeypatch):
+    run_sweep(job)
+    monkeypatch.setattr(trials, "fine_tune", None)
+    assert join_sweep(job, is_led=lambda: True)
+    # Nothing that the sweep wrote has the password.
+    assert not any(b"for-logs" in path.read_bytes() for path in job.run_folder.rglob("*") if path.is_file())
 
 
 def test_a_server_that_refuses_or_is_away_is_a_clear_error_without_the_password(url):
     refused = url.replace(PASSWORD, "another-secret")
-    with pytest.raises(MachineError, match="password authentication failed") as caught:
-        StudyStore(refused)
+    with pytest.raises(MachineError, match="password authentication failed") as caught, reached(refused):
+        open_storage(refused)
     assert "another-secret" not in str(caught.value)
     away = f"postgresql://ada:{PASSWORD}@127.0.0.1:1/studies"
-    with pytest.raises(MachineError, match=r"ada:\*\*\*@127\.0\.0\.1:1/studies.*run the stage again") as caught:
-        StudyStore(away)
+    with pytest.raises(MachineError, match=r"ada:\*\*\*@127\.0\.0\.1:1/studies") as caught, reached(away):
+        open_storage(away)
     assert "for-logs" not in str(caught.value) and PASSWORD not in str(caught.value)
 
 
-def test_a_configuration_never_has_a_password_and_an_address_of_another_kind_is_refused(tmp_path, monkeypatch):
+def test_a_configuration_never_has_a_password_and_an_address_of_another_kind_is_refused(monkeypatch):
     fields = {"enabled": True, "uri": "sqlite:///x.db", "experiment_name": "x", "log_text": False}
     fields |= {"system_metrics": False, "system_metrics_every_s": 1.0}
     for address in (f"postgresql://ada:{PASSWORD}@host/db", f"postgresql://host/db?password={PASSWORD}"):
@@ -140,8 +208,7 @@ def test_a_configuration_never_has_a_password_and_an_address_of_another_kind_is_
         assert PASSWORD not in str(caught.value)
     for address in ("mysql://ada:secret@host/db", "sqlite://", "no address secret"):
         with pytest.raises(ConfigError, match="sqlite:///FILE or postgresql://HOST/DATABASE") as caught:
-            StudyStore(address)
+            configured_url(address)
         assert "secret" not in str(caught.value)
-    monkeypatch.setenv(STUDIES_VARIABLE, f"sqlite:///{tmp_path}/from-the-environment.db")
-    StudyStore(f"sqlite:///{tmp_path}/from-the-configuration.db")
-    assert [path.name for path in tmp_path.glob("*.db")] == ["from-the-environment.db"]
+    monkeypatch.setenv(STUDIES_VARIABLE, "sqlite:///from-the-environment.db")
+    assert configured_url("sqlite:///from-the-configuration.db").database == "from-the-environment.db"

@@ -8,7 +8,7 @@ import optuna
 import pytest
 
 import finetuning_inputs as inputs
-from bertline.sweep.config import SuccessiveHalvingPrunerConfig
+from bertline.sweep.config import HalvingPrunerConfig
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
 from bertline.tracking.record import NOTE_TAG, PARENT_TAG, STAGE_TAG, TRIAL_TAG, Attachment
@@ -17,6 +17,12 @@ from bertline.tracking.store import Store
 from tracking_inputs import opened, record, tracking
 
 STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
+
+
+def study_of(job):
+    """The study of the encoder."""
+    (name,) = (name for name in optuna.get_all_study_names(job.studies_url) if name.endswith("/encoder"))
+    return optuna.load_study(study_name=name, storage=job.studies_url)
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +34,14 @@ def swept(tmp_path_factory):
         folder,
         folder / "run",
         sweep=inputs.sweep(
-            pruner=SuccessiveHalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=2),
+            pruner=HalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=2),
             space={"learning_rate": ChoiceSpace(kind="choice", values=(1e-6, 1e-5, 2e-6, 1e-2, 3e-2, 1e30))},
             fine_tuning=inputs.fine_tuning(num_epochs=4),
             random_weights_baseline="never",
         ),
         task=inputs.task(label_efficiency_rows=()),
     )
-    run_sweep(job, in_process=True)
+    run_sweep(job)
     return job, json.loads((job.run_folder / "result" / "result.json").read_text())
 
 
@@ -54,7 +60,7 @@ def test_pruned_and_failed_trials_are_told_from_finished_ones(swept):
 
 def test_a_study_that_depends_on_the_number_of_workers_says_so(swept):
     job, result = swept
-    study = optuna.load_study(study_name="halves/run/encoder", storage=job.studies_url)
+    study = study_of(job)
     assert study.user_attrs["workers_matter"] is True
     assert result["workers_matter"] is True
     assert "another number of workers" in result["note"]
@@ -74,7 +80,7 @@ def test_the_runs_of_mlflow_have_optunas_states_points_and_curves(swept, tmp_pat
         for run in store.find_runs({PARENT_TAG: sweep.info.run_id})
         if TRIAL_TAG in run.data.tags
     }
-    study = optuna.load_study(study_name="halves/run/encoder", storage=job.studies_url)
+    study = study_of(job)
     assert len(runs) == len(study.trials) + 2  # and the two seeds
     words_of = {"FAIL": "training has diverged. Lower", "PRUNED": "Stopped early, after", "COMPLETE": ""}
     for trial in study.trials:

@@ -9,35 +9,32 @@ import random
 import signal
 import threading
 import time
-from pathlib import Path
 
 import optuna
-from omegaconf import OmegaConf
+import pytest
 from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
-from bertline.sweep import store
-from bertline.sweep.config import RandomSamplerConfig
+import sweep_pieces
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.sweep import trials
+from bertline.sweep import workers as workers_module
+from bertline.sweep.config import QmcSamplerConfig, RandomSamplerConfig
 from bertline.sweep.run import run_sweep
+from bertline.sweep.workers import join_sweep
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
 from fork_server import forked_workers
+from servers import wait_until
 
 GRID = {
     "learning_rate": ChoiceSpace(kind="choice", values=(1e-3, 3e-3, 1e-2)),
     "batch_size": ChoiceSpace(kind="choice", values=(16.0, 32.0)),
     "num_epochs": ChoiceSpace(kind="choice", values=(1.0, 2.0, 3.0)),
 }
-SHIPPED = sorted((Path(__file__).parents[2] / "conf" / "sweep").glob("*.yaml"))
 
 
 def sweep_job(folder, name, *, workers, **changes):
-    fields = {
-        "space": GRID,
-        "num_trials": 18,
-        "num_seeds": 1,
-        "random_weights_baseline": "never",
-        "max_retries": min(OmegaConf.load(path)["max_retries"] for path in SHIPPED),
-    }
+    fields = {"space": GRID, "num_trials": 18, "num_seeds": 1, "random_weights_baseline": "never"}
     return inputs.sweep_job(
         folder,
         folder / name,
@@ -48,93 +45,92 @@ def sweep_job(folder, name, *, workers, **changes):
 
 
 def result_of(job):
-    """result.json without the seconds that things took."""
+    """result.json without the seconds that things took, and without trials that were done again."""
     result = json.loads((job.run_folder / "result" / "result.json").read_text())
     for arm in result["arms"].values():
+        arm["trials"] = [trial for trial in arm["trials"] if trial["state"] != "FAIL"]
         for entry in (*arm["trials"], *arm["seeds"]):
             del entry["time_s"]
+            entry.pop("number", None)  # a trial that was done again has another
         arm["trials"].sort(key=lambda trial: json.dumps(trial["params"]))
-        for trial in arm["trials"]:
-            del trial["number"]  # of two workers, either may be the first to take a trial
     return result
 
 
-def finished_trials(job):
-    path = job.run_folder / "events.jsonl"
-    return len(path.read_text().splitlines()) if path.exists() else 0
+def kill_helpers(job, moments, killed):
+    """Kill a helper at each of some moments, without warning."""
+    for num_finished in moments:
+        while len(list((job.run_folder / "trials").glob("*.json"))) < num_finished:
+            time.sleep(0.02)
+        time.sleep(random.uniform(0, 0.3))
+        helper = next(process for process in multiprocessing.active_children() if process.name.startswith("sweep-"))
+        os.kill(helper.pid, signal.SIGKILL)
+        killed.append(helper.pid)
+        helper.join()
 
 
-class Killer(threading.Thread):
-    """Kills one of the workers at each of some moments, without warning."""
-
-    def __init__(self, job, moments):
-        super().__init__(daemon=True)
-        self.job, self.moments, self.num_killed = job, moments, 0
-        self.random = random.Random(0)
-
-    def run(self):
-        for num_finished in self.moments:
-            while finished_trials(self.job) < num_finished:
-                time.sleep(0.02)
-            time.sleep(self.random.uniform(0, 0.3))
-            while not (workers := [p for p in multiprocessing.active_children() if p.name.startswith("sweep-")]):
-                time.sleep(0.02)
-            os.kill(self.random.choice(workers).pid, signal.SIGKILL)
-            self.num_killed += 1
-
-    def hold(self, monkeypatch):
-        """Let the sweep wait for a kill that is late, so that it does not end before, and no trial dies many times."""
-        add = store.add_missing_events
-
-        def is_late():
-            return any(finished_trials(self.job) >= moment + 3 for moment in self.moments[self.num_killed :])
-
-        def added(*args):
-            add(*args)
-            while self.is_alive() and is_late():  # if the thread has failed, no kill will come
-                time.sleep(0.02)
-
-        monkeypatch.setattr(store, "add_missing_events", added)
-
-
-def test_a_grid_whose_workers_are_killed_five_times_ends_as_the_undisturbed_one(tmp_path, monkeypatch):
+def test_a_grid_whose_workers_are_killed_ends_as_the_undisturbed_one(tmp_path, monkeypatch, capsys):
     forked_workers(monkeypatch)
     inputs.write_inputs(tmp_path)
     undisturbed = sweep_job(tmp_path, "undisturbed", workers=1)
     run_sweep(undisturbed)
-    killed = sweep_job(tmp_path, "killed", workers=2)
-    killer = Killer(killed, moments=(1, 4, 7, 10, 13))
-    killer.hold(monkeypatch)
+    job, killed = sweep_job(tmp_path, "killed", workers=4), []
+    killer = threading.Thread(target=kill_helpers, args=(job, (1, 4, 8), killed), daemon=True)
     killer.start()
-    run_sweep(killed)
-    assert killer.num_killed == 5
-
-    study = optuna.load_study(study_name="halves/killed/encoder", storage=killed.studies_url)
-    complete = study.get_trials(states=(TrialState.COMPLETE,))
-    assert len(complete) == 18
-    assert len({json.dumps(trial.params, sort_keys=True) for trial in complete}) == 18
+    run_sweep(job)
+    assert len(killed) == 3
+    assert capsys.readouterr().err.count("was killed (SIGKILL); the others go on") == 3
+    assert result_of(job) == result_of(undisturbed)
+    (name,) = (name for name in optuna.get_all_study_names(job.studies_url) if name.endswith("/encoder"))
+    study = optuna.load_study(study_name=name, storage=job.studies_url)
+    assert len(study.get_trials(states=(TrialState.COMPLETE,))) == 18
     assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))
-    expected, found = result_of(undisturbed), result_of(killed)
-    found["arms"]["encoder"]["trials"] = [
-        trial for trial in found["arms"]["encoder"]["trials"] if trial["state"] != "FAIL"
-    ]
-    assert found == expected
 
 
-def test_random_draws_do_not_depend_on_the_number_of_workers(tmp_path):
+@pytest.mark.parametrize("sampler", [RandomSamplerConfig(kind="random"), QmcSamplerConfig(kind="qmc")])
+def test_planned_draws_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch, sampler):
     inputs.write_inputs(tmp_path)
+    space = {"learning_rate": LogUniformSpace(kind="log_uniform", low=1e-4, high=1e-2)}
     jobs = [
-        sweep_job(
-            tmp_path,
-            f"with-{workers}",
-            workers=workers,
-            sampler=RandomSamplerConfig(kind="random"),
-            space={"learning_rate": LogUniformSpace(kind="log_uniform", low=1e-4, high=1e-2)},
-            num_trials=5,
-            num_seeds=2,
-        )
+        sweep_job(tmp_path, f"with-{workers}", workers=workers, sampler=sampler, space=space, num_trials=5, num_seeds=2)
         for workers in (1, 2)
     ]
-    figures = [run_sweep(job) for job in jobs]
+    figures = [run_sweep(jobs[0])]
+    fine_tune = trials.fine_tune
+
+    def after_the_helper(*args, **options):
+        wait_until(lambda: list((jobs[1].run_folder / "trials").glob("*.json")), every_s=0.02)
+        return fine_tune(*args, **options)
+
+    monkeypatch.setattr(trials, "fine_tune", after_the_helper)  # of this process alone, which leads
+    figures.append(run_sweep(jobs[1]))
     assert figures[0] == figures[1]
     assert result_of(jobs[0]) == result_of(jobs[1])
+    processes = {
+        trial.user_attrs["process"]
+        for name in optuna.get_all_study_names(jobs[1].studies_url)
+        for trial in optuna.load_study(study_name=name, storage=jobs[1].studies_url).trials
+    }
+    assert len(processes) == 2  # both took a share
+
+
+def test_what_a_helper_fails_with_ends_the_sweep(tmp_path, monkeypatch):
+    forked_workers(monkeypatch)
+    inputs.write_inputs(tmp_path)
+    monkeypatch.setattr(workers_module, "_help", sweep_pieces.fail)
+    with pytest.raises(DataError, match="row 3 has no text"):
+        run_sweep(sweep_job(tmp_path, "run", workers=2))
+
+
+def test_a_sweep_without_any_helper_left_goes_on_and_a_task_of_an_array_notes_its_progress(tmp_path, monkeypatch):
+    forked_workers(monkeypatch)
+    monkeypatch.setenv("BERTLINE_JOIN", "7")
+    inputs.write_inputs(tmp_path)
+    monkeypatch.setattr(workers_module, "_help", sweep_pieces.die)
+    run_sweep(sweep_job(tmp_path, "run", workers=2, num_trials=2))
+    assert (tmp_path / "run" / "7.done").stat().st_size == 2 + 1  # two trials and a seed
+
+
+def test_studies_in_a_file_are_not_shared_by_machines(tmp_path):
+    inputs.write_inputs(tmp_path)
+    with pytest.raises(ConfigError, match="SQLite file, which several machines cannot share"):
+        join_sweep(sweep_job(tmp_path, "run", workers=1), is_led=lambda: True)

@@ -30,7 +30,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small = sweep(num_trials=1, num_seeds=1, random_weights_baseline="never")
     job = sweep_job(folder, folder / "run", sweep=small)
     job = dataclasses.replace(job, task=dataclasses.replace(job.task, label_efficiency_rows=()))
-    run_sweep(job, in_process=True)
+    run_sweep(job)
     pretrain = tiny.write_encoder(folder / "pretrain", heads=True, max_position_embeddings=32)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -151,7 +151,6 @@ def sweep(**changes: Any) -> SweepConfig:
         "random_weights_epochs": (0.5, 1.0, 2.0),
         "random_weights_seeds": None,
         "reference_encoder": None,
-        "max_retries": 2,
     }
     return SweepConfig(**{**fields, **changes})
 
@@ -182,7 +181,7 @@ def swept(job: Any) -> tuple[dict[str, float], dict[str, Any]]:
     """Run a sweep in this process; return its figures and its result.json."""
     from bertline.sweep.run import run_sweep
 
-    figures = run_sweep(job, in_process=True)
+    figures = run_sweep(job)
     return figures, json.loads((job.run_folder / "result" / "result.json").read_text())
 
 

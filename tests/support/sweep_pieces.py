@@ -1,194 +1,113 @@
-"""Pieces of work for the workers of a sweep; a worker finds them by their names."""
+"""Processes of sweeps that are to be killed, or to fail; what is handed to a process must be importable."""
 
 from __future__ import annotations
 
-import io
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from servers import wait_until
-
-_LONGEST_WAIT_S = 600.0
-"""For a test that is to go on or to kill this process, and may have failed."""
+BLOCKED = "blocked"
+"""File of the run folder that says that the process waits to be killed."""
 
 
-def say_who(bench: Any, argument: Any) -> tuple[int, Any]:
-    """The number of the worker, and what it was given."""
-    return bench.worker, argument
-
-
-def die_the_first_time(bench: Any, path: Path) -> str:
-    """Kill the worker, unless the file is there already."""
-    if not path.exists():
-        path.write_text("")
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "done"
-
-
-def wait_for(bench: Any, path: Path) -> str:
-    """Wait until a file is there."""
-    while not path.exists():
-        time.sleep(0.05)
-    return "done"
-
-
-def begin_and_wait_for(bench: Any, paths: tuple[Path, Path]) -> str:
-    """Leave the first file, and wait until the second one is there."""
-    paths[0].touch()
-    return wait_for(bench, paths[1])
-
-
-def die(bench: Any, argument: Any) -> None:
-    """Kill the worker."""
+def die(*_: Any) -> None:
+    """In place of a helper's main function: be killed."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class UnsendableError(Exception):
-    """Cannot be made again from its arguments, which is what sending does."""
+def fail(plan: Any, number: int, identity: str, connection: Any) -> None:
+    """In place of a helper's main function: end with an error for people."""
+    from bertline.foundation.errors import DataError
 
-    def __init__(self, first: str, second: str) -> None:
-        super().__init__(first)
-
-
-def fail(bench: Any, error: Exception | None) -> None:
-    """Raise what was given, or what cannot be sent."""
-    raise error if error is not None else UnsendableError("the disk is full", "really")
+    connection.send(DataError("row 3 has no text"))
 
 
-def tune(url: str, name: str, sweep: Any) -> None:
-    """Take the trials of a study and score them, as the worker of one machine, until none is left."""
-    import optuna
-    from optuna.trial import TrialState
-
-    from bertline.sweep.members import member_name
-    from bertline.sweep.store import StudyStore
-    from bertline.sweep.study import has_trials, open_study, take_trial
-
-    store = StudyStore(url, waits=True)
-    study = open_study(store, name, sweep)
-    while True:
-        taken = take_trial(store, study, member_name())
-        if taken is None:
-            if not has_trials(study, TrialState.WAITING, TrialState.RUNNING):
-                return
-            time.sleep(0.2)
-            continue
-        study.get_trials(deepcopy=False)
-        trial = optuna.Trial(study, taken._trial_id)
-        x = trial.suggest_float("x", 0, 100)
-        with store.beating(lambda: store.storage.record_heartbeat(taken._trial_id)):  # noqa: B023
-            for step in range(3):
-                trial.report(x + step, step)
-                time.sleep(0.05)
-        trial.set_user_attr("curve", [[1.0, x]])
-        study.tell(trial, x * x, skip_if_finished=True)
-
-
-def sweep_until(job: Any, num_events: int) -> None:
-    """Run a sweep; once it has so many events, it waits to be killed before it adds another one.
-
-    So the kill comes before the sweep ends, and as a rule while trials run.
-    """
-    from bertline.foundation.files import read_json_lines
-    from bertline.sweep import store
-    from bertline.sweep.run import run_sweep
-
-    add = store.add_missing_events
-
-    def added(run_folder: Path, events: Any) -> None:
-        if len(read_json_lines(run_folder / "events.jsonl")) >= num_events:
-            time.sleep(_LONGEST_WAIT_S)
-        add(run_folder, events)
-
-    store.add_missing_events = added
-    run_sweep(job)
-
-
-def brief_job(folder: Path, run: str = "run", **runtime: Any) -> Any:
+def brief_job(folder: Path, run: str = "run", **changes: Any) -> Any:
     """A sweep of `write_inputs(folder)` in two passes: what is killed is to last a while, and need not learn."""
     import finetuning_inputs as inputs
 
+    workers = changes.pop("sweep_workers", 1)
     sweep = inputs.sweep(fine_tuning=inputs.fine_tuning(num_epochs=2))
-    return inputs.sweep_job(folder, folder / run, sweep=sweep, runtime=inputs.runtime(**runtime))
+    return inputs.sweep_job(
+        folder, folder / run, **{"sweep": sweep, "runtime": inputs.runtime(sweep_workers=workers), **changes}
+    )
 
 
-def start_until(folder: Path, num_events: int, num_workers: int) -> Any:
-    """Start that sweep as a process, which comes to so many events and is to be killed then."""
-    from fork_server import forking
+def blocking(job: Any, function: Callable[..., Any], num_calls: int) -> Callable[..., Any]:
+    """A function whose call after `num_calls` others says that it is reached, and waits to be killed."""
+    left = num_calls
 
-    job = brief_job(folder, sweep_workers=num_workers)
-    process = forking().Process(target=sweep_until, args=(job, num_events))
-    process.start()
-    return process
+    def counted(*args: Any, **options: Any) -> Any:
+        nonlocal left
+        if left == 0:
+            (job.run_folder / BLOCKED).touch()
+            time.sleep(600)
+        left -= 1
+        return function(*args, **options)
 
-
-class Held(NamedTuple):
-    """When a process waits, and for what."""
-
-    text: str
-    num_lines: int
-    until: Callable[[], bool]
+    return counted
 
 
-class Log(io.TextIOBase):
-    """A file to print to; after so many lines with a text, the process waits until a condition holds."""
+def sweep_until(job: Any, phase: str, num_calls: int, is_leader: bool = True) -> None:
+    """Lead a sweep, or join it, and in a phase ("trials", "repetitions", "tests") wait to be killed, with work in hand.
 
-    def __init__(self, path: Path, held: Held) -> None:
-        self._file = path.open("a", buffering=1)
-        self._held, self._said = held, ""
-
-    def write(self, text: str) -> int:
-        self._file.write(text)
-        self._said += text
-        if text.endswith("\n") and self._said.count(self._held.text) >= self._held.num_lines:
-            wait_until(self._held.until, timeout_s=_LONGEST_WAIT_S, every_s=0.02)
-        return len(text)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
-def never() -> bool:
-    """For `Held`: until the process is killed."""
-    return False
-
-
-def all_say(texts: Mapping[Path, str]) -> bool:
-    """Whether each of these files has its text."""
-    return all(path.exists() and text in path.read_text() for path, text in texts.items())
-
-
-def lead(job: Any, log: Path, leader: Path, held: Held) -> None:
-    """Lead a sweep, and say so in a file."""
-    from bertline.sweep.members import member_name
+    The file `led` says that the sweep is led, as a run folder's lock does.
+    """
+    from bertline.sweep import repetitions, trials
     from bertline.sweep.run import run_sweep
 
-    sys.stdout = Log(log, held)
-    leader.write_text(member_name())
-    run_sweep(job, in_process=True)
+    if phase == "tests":
+        repetitions._read_test = blocking(job, repetitions._read_test, num_calls)
+    elif phase:
+        module = {"trials": trials, "repetitions": repetitions}[phase]
+        module.fine_tune = blocking(job, module.fine_tune, num_calls)  # type: ignore[attr-defined]
+    _quick_to_notice()
+    if not is_leader:
+        join_until_finished(job)
+        return
+    (job.run_folder / "led").write_text(str(os.getpid()))
+    run_sweep(job)
 
 
-def help_along(job: Any, log: Path, leader: Path, held: Held) -> None:
+def join_until_finished(job: Any) -> None:
     """Join a sweep, and lead it if its leader has died: what the tasks of a job array do."""
-    from bertline.sweep.crew import join_sweep
-    from bertline.sweep.members import has_died
+    from bertline.sweep.run import run_sweep
+    from bertline.sweep.workers import join_sweep
+
+    _quick_to_notice()
+    led = job.run_folder / "led"
 
     def is_led() -> bool:
-        return not leader.exists() or not has_died(leader.read_text())
+        if not led.exists():
+            return True
+        status = Path(f"/proc/{led.read_text()}/stat")
+        return status.exists() and status.read_text().split(") ")[1][0] != "Z"
 
-    sys.stdout = Log(log, held)
-    while not join_sweep(job, is_led=is_led, in_process=True):
-        print("nobody leads")
+    while not join_sweep(job, is_led=is_led):
         try:
-            leader.with_name("next").touch(exist_ok=False)
-        except FileExistsError:  # another has the lead, or takes it now
+            (job.run_folder / "next").touch(exist_ok=False)
+        except FileExistsError:  # another takes the lead
             time.sleep(0.5)
             continue
-        lead(job, log, leader, held)
+        led.write_text(str(os.getpid()))
+        run_sweep(job)
         return
-    print("the sweep is finished")
+
+
+def take_all(url: str, sweep: Any) -> None:
+    """Take the trials of a study, as the worker of one machine, until none waits."""
+    from bertline.sweep.studies import open_storage, open_study, run_next
+
+    study = open_study(open_storage(url), "task/run/encoder", sweep)
+    while run_next(study, lambda trial: trial.suggest_float("x", 0, 100) ** 2, sweep, url):
+        pass
+
+
+def _quick_to_notice() -> None:
+    """A silent process counts as dead after seconds."""
+    from bertline.sweep import studies
+
+    studies._HEARTBEAT_S, studies._GRACE_S = 1, 4

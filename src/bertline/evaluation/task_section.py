@@ -30,7 +30,7 @@ from bertline.evaluation.html import (
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_charts import varied
 from bertline.evaluation.task_scores import conclusion, overlap_notes, score_tables, scores_sentence, verdicts
-from bertline.foundation.formats import count, signed
+from bertline.foundation.formats import count, percent, signed
 from bertline.kinds.registry import kind_part
 from bertline.tasks.stored_rows import COLLECTION
 
@@ -342,9 +342,13 @@ def _choice(task: TaskFacts) -> str:
     tests = listing([f"{count(rows[split])} ({split})" for split in task.result["test_splits"] if split in rows])
     tried = f"{number_of(len(states), 'trial')} for the encoder{pruned}{failed}. Chosen on dev: "
     how = tried if states else "One configuration, and nothing to choose: "
+    shares = [
+        f"{name.replace('_', ' ')} {percent(share)}" for name, share in task.result.get("importances", {}).items()
+    ]
+    explained = f" What explains the differences between trials: {listing(shares)} (PED-ANOVA)." if shares else ""
     return (
         f"{how}{_settings(arm['best_params'])}. Trained on {count(rows['train'])} rows, chosen on "
-        f"{count(rows['dev'])}, tested once on {tests}."
+        f"{count(rows['dev'])}, tested once on {tests}.{explained}"
     )
 
 

@@ -341,10 +341,11 @@ class _Signals:
 
 def _may_start(folder: Path, job_id: str, max_requeues: int) -> bool:
     """Note this start; False if nothing was saved in the last starts of this job, or task."""
-    path = folder / f"{job_id.partition('_')[2]}{_STARTS}"
+    task = job_id.partition("_")[2]
+    path = folder / (f"{task}.{_STARTS}" if task else _STARTS)
     checkpoints = sorted(file.stem for file in (folder / "checkpoints").glob("step-*.pt"))
-    events = folder / "events.jsonl"
-    progress = f"{checkpoints[-1] if checkpoints else ''}/{events.stat().st_size if events.exists() else 0}"
+    done = folder / (f"{task}.done" if task else "events.jsonl")  # of a task, what it has done itself
+    progress = f"{checkpoints[-1] if checkpoints else ''}/{done.stat().st_size if done.exists() else 0}"
     starts = [start["progress"] for start in read_json_lines(path) if start["job"] == job_id]
     append_lines(path, [json.dumps({"job": job_id, "progress": progress})])
     without = 0

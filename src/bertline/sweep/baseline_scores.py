@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from bertline.finetuning.task_kind import TaskKind
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
+from bertline.foundation.progress import say
 from bertline.sweep.baselines.base import Baseline, Settings, baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, kind_of, test_splits
 from bertline.sweep.job import PlannedSweep, SweepJob
-from bertline.sweep.units import Unit
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -39,10 +39,6 @@ class ScoredBaseline:
     """Test scores by number of train rows; empty if the task has no `label_efficiency_rows`."""
 
 
-BASELINES = Unit("baselines", {}, f"baselines/{_SCORES}")
-"""All baselines, as one unit of work."""
-
-
 def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     """Read the scores of the baselines."""
     folder, splits = _folder(plan.job), test_splits(plan.job)
@@ -61,8 +57,10 @@ def _folder(job: SweepJob) -> Path:
     return job.run_folder / "baselines"
 
 
-def score_baselines(bench: Bench) -> str:
-    """Do the unit `BASELINES`: fit and score the baselines, and return the progress message."""
+def score_baselines(bench: Bench) -> None:
+    """Fit and score the baselines, if that has not been done."""
+    if (_folder(bench.job) / _SCORES).exists():
+        return
     started, job, start = time.monotonic(), bench.job, bench.plan.starts["encoder"]
     kind, encoder = kind_of(job, start), None
     if start.weights == "pretrained":
@@ -95,7 +93,7 @@ def score_baselines(bench: Bench) -> str:
                 }
             )
         write_json(folder / _SCORES, content)
-    return f"baselines: scored in {time.monotonic() - started:.0f} s"
+    say(f"{job.task_name}, baselines: scored in {time.monotonic() - started:.0f} s")
 
 
 def _statistics_file(baseline: str, split: SplitName) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from bertline.kinds.registry import kind_part
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
-from bertline.sweep.store import StudyStore
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
@@ -53,27 +51,19 @@ class Bench:
 
     Args:
         plan: The planned sweep.
-        worker: Number of this worker process; it selects the device if there are several. None: this process works
-            alone.
+        worker: Number of this process among those of this machine; it selects the device if there are several.
     """
 
-    def __init__(self, plan: PlannedSweep, *, worker: int | None = None) -> None:
+    def __init__(self, plan: PlannedSweep, *, worker: int = 0) -> None:
         self.plan = plan
         self.job = plan.job
-        self.worker = worker or 0
-        self._is_alone = worker is None
         self.runtime = _runtime_of_a_worker(plan.job.runtime)
         self.machine = resolve_machine(self.runtime, plan.job.sweep.precision)
         if self.machine.device.type == "cuda":
-            device = torch.device("cuda", self.worker % torch.cuda.device_count())
+            device = torch.device("cuda", worker % torch.cuda.device_count())
             torch.cuda.set_device(device)
             self.machine = replace(self.machine, device=device)
         self._arms: dict[Arm, ArmBench] = {}
-
-    @cached_property
-    def store(self) -> StudyStore:
-        """Database of the studies, opened on first access; of worker processes, the supervisor says that they wait."""
-        return StudyStore(self.job.studies_url, waits=True, says=self._is_alone)
 
     def arm(self, arm: Arm) -> ArmBench:
         """Return the data of an arm, loaded on first use."""
@@ -138,7 +128,7 @@ _WORKERS_ON_A_CPU = 2
 
 
 def num_sweep_workers(runtime: RuntimeConfig) -> int:
-    """Return the number of worker processes: `runtime.sweep_workers`, else what suits the devices of this process.
+    """Return the number of processes that share a sweep: `runtime.sweep_workers`, else what suits the devices.
 
     That is one for each visible CUDA device, so that each has its own, and 2 on a CPU, whatever its cores: each worker
     loads the rows and an encoder, and not all memory grows with the cores.

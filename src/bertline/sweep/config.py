@@ -24,10 +24,18 @@ class RandomSamplerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TpeSamplerConfig:
-    """Tree-structured Parzen estimator (Optuna's default)."""
+class QmcSamplerConfig:
+    """Points of a Sobol sequence, scrambled by the seed: they cover the space more evenly than random ones."""
 
-    kind: Literal["tpe"]
+    kind: Literal["qmc"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSamplerConfig:
+    """Proposes points by a model of the trials so far: `tpe`, a tree-structured Parzen estimator (Optuna's default), or
+    `gp`, a Gaussian process, for few trials of a small space. What it proposes depends on which trials have ended."""
+
+    kind: Literal["tpe", "gp"]
     num_startup_trials: int
     """Number of random trials before the model is used."""
 
@@ -51,14 +59,17 @@ class MedianPrunerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SuccessiveHalvingPrunerConfig:
-    """Asynchronous successive halving (arXiv 1810.05934): of the trials that reach a rung, only the best continue.
+class HalvingPrunerConfig:
+    """Of the trials that reach a rung, only the best continue.
+
+    `successive_halving` is asynchronous (arXiv 1810.05934). `hyperband` (arXiv 1603.06560) divides the trials among
+    several halvings, the first of which begins at the first rung, the second at the second, and so on.
 
     Rungs are fractions of a trial's own schedule, so a trial of two epochs and one of four are compared at the same
     point of their learning-rate decay.
     """
 
-    kind: Literal["successive_halving"]
+    kind: Literal["successive_halving", "hyperband"]
     reduction_factor: int
     """One in `reduction_factor` trials continues past a rung; each rung is this many times further than the last."""
     num_rungs: int
@@ -77,8 +88,8 @@ class SweepConfig:
     """Seed of the search; the repeated runs have seeds that follow from it."""
     num_trials: int
     """Number of trials of the search of each task."""
-    sampler: GridSamplerConfig | RandomSamplerConfig | TpeSamplerConfig
-    pruner: NoPrunerConfig | MedianPrunerConfig | SuccessiveHalvingPrunerConfig
+    sampler: GridSamplerConfig | RandomSamplerConfig | QmcSamplerConfig | ModelSamplerConfig
+    pruner: NoPrunerConfig | MedianPrunerConfig | HalvingPrunerConfig
     fine_tuning: FineTuningConfig
     """Values of the hyperparameters that the space does not vary."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
@@ -104,8 +115,6 @@ class SweepConfig:
     reference_encoder: str | None
     """Any BERT checkpoint (`model_type: bert`; a folder, or a hub name with its revision) to run with the same trials
     and seeds, to answer whether one's own encoder is better on one's own task. None: no reference encoder."""
-    max_retries: int
-    """Maximum number of retries of a trial whose process died."""
 
     def __post_init__(self) -> None:
         known = {field.name for field in fields(FineTuningConfig)}

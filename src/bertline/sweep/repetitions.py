@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import optuna
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import nn
@@ -27,6 +29,7 @@ from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.progress import DivergedError
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
+from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.retrieval.model import Found, Retrieval
 from bertline.modeling.attention import attention_device
@@ -34,12 +37,13 @@ from bertline.modeling.attention_choice import choose_attention
 from bertline.sweep.bench import ArmBench, Bench, test_splits
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
-from bertline.sweep.store import StudyStore
-from bertline.sweep.units import Unit
+from bertline.sweep.studies import REASON, Slot, add_missing_events
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 
 OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
 MODEL, TEST = "model", "test"
+_REPETITION = "repetition"
+"""Attribute of a trial: the repetition, as JSON values."""
 DOCUMENTS = "documents"
 """Key of a collection's documents in `cut_rows`, next to the splits."""
 
@@ -126,24 +130,38 @@ def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, Params]) -> list[Repe
     ]
 
 
-Finish = Callable[[Sequence[Unit]], None]
-"""Does units of work, with the other members of the sweep, and returns when all are done."""
-
-
-def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], finish: Finish) -> None:
-    """Train the repetitions that have no outcome yet."""
+def repetition_slots(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> list[Slot]:
+    """Plan the trials of `run_repetition`, named by the file of their outcome in the run folder."""
 
     def rows_to_read(repetition: Repetition) -> int:
         return (repetition.num_train_rows or 1) * with_params(plan.fine_tuning, repetition.params).num_epochs
 
     # Longest first, so that at the end no worker runs a long one while the others are idle.
     ordered = sorted(repetitions, key=rows_to_read, reverse=True)
-    finish([_unit(plan.job, "train", one, {}) for one in ordered])
+    job = plan.job
+    return [
+        Slot(
+            (repetition.folder(job) / OUTCOME).relative_to(job.run_folder).as_posix(),
+            attributes={_REPETITION: asdict(repetition)},
+        )
+        for repetition in ordered
+    ]
 
 
-def _unit(job: SweepJob, kind: Literal["train", "test"], repetition: Repetition, more: dict[str, Any]) -> Unit:
-    file = repetition.folder(job) / (OUTCOME if kind == "train" else f"{TEST}/{READING}")
-    return Unit(kind, {"repetition": asdict(repetition), **more}, file.relative_to(job.run_folder).as_posix())
+def run_repetition(bench: Bench, trial: optuna.Trial) -> float:
+    """Fine-tune the repetition of a trial, unless its outcome is there, and return its score on dev.
+
+    Returns:
+        The score; not a number if training diverged.
+    """
+    repetition, job = Repetition(**trial.user_attrs[_REPETITION]), bench.job
+    if not (repetition.folder(job) / OUTCOME).exists():
+        say(f"{job.task_name}, {_train(bench, repetition)}")
+    outcome = repetition.outcome(job)
+    if outcome["diverged"]:
+        trial.set_user_attr(REASON, outcome["reason"])
+        return math.nan
+    return float(outcome["dev"][job.task.metric])
 
 
 def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, list[Repetition]]:
@@ -187,19 +205,20 @@ def best_seed(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Repetition:
     return max(seeds, key=lambda seed: (seed.outcome(plan.job)["dev"][plan.job.task.metric], -seed.seed))
 
 
-def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], finish: Finish) -> None:
+def read_tests(bench: Bench, chosen: dict[Arm, list[Repetition]]) -> None:
     """Score the winners' models on the test splits, once each, and delete all models but the encoder's best."""
-    kept = best_seed(plan, chosen["encoder"])
-    repetitions = [repetition for seeds in chosen.values() for repetition in seeds]
-    finish([_unit(plan.job, "test", one, {"kept": one == kept}) for one in repetitions])
-    for model in (plan.job.run_folder / "seeds").glob(f"*/{MODEL}"):
-        if model.parent != kept.folder(plan.job):
+    job, best = bench.job, best_seed(bench.plan, chosen["encoder"])
+    for repetition in (repetition for seeds in chosen.values() for repetition in seeds):
+        if not (repetition.folder(job) / TEST / READING).exists():
+            say(f"{job.task_name}, {_read_test(bench, repetition, is_best=repetition == best)}")
+    for model in (job.run_folder / "seeds").glob(f"*/{MODEL}"):
+        if model.parent != best.folder(job):
             shutil.rmtree(model)
 
 
-def sync_repetition_events(plan: PlannedSweep, store: StudyStore, repetitions: Sequence[Repetition]) -> None:
+def write_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> None:
     """Append the repetitions that have ended to events.jsonl."""
-    store.add_events(plan.job.run_folder, list(_events(plan, repetitions)))
+    add_missing_events(plan.job.run_folder, _events(plan, repetitions))
 
 
 def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
@@ -207,8 +226,8 @@ def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
     return plan.start_of(arm).weights == "random" or with_params(plan.fine_tuning, params).num_epochs > 0
 
 
-def train(bench: Bench, repetition: Repetition) -> str:
-    """Do a unit of the kind `train`: fine-tune one repetition, and return the progress message."""
+def _train(bench: Bench, repetition: Repetition) -> str:
+    """Fine-tune a repetition, write its outcome, and return the progress message."""
     job, arm = bench.job, bench.arm(repetition.arm)
     started = time.monotonic()
     run = bench.run(
@@ -226,6 +245,8 @@ def train(bench: Bench, repetition: Repetition) -> str:
         with folder_written_atomically(repetition.folder(job)) as folder:
             write_json(folder / OUTCOME, {"diverged": True, "reason": str(error), "time_s": time.monotonic() - started})
         return f"{name}: {error}"
+    if (repetition.folder(job) / OUTCOME).exists():
+        return f"{name}: came too late, and was done elsewhere"  # this machine was silent; test may have been read
     outcome: dict[str, Any] = {
         "diverged": False,
         "dev": result.dev_scores,
@@ -249,8 +270,8 @@ def train(bench: Bench, repetition: Repetition) -> str:
     return f"{name}: {shown} in {outcome['time_s']:.0f} s"
 
 
-def read_test(bench: Bench, repetition: Repetition, *, kept: bool) -> str:
-    """Do a unit of the kind `test`: score a saved model on test, and if it is kept, write its predictions."""
+def _read_test(bench: Bench, repetition: Repetition, *, is_best: bool) -> str:
+    """Score a saved model on test, write its predictions if it is the best, and return the progress message."""
     job, arm = bench.job, bench.arm(repetition.arm)
     model = _loaded(bench, arm, repetition.folder(job) / MODEL)
     calibration = repetition.outcome(job)["calibration"]
@@ -273,7 +294,7 @@ def read_test(bench: Bench, repetition: Repetition, *, kept: bool) -> str:
                     reading["cut_rows"][DOCUMENTS] = documents
                 reading["degenerate"] = arm.kind.is_degenerate(split.rows, predictions, calibration)
                 reading["details"] = arm.kind.details(split.rows, predictions, calibration)
-            if kept:
+            if is_best:
                 pq.write_table(arm.kind.table(split.rows, predictions, calibration), folder / predictions_file(name))
         if isinstance(arm.kind, Retrieval) and repetition.arm == "encoder":
             of_dev = arm.kind.predict(model, arm.split("dev").encoded, exact)

@@ -27,7 +27,7 @@ from bertline.sweep.comparisons import COMBINED, ENCODER, Comparisons, compariso
 from bertline.sweep.errors_page import write_errors_page
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, num_diverged_seeds, predictions_file
-from bertline.sweep.study import curve_of, last_dev
+from bertline.sweep.studies import curve_of, importances, last_dev
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
 
@@ -134,6 +134,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
             "test": reading["scores"]["test"][job.task.metric],
         },
         **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
+        **({"importances": shares} if (shares := importances(outcomes.trials["encoder"])) else {}),
         "details": reading["details"],
         "examples": {"confident_errors": errors[:NUM_CONFIDENT_ERRORS]},
         "data_hash": data_hash(job.task_folder),
@@ -162,6 +163,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
 def headline(result: dict[str, Any]) -> dict[str, float]:
     """Return the figures for artifacts/metrics: scores of the encoder, the other arms and the baselines, and verdicts.
 
+    `importance/NAME` is how much of the differences between trials a hyperparameter explains (see `importances`).
     `difference_from_strongest` is that from the strongest simple opponent, `difference_low` and `difference_high` are
     the ends of its 95 % interval. `beats_...` is 1 (better), 0 (not shown) or -1 (worse).
     """
@@ -176,6 +178,7 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
                 figures[f"{prefix}{split}/{metric}_std"] = found["std"]
     for name, scores in result["baselines"].items():
         figures[f"{name}/test/{metric}"] = scores["test"]
+    figures |= {f"importance/{name}": share for name, share in result.get("importances", {}).items()}
     pretraining = result["comparison"] or {}
     if "verdict" in pretraining:
         figures["beats_random_weights"] = AS_NUMBER[pretraining["verdict"]]

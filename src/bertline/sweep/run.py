@@ -5,7 +5,7 @@ Below the order of the work stand the notes for readers of its result: known in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bertline.finetuning.finetune import check_options
@@ -13,9 +13,8 @@ from bertline.foundation.files import writing
 from bertline.foundation.formats import with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
-from bertline.sweep.baseline_scores import scored_baselines
+from bertline.sweep.baseline_scores import score_baselines, scored_baselines
 from bertline.sweep.bench import LENGTHS, kind_of, split_sizes, test_splits
-from bertline.sweep.crew import join, leading
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob, planned
 from bertline.sweep.repetitions import (
@@ -24,34 +23,51 @@ from bertline.sweep.repetitions import (
     candidates_over_seeds,
     label_efficiency,
     read_tests,
-    run_repetitions,
-    sync_repetition_events,
     winners,
+    write_repetition_events,
 )
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
-from bertline.sweep.trials import run_trials, workers_matter
+from bertline.sweep.studies import workers_matter
+from bertline.sweep.trials import best_points
+from bertline.sweep.workers import join_sweep, leading
 from bertline.tasks.config import ChoiceSpace
 
 __all__ = ["SweepJob", "join", "run", "run_sweep"]
 
 
 def run(work: Work) -> dict[str, float]:
-    """Sweep in a worker process; see `run_sweep`."""
+    """Sweep, as the one process that leads; see `run_sweep`."""
     return run_sweep(SweepJob.of(work))
 
 
-def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
-    """Tune, repeat and compare on one task, or resume a killed sweep.
-
-    Finished trials and repetitions are in the store and the run folder and are not run again.
+def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
+    """Help with a sweep that another process leads, on any machine that shares its run folder and its database.
 
     Args:
-        job: The sweep.
-        in_process: Do the work in this process instead of in worker processes.
+        work: The work of the leader: the same frozen run folder.
+        is_led: Whether a process leads the sweep now. Called about once a second.
+
+    Returns:
+        Whether the sweep is finished. False: nobody leads it any more; what this process had begun is done.
+
+    Raises:
+        ConfigError: The studies are in a SQLite file.
+        MachineError: The studies cannot be read or written.
+    """
+    return join_sweep(SweepJob.of(work), is_led=is_led)
+
+
+def run_sweep(job: SweepJob) -> dict[str, float]:
+    """Tune, repeat and compare on one task, or resume a killed sweep.
+
+    Finished trials and repetitions are in the studies and the run folder and are not run again.
 
     Returns:
         Headline figures: mean and spread on test of the encoder and the other arms, and the baselines' scores.
+
+    Raises:
+        MachineError: The studies cannot be read or written, or every run of the encoder failed.
     """
     with writing(job.run_folder):
         job.run_folder.mkdir(parents=True, exist_ok=True)
@@ -61,25 +77,26 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
         check_options(kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
     notes = notes_before(plan)
     _say_all(job, notes)
-    with leading(plan, in_process=in_process) as crew:
-        studies, store = crew.studies, crew.studies.store
-        candidates = candidates_over_seeds(plan, run_trials(studies, crew.workers, filler=crew.baselines))
-        run_repetitions(plan, candidates, crew.finish)
+    with leading(plan) as leader:
+        trials = leader.run_trials()
+        candidates = candidates_over_seeds(plan, best_points(job, leader.arms))
+        leader.run_repetitions(candidates)
         chosen = winners(plan, candidates)
-        read_tests(plan, chosen, crew.finish)
-        found = notes_after(plan, chosen)
-        _say_all(job, found)
-        sync_repetition_events(plan, store, candidates)
         others = label_efficiency(plan, {arm: seeds[0].params for arm, seeds in chosen.items()})
-        run_repetitions(plan, others, crew.finish)
-        sync_repetition_events(plan, store, others)
-        crew.workers.work_through(crew.baselines)
+        leader.queue_repetitions(others)  # for the other processes, while this one reads test
+        read_tests(leader.bench, chosen)
+        write_repetition_events(plan, candidates)
+        notes += (new_notes := notes_after(plan, chosen))
+        _say_all(job, new_notes)
+        score_baselines(leader.bench)
+        leader.run_repetitions(others)
+        write_repetition_events(plan, others)
         baselines = scored_baselines(plan)
         if combined := combined_seeds(plan, chosen["encoder"], baselines):
             chosen["combined"] = combined
-        outcomes = Outcomes(studies.trials(), candidates, chosen, others, baselines)
-        result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=" ".join(notes + found))
-        crew.dismiss()
+        outcomes = Outcomes(trials, candidates, chosen, others, baselines)
+        result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=" ".join(notes))
+        leader.finish()
     say(_summary(result))
     return headline(result)
 

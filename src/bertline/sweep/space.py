@@ -13,9 +13,15 @@ import optuna
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.seeds import generator
+from bertline.foundation.seeds import generator, seed_for
 from bertline.kinds.registry import TaskConfig
-from bertline.sweep.config import GridSamplerConfig, RandomSamplerConfig, SweepConfig, TpeSamplerConfig
+from bertline.sweep.config import (
+    GridSamplerConfig,
+    ModelSamplerConfig,
+    QmcSamplerConfig,
+    RandomSamplerConfig,
+    SweepConfig,
+)
 from bertline.sweep.job import Arm
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace, SpaceConfig
 
@@ -74,8 +80,8 @@ def space_of_arm(sweep: SweepConfig, task: TaskConfig, arm: Arm) -> dict[str, Sp
 def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -> list[Params]:
     """Return the points of an arm's trials in order; the sampler fills in empty ones when their trials run.
 
-    Grid and random points depend only on the seed and their position, so it does not matter which worker takes which,
-    or how often it was killed. If nothing is varied, there are no trials.
+    Grid, random and quasi-random points depend only on the seed and their position, so it does not matter which worker
+    takes which, or how often it was killed. If nothing is varied, there are no trials.
     """
     space = space_of_arm(sweep, task, arm)
     if not space:
@@ -89,13 +95,14 @@ def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -
             grid = _grid(space)
             order = generator(sweep.seed, "grid").permutation(len(grid))
             return [grid[i] for i in order[:num_trials]]
-        case RandomSamplerConfig():
+        case RandomSamplerConfig() | QmcSamplerConfig():
+            drawn = _random_points if isinstance(sweep.sampler, RandomSamplerConfig) else _qmc_points
             if arm != "random_weights" or not isinstance(epochs, ChoiceSpace):
-                return _random_points(space, sweep.seed, num_trials)
+                return drawn(space, sweep.seed, num_trials)
             others = {name: values for name, values in space.items() if name != "num_epochs"}
-            points = _random_points(others, sweep.seed, num_trials)
+            points = drawn(others, sweep.seed, num_trials)
             return _each_number_of_epochs(points, _choices("num_epochs", epochs), num_trials)
-        case TpeSamplerConfig():
+        case ModelSamplerConfig():
             return [{} for _ in range(num_trials)]
         case _:
             assert_never(sweep.sampler)
@@ -171,3 +178,15 @@ def _random_point(space: Mapping[str, SpaceConfig], seed: int, number: int) -> P
         else:
             point[name] = math.exp(random.uniform(math.log(values.low), math.log(values.high)))
     return point
+
+
+def _qmc_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int) -> list[Params]:
+    """Draw the points of a Sobol sequence; Optuna's sampler learns the space from a first, random point."""
+    sampler = optuna.samplers.QMCSampler(seed=seed_for(seed, "qmc") % 2**32, scramble=True)
+    study = optuna.create_study(sampler=sampler)
+    points = []
+    for _ in range(num_trials):
+        trial = study.ask()
+        points.append(suggest(trial, space))
+        study.tell(trial, 0.0)
+    return points

@@ -1,255 +1,311 @@
-"""Worker processes of a sweep, each with the data loaded; one that dies is restarted, and its work is returned.
+"""The processes that share a sweep: one leads and works, its helpers work, and on other machines more of them join.
 
-A sweep runs for hours, and a process may be killed (by lack of memory, a scheduler, a person). The supervising process
-does no work that could kill it. It assigns units of work one at a time, so it knows at once which unit a dead worker
-had.
+All take what waits in the studies. The leader alone plans: it enqueues trials, chooses on dev what is repeated and what
+wins, reads test, and writes the result.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
 
-from bertline.foundation.errors import BertlineError, MachineError
-from bertline.foundation.importing import defer_torchmetrics, uncollected_imports
+import optuna
+from optuna.trial import FrozenTrial
+
+from bertline.foundation.errors import BertlineError, ConfigError, MachineError
+from bertline.foundation.files import write_atomically
 from bertline.foundation.parallel import end_with_parent
 from bertline.foundation.progress import warn
 from bertline.sweep.bench import Bench, num_sweep_workers
-from bertline.sweep.job import PlannedSweep
-from bertline.sweep.members import note_done
+from bertline.sweep.job import Arm, PlannedSweep, SweepJob, planned
+from bertline.sweep.repetitions import Repetition, repetition_slots, run_repetition
+from bertline.sweep.space import planned_points
+from bertline.sweep.studies import (
+    ENDED,
+    LIVE,
+    Slot,
+    add_missing_events,
+    configured_url,
+    enqueue_missing,
+    fail_silent_trials,
+    fail_trials,
+    missing,
+    open_storage,
+    open_study,
+    planned_trials,
+    process_name,
+    reached,
+    run_next,
+    trial_event,
+    workers_matter,
+)
+from bertline.sweep.trials import run_trial
 
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A unit of work: a module-level function, called with the bench and the argument."""
-
-    function: Callable[[Bench, Any], Any]
-    argument: Any
-
-
-class Source(Protocol):
-    """Provides work and is notified when it is finished or lost. Called by the supervisor only."""
-
-    def take(self) -> Work | None:
-        """The next unit of work; None if none is available now."""
-
-    def is_finished(self) -> bool:
-        """Whether all work is done."""
-
-    def done(self, work: Work, result: Any) -> None:
-        """Called when a unit is finished."""
-
-    def lost(self, work: Work) -> None:
-        """Called when the worker process died before the unit was finished."""
-
-
-MAX_DEATHS = 10
-"""Number of consecutive deaths of workers, without a finished unit of work in between, at which the sweep fails."""
 _LOOK_AGAIN_S = 1.0
 _LAST_WORDS_S = 10.0
+_VISIBLE_WITHIN_S = 120.0
+"""How long another machine's file may take to be seen here: NFS caches folders for a minute."""
+_SEEDS = "seeds"
+"""Name of the study of the best configurations, beside those of the arms."""
+_FINISHED = "finished"
+"""Attribute of that study: the sweep is finished."""
 
 
-class Workers(Protocol):
-    """Interface to the processes that do the work."""
-
-    def work_through(self, source: Source, *, filler: Source | None = None) -> None:
-        """Work until the source is finished.
-
-        Args:
-            source: Source of the work.
-            filler: Work for workers that would be idle. It may be unfinished, or not started, on return, and after a
-                worker died at it no more of it is assigned: pass it to the next call again, and finally as the source.
-        """
-
-
-class ThisProcess:
-    """Does all work in this process: no other process has to be started, but none would notice its death either."""
-
-    def __init__(self, plan: PlannedSweep) -> None:
-        self._bench = Bench(plan)
-
-    def work_through(self, source: Source, *, filler: Source | None = None) -> None:
-        """See `Workers`; `filler` is not used, as a single process has no idle workers."""
-        while True:
-            work = source.take()
-            if work is not None:
-                source.done(work, work.function(self._bench, work.argument))
-                note_done(self._bench.job.run_folder)
-            elif source.is_finished():
-                return
-            else:
-                time.sleep(_LOOK_AGAIN_S)
-
-
-class WorkerProcesses:
-    """As many processes as `num_sweep_workers` says, started when there is work for the first time."""
-
-    def __init__(self, plan: PlannedSweep) -> None:
-        self._plan = plan
-        self._members: list[_Member] = []
-        self._deaths = 0
-        self._filler_lost = False
-
-    def work_through(self, source: Source, *, filler: Source | None = None) -> None:
-        """See `Workers`.
-
-        Raises:
-            MachineError: Workers keep dying without finishing any work.
-            Exception: The exception that a unit of work raised.
-        """
-        if not self._members and not source.is_finished():
-            num_workers = num_sweep_workers(self._plan.job.runtime)
-            self._members += [_Member(self._plan, number) for number in range(num_workers)]
-        while True:
-            self._hand_out(source)
-            # No filler at a source's end: the next source has priority. None after a loss: it may need all the memory.
-            if filler is not None and len(self._members) > 1 and not source.is_finished() and not self._filler_lost:
-                self._hand_out(filler)
-            if not any(member.source is source for member in self._members) and source.is_finished():
-                return
-            self._listen(source)
-
-    def close(self) -> None:
-        """End all processes: idle ones end when their pipe is closed, busy ones are terminated."""
-        for member in self._members:
-            if member.work is not None or not member.ready:
-                member.process.terminate()
-            member.connection.close()
-        for member in self._members:
-            member.end()
-
-    def _hand_out(self, source: Source) -> None:
-        for member in self._members:
-            if member.ready and member.work is None and (work := source.take()) is not None:
-                member.give(work, source)
-
-    def _listen(self, phase: Source) -> None:
-        handles = [handle for member in self._members for handle in (member.connection, member.process.sentinel)]
-        ready = wait(handles, timeout=_LOOK_AGAIN_S)
-        for member in list(self._members):
-            # Messages that a dead worker sent before it died are handled first.
-            if member.connection in ready or member.process.sentinel in ready:
-                self._hear(member, phase)
-
-    def _hear(self, member: _Member, phase: Source) -> None:
-        match member.answer():
-            case None:
-                if not member.process.is_alive():
-                    self._bury(member, phase)
-            case ("ready", _):
-                member.ready = True
-            case ("done", result):
-                work, source = member.taken_back()
-                assert work is not None and source is not None
-                self._deaths = 0
-                source.done(work, result)
-                note_done(self._plan.job.run_folder)
-            case (_, error):
-                raise error
-
-    def _bury(self, member: _Member, phase: Source) -> None:
-        member.connection.close()
-        work, source = member.taken_back()
-        if work is not None and source is not None:
-            source.lost(work)
-            self._filler_lost |= source is not phase
-        self._deaths += 1
-        code = member.process.exitcode or 0
-        how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
-        if self._deaths >= MAX_DEATHS:
-            raise MachineError(
-                f"{self._deaths} workers of the sweep died one after the other without finishing anything (the last "
-                f"{how}), most likely for lack of memory. What had finished is kept: run the stage again to "
-                "resume, with fewer workers if need be (runtime.sweep_workers)."
-            )
-        warn(f"worker {member.number} of the sweep {how}; it is started again")
-        self._members[member.number] = _Member(self._plan, member.number)
-
-
-class _Member:
-    """One worker process, the pipe to it, and the unit of work that it has."""
-
-    def __init__(self, plan: PlannedSweep, number: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.number = number
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(plan, number, theirs), name=f"sweep-{number}", daemon=True)
-        self.process.start()
-        theirs.close()  # otherwise the pipe would stay open after the process has ended
-        self.ready = False
-        """Whether the process has said that it can take work."""
-        self.work: Work | None = None
-        self.source: Source | None = None
-        """Source of the current unit of work."""
-
-    def give(self, work: Work, source: Source) -> None:
-        """Send a unit of work; if the process has just died, its death is noticed later, together with this unit."""
-        self.work, self.source = work, source
-        with suppress(OSError):
-            self.connection.send(work)
-
-    def taken_back(self) -> tuple[Work | None, Source | None]:
-        """Clear the current unit of work, and return it and its source."""
-        had = self.work, self.source
-        self.work = self.source = None
-        return had
-
-    def answer(self) -> tuple[str, Any] | None:
-        """Return the next message of the process; None if there is none."""
-        try:
-            return self.connection.recv() if self.connection.poll() else None
-        except (EOFError, OSError):
-            self.end()
-            return None
-
-    def end(self) -> None:
-        """Wait until the process has ended; kill it if it does not end."""
-        self.process.join(_LAST_WORDS_S)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-
-
-@contextmanager
-def started_workers(plan: PlannedSweep, *, in_process: bool) -> Iterator[Workers]:
-    """Yield the workers of a sweep, and end them when the block ends.
+class Worker:
+    """One process's view of a sweep: its data and device, and the studies from which it takes what waits.
 
     Args:
         plan: The planned sweep.
-        in_process: Do all work in this process, regardless of `runtime.sweep_workers`.
+        number: Number of the process among those of this machine, which selects its device.
+        identity: Identity of the run folder: one that is deleted and made again has other studies.
     """
-    if in_process:
-        yield ThisProcess(plan)
-        return
-    with closing(WorkerProcesses(plan)) as workers:
-        yield workers
+
+    def __init__(self, plan: PlannedSweep, number: int, identity: str) -> None:
+        self.job, self.bench = plan.job, Bench(plan, worker=number)
+        prefix = f"{self.job.task_name}/{self.job.run_folder.name}-{identity}"
+        self.storage = open_storage(self.job.studies_url)
+        self.arms: dict[Arm, optuna.Study] = {
+            arm: open_study(self.storage, f"{prefix}/{arm}", self.job.sweep) for arm in plan.arms
+        }
+        self.seeds = open_study(self.storage, f"{prefix}/{_SEEDS}", self.job.sweep)
+
+    def run_next(self) -> bool:
+        """Run the next trial of the first arm in which one waits, else the next seed; return False if nothing waits."""
+        objectives: list[tuple[optuna.Study, Callable[[optuna.Trial], float]]] = [
+            *((study, partial(run_trial, self.bench, arm)) for arm, study in self.arms.items()),
+            (self.seeds, partial(run_repetition, self.bench)),
+        ]
+        for study, objective in objectives:
+            if run_next(study, objective, self.job.sweep, self.job.studies_url):
+                if task := os.environ.get("BERTLINE_JOIN"):  # by which a task of a job array is known to make progress
+                    with (self.job.run_folder / f"{task}.done").open("a") as handle:
+                        handle.write(".")
+                return True
+        return False
+
+    def fail_trials(self, process: str | None = None) -> None:
+        """Fail the running trials of a process of this machine that has died; None: all that run."""
+        for study in (*self.arms.values(), self.seeds):
+            fail_trials(study, self.job.studies_url, process)
+
+    def look_at(self, helpers: list[_Helper]) -> None:
+        """Remove the helpers that were killed, and fail their trials; the others go on without them.
+
+        Raises:
+            Exception: What a helper failed with.
+        """
+        for helper in [helper for helper in helpers if helper.process.exitcode is not None]:
+            with suppress(EOFError, ConnectionError):
+                raise helper.connection.recv()
+            code = helper.process.exitcode or 0
+            how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
+            warn(
+                f"worker {helper.number} of the sweep {how}; the others go on. If memory is short, run fewer "
+                "(runtime.sweep_workers)"
+            )
+            helpers.remove(helper)
+            self.fail_trials(helper.name)
+
+    @property
+    def sweep_is_finished(self) -> bool:
+        """Whether the leader has written the result."""
+        return _FINISHED in self.seeds.user_attrs
 
 
-def _serve(plan: PlannedSweep, number: int, connection: Connection) -> None:
-    """Main loop of a worker process."""
-    end_with_parent()
-    defer_torchmetrics()
-    with uncollected_imports():  # what the first training would import; the supervisor has no use for it
-        import bertline.finetuning.module
-        import bertline.training.trainer  # noqa: F401
-    try:
-        bench = Bench(plan, worker=number)
-        connection.send(("ready", None))
+class Leader(Worker):
+    """The process that plans a sweep, and works at it."""
+
+    def __init__(self, plan: PlannedSweep, identity: str) -> None:
+        super().__init__(plan, 0, identity)
+        self.helpers: list[_Helper] = []
+        self._slots: dict[str, list[Slot]] = {self.seeds.study_name: []}
+        self._known: set[tuple[str, int]] = set()
+
+    def queue_trials(self) -> None:
+        """Enqueue the planned trials that have not ended; those that failed have another chance."""
+        job = self.job
+        if configured_url(job.studies_url).get_backend_name() == "sqlite":
+            self.fail_trials()  # on the only machine this process leads: whatever runs belongs to one that has died
+        for arm, study in self.arms.items():
+            study.set_user_attr("workers_matter", workers_matter(job.sweep))
+            points = planned_points(job.sweep, job.task, arm)
+            self._slots[study.study_name] = [Slot(number, point) for number, point in enumerate(points)]
+            enqueue_missing(study, self._slots[study.study_name], failed_too=True)
+
+    def run_trials(self) -> dict[Arm, list[FrozenTrial]]:
+        """Work until all trials have ended, and return them."""
+        self._work_at(list(self.arms.values()))
+        return {arm: planned_trials(study, ENDED) for arm, study in self.arms.items()}
+
+    def queue_repetitions(self, repetitions: Sequence[Repetition]) -> None:
+        """Enqueue the repetitions that have not ended; those that failed have another chance."""
+        slots = repetition_slots(self.bench.plan, repetitions)
+        if slots != self._slots[self.seeds.study_name]:
+            self._slots[self.seeds.study_name] = slots
+            enqueue_missing(self.seeds, slots, failed_too=True)
+
+    def run_repetitions(self, repetitions: Sequence[Repetition]) -> None:
+        """Work until all of these repetitions have ended."""
+        self.queue_repetitions(repetitions)
+        self._work_at([self.seeds])
+        self._see_outcomes()
+
+    def finish(self) -> None:
+        """Tell all that the sweep is finished."""
+        self.seeds.set_user_attr(_FINISHED, True)
+
+    def _work_at(self, studies: Sequence[optuna.Study]) -> None:
         while True:
-            work = connection.recv()
-            connection.send(("done", work.function(bench, work.argument)))
-    except EOFError:
-        return  # dismissed
+            self.look_at(self.helpers)
+            for study in studies:
+                enqueue_missing(study, self._slots[study.study_name])
+            self._write_events()
+            if self.run_next():
+                continue
+            if not any(
+                planned_trials(study, LIVE) or missing(study, self._slots[study.study_name]) for study in studies
+            ):
+                return
+            for study in studies:
+                fail_silent_trials(study, self.storage, self._known)
+            time.sleep(_LOOK_AGAIN_S)
+
+    def _see_outcomes(self) -> None:
+        """Wait until the outcomes are visible on this machine.
+
+        Raises:
+            MachineError: An outcome that another machine wrote does not appear.
+        """
+        for slot in self._slots[self.seeds.study_name]:
+            file, until = self.job.run_folder / str(slot.name), time.monotonic() + _VISIBLE_WITHIN_S
+            while not _is_visible(file):
+                if time.monotonic() > until:
+                    raise MachineError(
+                        f"{file} was written by another machine and is not seen here. All machines of a sweep must "
+                        "share its run folder."
+                    )
+                time.sleep(_LOOK_AGAIN_S)
+
+    def _write_events(self) -> None:
+        events = (
+            trial_event(arm, trial, self.job.task.metric)
+            for arm, study in self.arms.items()
+            for trial in planned_trials(study, ENDED)
+        )
+        add_missing_events(self.job.run_folder, events)
+
+
+@contextmanager
+def leading(plan: PlannedSweep) -> Iterator[Leader]:
+    """Open the studies, enqueue the planned trials, and start the helpers, which end with the block.
+
+    Raises:
+        MachineError: The database of the studies cannot be reached.
+    """
+    file = _identity_file(plan.job.run_folder)
+    identity = file.read_text(encoding="utf-8") if file.exists() else token_hex(4)
+    with reached(plan.job.studies_url):
+        leader = Leader(plan, identity)
+        leader.queue_trials()
+        write_atomically(file, identity)  # from here on others may join
+        with _helpers(plan, identity) as leader.helpers:
+            yield leader
+
+
+def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
+    """Help with a sweep; see `bertline.sweep.run.join`."""
+    if configured_url(job.studies_url).get_backend_name() == "sqlite":
+        raise ConfigError(
+            "tracking.studies_url is a SQLite file, which several machines cannot share. Give "
+            "postgresql://HOST/DATABASE, or let one machine do the sweep."
+        )
+    file = _identity_file(job.run_folder)
+    while not _is_visible(file):
+        if not is_led():
+            return False
+        time.sleep(_LOOK_AGAIN_S)
+    plan, identity = planned(job), file.read_text(encoding="utf-8")
+    with reached(job.studies_url), _helpers(plan, identity) as helpers:
+        worker = Worker(plan, 0, identity)
+        while not worker.sweep_is_finished:
+            if not is_led():
+                return False
+            worker.look_at(helpers)
+            if not worker.run_next():
+                time.sleep(_LOOK_AGAIN_S)
+        return True
+
+
+def _identity_file(run_folder: Path) -> Path:
+    return run_folder / "study"
+
+
+class _Helper:
+    """A process that works until its end of a pipe is closed."""
+
+    def __init__(self, plan: PlannedSweep, number: int, identity: str) -> None:
+        context: Any = multiprocessing.get_context("spawn")
+        self.number = number
+        self.connection, theirs = context.Pipe()
+        arguments = (plan, number, identity, theirs)
+        self.process = context.Process(target=_help, args=arguments, name=f"sweep-{number}", daemon=True)
+        self.process.start()
+        self.name = process_name(self.process.pid)
+        theirs.close()
+
+
+@contextmanager
+def _helpers(plan: PlannedSweep, identity: str) -> Iterator[list[_Helper]]:
+    helpers: list[_Helper] = []
+    try:
+        for number in range(1, num_sweep_workers(plan.job.runtime)):
+            helpers.append(_Helper(plan, number, identity))
+        yield helpers
+    except BaseException:
+        for helper in helpers:
+            helper.process.terminate()
+        for helper in helpers:
+            helper.process.join(_LAST_WORDS_S)
+            helper.process.kill()
+        raise
+    for helper in helpers:
+        helper.connection.close()
+    for helper in helpers:
+        helper.process.join()  # what it has begun is worth keeping
+
+
+def _help(plan: PlannedSweep, number: int, identity: str, connection: Connection) -> None:
+    """Main function of a helper process."""
+    end_with_parent()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Optuna fails the trial that runs, which is done again
+    try:
+        with reached(plan.job.studies_url):
+            worker = Worker(plan, number, identity)
+            while not connection.poll(0 if worker.run_next() else _LOOK_AGAIN_S):
+                pass
+    except KeyboardInterrupt:
+        return
     except BertlineError as error:
-        connection.send(("failed", error))
+        connection.send(error)
     except Exception as error:
         traceback.print_exc()
         # Not every exception can be pickled, so only its message is sent; the traceback is in the log.
-        connection.send(("failed", RuntimeError(f"{type(error).__name__}: {error}")))
+        connection.send(RuntimeError(f"{type(error).__name__}: {error}"))
+
+
+def _is_visible(path: Path) -> bool:
+    """Return whether a file is there; listing its folders first makes NFS look at what other machines wrote."""
+    for folder in (path.parent.parent, path.parent):
+        with suppress(OSError):
+            next(folder.iterdir(), None)
+    return path.exists()

@@ -124,6 +124,13 @@ def test_one_seed_proves_nothing() -> None:
     assert not any(word in said for word in ("beaten", "beats", "helps here:", "no clear difference"))
 
 
+def test_what_explains_the_differences_between_trials_is_shown() -> None:
+    task = facts("library")
+    assert "explains" not in words(page(task))
+    task.result["importances"] = {"learning_rate": 0.8, "batch_size": 0.2}
+    assert "differences between trials: learning rate 80.0 % and batch size 20.0 %" in words(page(task))
+
+
 def test_diverged_seeds_stand_beside_the_scores_that_lack_them() -> None:
     task = facts("library")
     arm = task.result["arms"]["encoder"]

@@ -8,8 +8,7 @@ import pytest
 
 import finetuning_inputs
 from bertline.foundation.manifests import read_manifest, write_manifest
-from bertline.sweep.store import StudyStore
-from bertline.sweep.study import open_study, plan_trials
+from bertline.sweep.studies import Slot, enqueue_missing, open_storage, open_study
 from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, write_rows
 
 
@@ -44,13 +43,13 @@ def finished(tmp_path_factory, inputs, input_folder):
 
 
 @pytest.fixture
-def store(tmp_path):
-    return StudyStore(f"sqlite:///{tmp_path}/studies.db")
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/studies.db"
 
 
 @pytest.fixture
-def study(store, inputs):
+def study(url, inputs):
     """A study of four planned points, x from 1 to 4."""
-    study = open_study(store, "task/run/encoder", inputs.sweep())
-    plan_trials(store, study, [{"x": value} for value in (1, 2, 3, 4)])
+    study = open_study(open_storage(url), "task/run/encoder", inputs.sweep())
+    enqueue_missing(study, [Slot(place, {"x": x}) for place, x in enumerate((1, 2, 3, 4))])
     return study

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bertline.sweep.store import add_missing_events
+from bertline.sweep.studies import add_missing_events
 
 
 def event(number, **more):

@@ -49,7 +49,7 @@ def test_of_a_search_the_documents_are_counted_too(inputs, tmp_path, positions):
         task=config,
         sweep=inputs.sweep(space={}, num_seeds=1, random_weights_baseline="never"),
     )
-    run_sweep(job, in_process=True)
+    run_sweep(job)
     result = json.loads((job.run_folder / "result" / "result.json").read_text())
     cut = result["arms"]["encoder"]["cut_rows"]
     assert cut.keys() == {"train", "dev", "test", "documents"}

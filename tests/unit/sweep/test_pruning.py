@@ -8,11 +8,11 @@ import pytest
 from optuna.trial import TrialState
 
 from bertline.finetuning.finetune import DevCheck
-from bertline.sweep.config import MedianPrunerConfig, NoPrunerConfig, SuccessiveHalvingPrunerConfig
-from bertline.sweep.study import checks_of, new_pruner, step_of
+from bertline.sweep.config import HalvingPrunerConfig, MedianPrunerConfig, NoPrunerConfig
+from bertline.sweep.studies import checks_of, new_pruner, step_of
 from bertline.sweep.trials import report_and_prune
 
-HALVING = SuccessiveHalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=3)
+HALVING = HalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=3)
 
 
 def checks_of_a_run(num_epochs, pruner):
@@ -103,3 +103,15 @@ def test_a_trial_below_the_median_is_pruned_after_the_warm_up(new_study, inputs)
     study = new_study(config)
     ended = [run(study, config, inputs, score, num_epochs=3) for score in (0.9, 0.8, 0.7, 0.6)]
     assert ended == [1, 1, pytest.approx(2 / 3), pytest.approx(2 / 3)]
+
+
+def test_hyperband_stops_weak_trials_at_the_rungs_of_their_bracket(inputs):
+    config = HalvingPrunerConfig(kind="hyperband", reduction_factor=2, num_rungs=3)
+    study = optuna.create_study(study_name="hyperband", direction="maximize", pruner=new_pruner(config))
+    scores = (np.random.default_rng(0).permutation(64) / 64).tolist()
+    ended = [run(study, config, inputs, score, num_epochs=3) for score in scores]
+    assert set(ended) == {0.125, 0.25, 0.5, 1}
+    assert ended[max(range(64), key=scores.__getitem__)] == 1
+    halving = optuna.create_study(direction="maximize", pruner=new_pruner(HALVING))
+    stopped_at_once = [run(halving, HALVING, inputs, score, num_epochs=3) for score in scores].count(0.125)
+    assert 0 < ended.count(0.125) < stopped_at_once  # only a part of the trials can be stopped at the first rung

@@ -16,7 +16,7 @@ from bertline.encoders.loading import load_model
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.modeling.huggingface import read_labels
-from bertline.sweep import crew, repetitions, trials
+from bertline.sweep import repetitions, trials
 from bertline.sweep.results import data_hash
 from bertline.sweep.run import run_sweep
 from bertline.tasks.stored_rows import write_rows
@@ -179,9 +179,9 @@ def test_a_finished_sweep_runs_nothing_again(finished, monkeypatch):
 
     for module in (trials, repetitions):
         monkeypatch.setattr(module, "fine_tune", fail)
-    monkeypatch.setattr(crew, "read_test", fail)
+    monkeypatch.setattr(repetitions, "_read_test", fail)
     before = (job.run_folder / "result" / "result.json").read_bytes()
-    assert run_sweep(job, in_process=True) == figures
+    assert run_sweep(job) == figures
     assert (job.run_folder / "result" / "result.json").read_bytes() == before
 
 
@@ -205,7 +205,7 @@ def test_the_random_arm_of_a_large_encoder_is_a_choice(inputs, input_folder, tmp
 def test_a_value_of_the_tasks_own_that_cannot_be_is_found_before_any_work(inputs, input_folder, tmp_path):
     job = inputs.sweep_job(input_folder, tmp_path / "run", task=inputs.task(fine_tuning={"batch_size": 0}))
     with pytest.raises(ConfigError, match=r"tasks\.halves\.fine_tuning.*batch_size must be at least 1"):
-        run_sweep(job, in_process=True)
+        run_sweep(job)
 
 
 def test_the_hash_of_the_data_is_that_of_its_rows(inputs, tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import yaml
 
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.config import pipeline_config
-from bertline.sweep.config import GridSamplerConfig, RandomSamplerConfig, TpeSamplerConfig
+from bertline.sweep.config import GridSamplerConfig, ModelSamplerConfig, QmcSamplerConfig, RandomSamplerConfig
 from bertline.sweep.space import planned_points, space_of, space_of_arm, suggest, with_params
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
 
@@ -89,10 +91,27 @@ def test_random_points_lie_in_the_space_and_do_not_depend_on_their_number(inputs
     assert len({point["learning_rate"] for point in many}) == 50
 
 
-def test_tpe_leaves_the_points_to_the_sampler_and_an_empty_space_is_no_trial(inputs):
-    tpe = TpeSamplerConfig(kind="tpe", num_startup_trials=2)
-    assert planned_points(inputs.sweep(sampler=tpe), inputs.task()) == [{}] * 6
+def test_a_model_draws_the_points_when_trials_begin_and_an_empty_space_is_no_trial(inputs):
+    for kind in ("tpe", "gp"):
+        sampler = ModelSamplerConfig(kind=kind, num_startup_trials=2)
+        assert planned_points(inputs.sweep(sampler=sampler), inputs.task()) == [{}] * 6
     assert planned_points(inputs.sweep(space={}), inputs.task()) == []
+
+
+def test_quasi_random_points_cover_the_space_evenly_and_do_not_depend_on_their_number(inputs):
+    space = {"learning_rate": RATES, "batch_size": choice(8.0, 16.0)}
+    sampler = QmcSamplerConfig(kind="qmc")
+    few, many = (
+        planned_points(inputs.sweep(sampler=sampler, space=space, num_trials=n), inputs.task()) for n in (5, 65)
+    )
+    assert many[:5] == few
+    assert planned_points(inputs.sweep(sampler=sampler, space=space, seed=1, num_trials=5), inputs.task()) != few
+    # Of the 64 points after the first, a random one, four lie in each of 16 equal parts of the range.
+    parts = [int(16 * math.log(point["learning_rate"] / RATES.low, RATES.high / RATES.low)) for point in many[1:]]
+    assert Counter(parts) == dict.fromkeys(range(16), 4)
+    assert {type(point["batch_size"]) for point in many} == {int}
+    epochs = inputs.sweep(sampler=sampler, space=space, num_trials=6)
+    assert len({point["num_epochs"] for point in planned_points(epochs, inputs.task(), "random_weights")}) == 3
 
 
 def test_a_grid_needs_choices(inputs):

@@ -38,7 +38,7 @@ def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
     monkeypatch.setattr(repetitions, "fine_tune", random_or_unlucky)
     if trials_diverge_too:
         monkeypatch.setattr(trials, "fine_tune", diverging(train, lambda run: run.encoder == "random"))
-    figures = run_sweep(job, in_process=True)
+    figures = run_sweep(job)
     result = json.loads((job.run_folder / "result" / "result.json").read_text())
     arm = result["arms"]["encoder"]
     assert set(result["arms"]) == {"encoder"}
@@ -54,7 +54,7 @@ def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
     states = [json.loads(line)["state"] for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
     # The unlucky seed; and of random weights a trial for each number of epochs, or each of the three seeds.
     assert states.count("FAIL") == 1 + 3
-    assert run_sweep(job, in_process=True) == figures  # and nothing of it is run again
+    assert run_sweep(job) == figures  # and nothing of it is run again
 
 
 def test_a_trial_whose_score_is_not_a_number_fails_and_the_sweep_continues(inputs, input_folder, tmp_path, monkeypatch):
@@ -67,7 +67,7 @@ def test_a_trial_whose_score_is_not_a_number_fails_and_the_sweep_continues(input
         return dataclasses.replace(outcome, dev_scores=scores)
 
     monkeypatch.setattr(trials, "fine_tune", without_score)
-    run_sweep(job, in_process=True)
+    run_sweep(job)
     trial_events = [json.loads(line) for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
     states = {(event["arm"], event["state"]) for event in trial_events if event["kind"] == "trial"}
     assert states == {("encoder", "COMPLETE"), ("random_weights", "FAIL")}

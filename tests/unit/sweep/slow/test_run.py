@@ -12,7 +12,7 @@ from bertline.foundation.manifests import write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.huggingface import read_config
-from bertline.sweep import crew, trials
+from bertline.sweep import repetitions, workers
 from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, NumberRows, write_rows
 from finetuning_inputs import events_of, swept
@@ -46,8 +46,10 @@ def test_of_the_best_configurations_the_best_mean_on_dev_wins_and_test_is_read_w
     inputs, input_folder, tmp_path, monkeypatch
 ):
     read = []
-    reading = crew.read_test
-    monkeypatch.setattr(crew, "read_test", lambda bench, one, kept: read.append(one) or reading(bench, one, kept=kept))
+    reading = repetitions._read_test
+    monkeypatch.setattr(
+        repetitions, "_read_test", lambda bench, one, is_best: read.append(one) or reading(bench, one, is_best=is_best)
+    )
     job = inputs.sweep_job(
         input_folder,
         tmp_path / "run",
@@ -165,7 +167,7 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
 
 
 def test_one_configuration_is_run_over_its_seeds_without_a_trial(inputs, input_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(trials, "run_trial", None)
+    monkeypatch.setattr(workers, "run_trial", None)
     sweep = inputs.sweep(space={}, random_weights_baseline="never")
     figures, result = swept(inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep))
     assert result["arms"]["encoder"]["trials"] == []

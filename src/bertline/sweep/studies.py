@@ -1,0 +1,464 @@
+"""Optuna studies of a sweep: their database, the planned trials in them, and what their trials say.
+
+Each arm has a study of its search, and all arms together have one of the best configurations over seeds. What is to be
+done waits in Optuna's queue, as trials that were enqueued. Each has a *slot*, its place in the plan: a point whose
+process died is enqueued again in the same slot. Any number of processes take the next trial and run it (`run_next`), on
+one machine in SQLite, on several in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.exceptions import StorageInternalError
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from bertline.finetuning.finetune import DevCheck
+from bertline.foundation.errors import ConfigError, MachineError
+from bertline.foundation.files import locked, write_atomically
+from bertline.foundation.formats import percent
+from bertline.foundation.progress import warn
+from bertline.foundation.seeds import seed_for
+from bertline.sweep.config import (
+    HalvingPrunerConfig,
+    MedianPrunerConfig,
+    ModelSamplerConfig,
+    NoPrunerConfig,
+    SweepConfig,
+)
+from bertline.tracking.config import STUDIES_VARIABLE, masked
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)  # its warnings repeat what the sweep says of a trial in one line
+# Heartbeats and quasi-random points are marked so; `tests/contracts` and the tests that kill processes cover them.
+warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+
+# Of a trial whose heartbeat stopped for `_GRACE_S` seconds, the process or the machine is taken for dead.
+_HEARTBEAT_S, _GRACE_S = 10, 60
+_SQLITE_WAIT_S = 60
+# Without these, a connection whose other end has vanished would wait for the kernel's two hours.
+_KEEPALIVE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+
+def database_url(url: str) -> URL:
+    """Parse an address of `tracking.studies_url`, and choose the driver.
+
+    Raises:
+        ConfigError: It is no address of a database, or of a kind of database that is not supported.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigError(
+            "tracking.studies_url is not an address of a database. Give sqlite:///FILE or postgresql://HOST/DATABASE."
+        ) from None  # the URL may contain a password
+    match parsed.get_backend_name():
+        case "sqlite" if parsed.database not in (None, "", ":memory:"):
+            return parsed
+        case "postgresql" | "postgres":
+            return parsed.set(drivername="postgresql+psycopg")
+        case other:
+            raise ConfigError(
+                f"tracking.studies_url is of the kind {other!r}; expected sqlite:///FILE or postgresql://HOST/DATABASE."
+            )
+
+
+def configured_url(url: str) -> URL:
+    """Return the address of the studies: that of the environment variable BERTLINE_STUDIES_URL, else this one."""
+    return database_url(os.environ.get(STUDIES_VARIABLE) or url)
+
+
+def shown(url: URL) -> str:
+    """Return an address without its password.
+
+    >>> shown(database_url("postgresql://ada:s3cret@db/studies")), shown(database_url("postgresql://db/s?password=x"))
+    ('postgresql+psycopg://ada:***@db/studies', 'postgresql+psycopg://db/s')
+    """
+    return masked(url.difference_update_query(["password"]).render_as_string(hide_password=True))
+
+
+def without_password(text: str, url: URL) -> str:
+    """Return a message about an address, in which the password of that address is masked."""
+    for password in filter(None, [url.password, url.query.get("password")]):
+        text = text.replace(str(password), "***")
+    return text
+
+
+@contextmanager
+def reached(url: str) -> Iterator[None]:
+    """Turn a database that cannot be reached into one error that names it, without its password, and how to resume.
+
+    Raises:
+        MachineError: The block could not read or write the studies, or the driver of the database is not installed.
+    """
+    address = configured_url(url)
+    try:
+        yield
+    except ImportError as error:
+        if not (error.name or "").startswith("psycopg"):
+            raise
+        raise MachineError(
+            "tracking.studies_url is a PostgreSQL database, and psycopg is not installed. "
+            "Install it: pip install 'bertline[postgresql]'"
+        ) from None
+    except (SQLAlchemyError, StorageInternalError) as error:
+        cause = error.__cause__ or error
+        reason = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
+        raise MachineError(
+            f"the studies at {shown(address)} cannot be read or written ({without_password(reason, address)}). What "
+            "had finished is kept: when the database can be reached, run the same command again to resume."
+        ) from None  # a chained exception would show the password
+
+
+class _Storage(RDBStorage):
+    """Optuna's storage; a heartbeat that is missed while a server restarts ends no trial."""
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        with suppress(SQLAlchemyError, StorageInternalError):
+            super().record_heartbeat(trial_id)
+
+
+def open_storage(url: str) -> RDBStorage:
+    """Open the database of the studies, and create its tables if they are missing.
+
+    Args:
+        url: URL as in `tracking.studies_url`; see `configured_url`.
+    """
+    address = configured_url(url)
+    if address.get_backend_name() == "sqlite":
+        Path(str(address.database)).parent.mkdir(parents=True, exist_ok=True)
+        engine: dict[str, Any] = {"connect_args": {"timeout": _SQLITE_WAIT_S}}
+    else:
+        options = {name: value for name, value in _KEEPALIVE.items() if name not in address.query}
+        engine = {"pool_pre_ping": True, "connect_args": options}  # reopen connections that the server has closed
+    return _Storage(
+        address.render_as_string(hide_password=False),
+        engine_kwargs=engine,
+        heartbeat_interval=_HEARTBEAT_S,
+        grace_period=_GRACE_S,
+    )
+
+
+# Optuna counts resources in whole steps. The first rung is at this step, so that dev checks between rungs (at the ends
+# of epochs) have steps of their own.
+_FIRST_RUNG = 1000
+
+PrunerConfig = NoPrunerConfig | MedianPrunerConfig | HalvingPrunerConfig
+
+
+def new_sampler(config: SweepConfig, seed: int) -> optuna.samplers.BaseSampler:
+    """Return the sampler for the hyperparameters that the plan leaves open."""
+    if not isinstance(config.sampler, ModelSamplerConfig):
+        return optuna.samplers.RandomSampler(seed=seed)  # all points are planned, so it draws nothing
+    startup = config.sampler.num_startup_trials
+    if config.sampler.kind == "gp":
+        return optuna.samplers.GPSampler(seed=seed, n_startup_trials=startup)
+    # constant_liar: parallel workers do not all sample around the same point.
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
+
+
+def new_pruner(config: PrunerConfig) -> optuna.pruners.BasePruner:
+    """Return the pruner, to which trials report the steps of `step_of`."""
+    match config:
+        case NoPrunerConfig():
+            return optuna.pruners.NopPruner()
+        case MedianPrunerConfig():
+            # Optuna prunes from step n_warmup_steps on, and epochs count from 1.
+            return optuna.pruners.MedianPruner(
+                n_startup_trials=config.num_startup_trials, n_warmup_steps=config.num_warmup_epochs + 1
+            )
+        case HalvingPrunerConfig(kind="successive_halving", reduction_factor=factor):
+            return optuna.pruners.SuccessiveHalvingPruner(min_resource=_FIRST_RUNG, reduction_factor=factor)
+        case HalvingPrunerConfig(reduction_factor=factor, num_rungs=num_rungs):
+            last = _FIRST_RUNG * factor**num_rungs
+            return optuna.pruners.HyperbandPruner(min_resource=_FIRST_RUNG, max_resource=last, reduction_factor=factor)
+
+
+def checks_of(config: PrunerConfig) -> tuple[float, ...]:
+    """Return the fractions of a trial's schedule at which its pruner needs a dev score, besides the ends of epochs.
+
+    >>> checks_of(HalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=3))
+    (0.125, 0.25, 0.5)
+    """
+    if not isinstance(config, HalvingPrunerConfig):
+        return ()
+    return tuple(config.reduction_factor**-rung for rung in range(config.num_rungs, 0, -1))
+
+
+def step_of(config: PrunerConfig, check: DevCheck) -> int | None:
+    """Return the step at which a dev check is reported; None if it is not reported.
+
+    Halving counts fractions of the trial's own schedule, so that trials of different lengths are compared at the same
+    rungs; the other pruners count epochs.
+    """
+    if isinstance(config, HalvingPrunerConfig):
+        return round(check.share * _FIRST_RUNG * config.reduction_factor**config.num_rungs)
+    return check.epoch if check.at_epoch_end else None
+
+
+def workers_matter(sweep: SweepConfig) -> bool:
+    """Return whether the result depends on how many workers share the trials, and on when each trial ends."""
+    return isinstance(sweep.sampler, ModelSamplerConfig) or not isinstance(sweep.pruner, NoPrunerConfig)
+
+
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+LIVE = (TrialState.WAITING, TrialState.RUNNING)
+CURVE, REASON = "curve", "reason"
+_SLOT, _PROCESS = "slot", "process"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A planned trial."""
+
+    name: str | int
+    """Its place in the plan, unique within its study."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Hyperparameters; the sampler draws those that are missing."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """What else its objective needs, as JSON values."""
+
+
+def open_study(
+    storage: RDBStorage, name: str, sweep: SweepConfig, *, pruner: PrunerConfig | None = None
+) -> optuna.Study:
+    """Open a study, or create it; the sweep's pruner is that of its trials unless another one is given."""
+    return optuna.create_study(
+        study_name=name,
+        storage=storage,
+        sampler=new_sampler(sweep, seed=0),  # `run_next` seeds one for each trial
+        pruner=new_pruner(sweep.pruner),
+        direction="maximize",
+        load_if_exists=True,
+    )
+
+
+def process_name(pid: int | None = None) -> str:
+    """Return the name of this process, or of another one of this machine, in the trials that it runs."""
+    return f"{platform.node()}:{pid or os.getpid()}"
+
+
+def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sweep: SweepConfig, url: str) -> bool:
+    """Run the next waiting trial, in the order in which they were enqueued; return False if none waits.
+
+    Grid, random and quasi-random points are planned. Other samplers draw when a trial begins, with a seed of its slot.
+
+    Args:
+        study: The study.
+        objective: Runs the trial and returns its score; a score that is not a number makes the trial a failed one.
+        sweep: Configuration of the sampler.
+        url: Database of the study; see `configured_url`.
+    """
+    mine: list[int] = []
+    with ExitStack() as taking:
+        taking.enter_context(_only_one_takes(url))
+        waiting = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        if not waiting:
+            return False
+        arm = study.study_name.rpartition("/")[2]
+        study.sampler = new_sampler(sweep, seed_for(sweep.seed, "sampler", arm, str(slot_of(waiting[0]))) % 2**32)
+
+        def run(trial: optuna.Trial) -> float:
+            mine.append(trial.number)
+            trial.set_user_attr(_PROCESS, process_name())
+            taking.close()
+            if _SLOT not in trial.user_attrs:
+                raise optuna.TrialPruned  # others took all that waited, and Optuna made a trial that nobody planned
+            return objective(trial)
+
+        try:
+            study.optimize(run, n_trials=1)
+        except Exception:
+            if mine and _is_lost(study.get_trials(deepcopy=False)[mine[0]]):
+                # This machine was silent for so long (asleep, disconnected) that another one failed the trial.
+                warn(f"{study.study_name}, trial {mine[0]}: came too late, and is done again elsewhere")
+                return True
+            raise
+    return True
+
+
+@contextmanager
+def _only_one_takes(url: str) -> Iterator[bool]:
+    """Keep other processes from taking a trial: SQLite lets two take the same one. Yield False for another database."""
+    address = configured_url(url)
+    if address.get_backend_name() != "sqlite":
+        yield False
+        return
+    file = Path(str(address.database))
+    with locked(file.with_name(f".{file.name}.lock")):
+        yield True
+
+
+def _is_lost(trial: FrozenTrial) -> bool:
+    """Return whether a trial failed because its process ended before it did, and not by itself."""
+    return trial.state == TrialState.FAIL and REASON not in trial.user_attrs
+
+
+def enqueue_missing(study: optuna.Study, slots: Iterable[Slot], *, failed_too: bool = False) -> None:
+    """Enqueue the slots that have no trial that has ended, runs or waits.
+
+    Args:
+        study: The study.
+        slots: The plan. Only one process at a time may enqueue slots of a study.
+        failed_too: Enqueue also those whose trial failed by itself. Those whose process died always are.
+    """
+    for slot in missing(study, slots, failed_too=failed_too):
+        study.enqueue_trial(dict(slot.params), user_attrs={_SLOT: slot.name, **slot.attributes})
+
+
+def missing(study: optuna.Study, slots: Iterable[Slot], *, failed_too: bool = False) -> list[Slot]:
+    """Return the slots that `enqueue_missing` would enqueue."""
+    taken = {
+        slot_of(trial)
+        for trial in planned_trials(study)
+        if not (_is_lost(trial) or (failed_too and trial.state == TrialState.FAIL))
+    }
+    return [slot for slot in slots if slot.name not in taken]
+
+
+def planned_trials(study: optuna.Study, states: Sequence[TrialState] | None = None) -> list[FrozenTrial]:
+    """Return the trials of a study that have a slot, in the order of their numbers."""
+    trials = study.get_trials(deepcopy=False, states=tuple(states) if states is not None else None)
+    return [trial for trial in trials if _SLOT in trial.user_attrs]
+
+
+def fail_trials(study: optuna.Study, url: str, process: str | None = None) -> None:
+    """Fail the running trials of a process that has died; None: those of all processes."""
+    with _only_one_takes(url) as nobody_takes:
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            name = trial.user_attrs.get(_PROCESS)
+            # One without a name is of a process that died while it took it, unless others may be taking one now.
+            if process in (None, name) or (name is None and nobody_takes):
+                study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+
+
+def fail_silent_trials(study: optuna.Study, storage: RDBStorage, known: set[tuple[str, int]]) -> None:
+    """Fail the running trials whose heartbeat has stopped.
+
+    A trial whose process died before its first heartbeat would count as running forever, so each running trial is given
+    one when it is first seen here.
+
+    Args:
+        study: The study.
+        storage: Its storage.
+        known: Studies and numbers of the trials that earlier calls have seen; those of this call are added.
+    """
+    study_id = storage.get_study_id_from_name(study.study_name)
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        if (key := (study.study_name, trial.number)) not in known:
+            storage.record_heartbeat(storage.get_trial_id_from_study_id_trial_number(study_id, trial.number))
+            known.add(key)
+    optuna.storages.fail_stale_trials(study)
+
+
+def slot_of(trial: FrozenTrial) -> str | int | None:
+    """Return the place of a trial in the plan; None if it has none."""
+    name: str | int | None = trial.user_attrs.get(_SLOT)
+    return name
+
+
+def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
+    """Return the finished trials with the highest scores, best first, each point once; ties keep the order of the plan.
+
+    Pruned trials are not considered.
+    """
+    finished = planned_trials(study, (TrialState.COMPLETE,))
+    finished.sort(key=lambda trial: (-trial.values[0], slot_of(trial)))
+    by_point: dict[str, FrozenTrial] = {}
+    for trial in finished:
+        by_point.setdefault(json.dumps(trial.params, sort_keys=True), trial)
+    return list(by_point.values())[:num_best]
+
+
+MIN_TRIALS_FOR_IMPORTANCES = 20
+
+
+def importances(trials: Sequence[FrozenTrial]) -> dict[str, float]:
+    """Return how much each hyperparameter explains of the differences in score, the largest first; they add up to 1.
+
+    That is Optuna's PED-ANOVA. Empty with fewer than `MIN_TRIALS_FOR_IMPORTANCES` finished trials, which tell little,
+    and where a single hyperparameter is varied.
+    """
+    finished = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    if len(finished) < MIN_TRIALS_FOR_IMPORTANCES or len(finished[0].params) < 2:
+        return {}
+    study = optuna.create_study(direction="maximize")
+    study.add_trials(finished)
+    return optuna.importance.get_param_importances(study)
+
+
+def curve_of(trial: FrozenTrial) -> list[list[float]]:
+    """Return the dev scores by completed fraction of the schedule: `[[share, score], ...]`."""
+    return trial.user_attrs.get(CURVE, [])
+
+
+def last_dev(trial: FrozenTrial) -> float | None:
+    """Return the score of a finished trial, else the last dev score of the trial; None if it has none."""
+    if trial.state == TrialState.COMPLETE:
+        return trial.value
+    curve = curve_of(trial)
+    return curve[-1][1] if curve else None
+
+
+def reason_of(trial: FrozenTrial) -> str | None:
+    """Return in a sentence why a trial failed or was stopped early; None for a finished one."""
+    if trial.state == TrialState.PRUNED and (curve := curve_of(trial)):
+        share, score = curve[-1]
+        return f"Stopped early, after {percent(share)} of its schedule, with a score of {score:.3f} on dev."
+    if trial.state == TrialState.FAIL:
+        return str(trial.user_attrs.get(REASON, "Its process was stopped or died; the point was done again."))
+    return None
+
+
+def trial_event(arm: str, trial: FrozenTrial, metric: str) -> dict[str, Any]:
+    """Return the content of the line of events.jsonl for a trial that has ended."""
+    dev = last_dev(trial)
+    return {
+        "arm": arm,
+        "kind": "trial",
+        "number": trial.number,
+        "state": trial.state.name,
+        "reason": reason_of(trial),
+        "params": trial.params,
+        "metrics": {f"dev/{metric}": dev} if dev is not None else {},
+        "curve": curve_of(trial),
+        "time_s": trial.duration.total_seconds() if trial.duration is not None else 0.0,
+    }
+
+
+def add_missing_events(run_folder: Path, events: Iterable[dict[str, Any]]) -> None:
+    """Append the events that are not in events.jsonl yet; only the process that leads the sweep may call this.
+
+    An incomplete last line (its writer was killed) is cut off.
+    """
+    path = run_folder / "events.jsonl"
+    content = path.read_text(encoding="utf-8") if path.exists() else ""
+    whole = content[: content.rfind("\n") + 1]
+    known = {_key(json.loads(line)) for line in whole.splitlines()}
+    new = [json.dumps(event) + "\n" for event in events if _key(event) not in known]
+    if whole != content:
+        write_atomically(path, whole)
+    if new:
+        with path.open("a", encoding="utf-8") as handle:
+            handle.write("".join(new))
+
+
+def _key(event: dict[str, Any]) -> tuple[Any, ...]:
+    return event["arm"], event["kind"], event["number"]
