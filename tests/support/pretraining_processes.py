@@ -171,24 +171,14 @@ def hang_at_step(step: int, *, rank: int, seconds: float) -> Callable[[], None]:
     return functools.partial(_at_batch, step, rank, functools.partial(time.sleep, seconds))
 
 
-def stop_at_step(step: int, *, rank: int, after_s: float) -> Callable[[], None]:
-    """For `before`: this rank waits so long for the batch of a step, then its process is stopped."""
-    return functools.partial(_at_batch, step, rank, functools.partial(_stop_after, after_s))
-
-
 def fail_at_step(step: int, *, rank: int) -> Callable[[], None]:
     """For `before`: this rank fails as it makes the batch of a step."""
     return functools.partial(_at_batch, step, rank, functools.partial(divmod, 1, 0))
 
 
 def fail_before_joining(*, rank: int) -> Callable[[], None]:
-    """For `before`: this rank has no device; the others wait 4 timeouts for it, however short these are."""
+    """For `before`: this rank has no device; the others wait one timeout for it, however short it is."""
     return functools.partial(_fail_before_joining, rank)
-
-
-def slow_validation(seconds: float, *, rank: int) -> Callable[[], None]:
-    """For `before`: this rank takes so much longer to validate."""
-    return functools.partial(_slow_validation, seconds, rank)
 
 
 def stop_as_a_worker() -> Callable[[], None]:
@@ -234,17 +224,6 @@ def _fail_before_joining(rank: int) -> None:
         raise MachineError("no device")
 
 
-def _slow_validation(seconds: float, rank: int) -> None:
-    probe = ValidationProbe.probe
-
-    def slow(validation: ValidationProbe, step: int) -> dict[str, float]:
-        if validation.machine.ranks.rank == rank:
-            time.sleep(seconds)
-        return probe(validation, step)
-
-    ValidationProbe.probe = slow
-
-
 def limit_memory(*, tokens_of_ranks: list[int]) -> Callable[[], None]:
     """For `before`: training on more tokens at once is out of memory, as on a GPU."""
     return functools.partial(_limit_memory, tokens_of_ranks)
@@ -277,11 +256,6 @@ def _hold(step: int, path: Path) -> None:
         return clip(module)
 
     PretrainingModule._clip = holding
-
-
-def _stop_after(seconds: float) -> None:
-    time.sleep(seconds)
-    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _slow_group(seconds: float) -> None:

@@ -24,7 +24,6 @@ from bertline.pretraining.time_left import TimeLeft, flops_of
 from bertline.training.devices import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.matmul_rate import peak_rate
-from bertline.training.peers import COMPUTE, DATA, EXCHANGE, Peers
 from bertline.training.probe import DueProbes
 from bertline.training.progress import TrainingProgress
 
@@ -51,8 +50,6 @@ class BetweenSteps(pl.Callback):
     time_left: TimeLeft
     request: StopRequest
     """Whether a stop was requested."""
-    peers: Peers
-    """Told where this rank is."""
     now: Callable[[], float] = time.monotonic
     """Function that returns the time in seconds, for cadences in seconds."""
     stopped: bool = False
@@ -61,9 +58,6 @@ class BetweenSteps(pl.Callback):
     _learning_rate: float = 0.0
     _matmul_rate: float | None = None  # FLOP/s of all ranks together; first rank only
     _listening: ExitStack = field(default_factory=ExitStack)
-    _shapes: set[torch.Size] = field(default_factory=set)
-    _compiles: bool = False
-    _micro_batches_left: int = 0
 
     def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
         """Prepare the agreements of all ranks on when to stop, to save and to probe."""
@@ -85,7 +79,7 @@ class BetweenSteps(pl.Callback):
         """Find the peak for `perf/mfu`, start timing the first row, run the probes of a new run, listen to signals."""
         machine = module.machine
         if machine.ranks.is_first:
-            with self.state.clock.paused(), self.peers.busy():
+            with self.state.clock.paused():
                 rate = peak_rate(machine.device, machine.precision)
             self._matmul_rate = machine.ranks.world_size * rate
         self.state.totals.row.resume()
@@ -106,23 +100,11 @@ class BetweenSteps(pl.Callback):
         if batch_idx == 0:
             self.state.totals.begin_steps()
         self._learning_rate = module.learning_rate
-        # Where a shape is new, this rank may compile; another one may have the code in its cache.
-        shapes = {tensor.shape for micro_batch in batch["micro_batches"] for tensor in micro_batch.values()}
-        self._compiles, self._shapes = not shapes <= self._shapes, self._shapes | shapes
-        self._micro_batches_left = len(batch["micro_batches"])
-        self.peers.at(module.finished_steps, COMPUTE, is_busy=self._compiles)
-
-    def on_before_backward(self, trainer: pl.Trainer, module: PretrainingModule, loss: torch.Tensor) -> None:
-        """Tell the other ranks when only the exchange of gradients is left of this step."""
-        self._micro_batches_left -= 1
-        if self._micro_batches_left == 0:
-            self.peers.at(module.finished_steps, EXCHANGE, is_busy=self._compiles)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Write the row of metrics, run the probes, save a checkpoint and stop training: each if it is due."""
-        self.peers.at(module.finished_steps, DATA)
         self.state.writer.check()
         if not self._record(module, batch):
             trainer.should_stop = True
@@ -133,7 +115,7 @@ class BetweenSteps(pl.Callback):
         is_due = step % job.pretrain.checkpoint_every_steps == 0 or step in (self.state.best.step, num_steps)
         if self.stopped or is_due or self._agreement.is_save_due:
             self._saved_at = self.now()
-            with self.state.clock.paused(), self.peers.busy():
+            with self.state.clock.paused():
                 if self.guard.accepts_state(module):
                     self.state.save(wait=self.stopped or step == num_steps)
                 else:
@@ -149,7 +131,6 @@ class BetweenSteps(pl.Callback):
         module.interval.add_pairs(batch["micro_batches"])
         is_due = step % LOG_EVERY_STEPS == 0 or step == self.state.plan.num_steps
         total = module.interval.total() if is_due else None  # waits for the device, so that the clock is accurate
-        self.peers.check()
         self.time_left.take(step, self.state.clock.trained_s)
         left_s = self.time_left.after(step, paused_s=self.state.totals.paused_s)
         is_accepted = total is None or self._write_row(module, step, total, left_s)
@@ -194,7 +175,7 @@ class BetweenSteps(pl.Callback):
         step = module.finished_steps
         due = self._due.after(step)
         if due:
-            with self.state.clock.paused(), self.peers.busy():
+            with self.state.clock.paused():
                 metrics = {key: value for probe in due for key, value in probe.probe(step).items()}
             if metrics and module.machine.ranks.is_first:
                 self.state.log.log(step, metrics)

@@ -47,7 +47,6 @@ from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
 from bertline.training.devices import Machine, compile_in_place, resolve_machine, sum_over_ranks
 from bertline.training.interruption import StopRequest, TrainingInterrupted
-from bertline.training.peers import Peers, watching
 from bertline.training.probe import MakeProbe
 from bertline.training.process_group import process_group
 from bertline.training.progress import TrainingProgress
@@ -82,11 +81,10 @@ def run_pretraining(
         TrainingDivergedError: Training failed again after the allowed number of rollbacks.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
-    timeout_s = job.runtime.peer_timeout_s
-    with process_group(machine, timeout_s), watching(machine.ranks, timeout_s) as peers:
+    with process_group(machine, job.runtime.peer_timeout_s):
         state = _built(job, machine, make_probes, rewinds=None)
         while state.module.finished_steps < state.plan.num_steps:
-            rewinds = _train(state, peers, callbacks)
+            rewinds = _train(state, callbacks)
             if rewinds is not None:  # diverged: start again from an earlier checkpoint, and skip the examples after it
                 state = _built(job, machine, make_probes, rewinds=rewinds)
     if not machine.ranks.is_first:
@@ -154,7 +152,7 @@ def _built(
     return state
 
 
-def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Callback]) -> list[dict[str, Any]] | None:
+def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list[dict[str, Any]] | None:
     """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
     job, plan, module = state.job, state.plan, state.module
     machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
@@ -173,7 +171,7 @@ def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Call
     )
     left = TimeLeft(plan, work_of_sequences(module.model, dataset.examples, dataset.layouts))
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
-    between = BetweenSteps(state=state, guard=guard, progress=progress, time_left=left, request=request, peers=peers)
+    between = BetweenSteps(state=state, guard=guard, progress=progress, time_left=left, request=request)
     profiles = [ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []
     rehearsal = Rehearsal(dataset, attention, state.clock)
     callbacks = [*profiles, rehearsal, AttentionByLength(attention), between, *extra_callbacks]
