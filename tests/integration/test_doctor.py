@@ -19,14 +19,14 @@ from servers import MLflowServer, PostgreSQL
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ROOT / "pipelines/doctor.py"
-# The doctor whose ranks wait 3 s for one another instead of 120.
+# The doctor whose ranks wait 6 s for one another instead of 120.
 IMPATIENT = f"""
 import runpy, sys
 sys.argv[0] = {str(DOCTOR)!r}
 sys.path.insert(0, {str(DOCTOR.parent)!r})
 from bertline import doctor
 from bertline.training import process_group as group
-doctor._PEER_TIMEOUT_S, group._LEAST_JOIN_S = 0.5, 3.0
+doctor._PEER_TIMEOUT_S, group._LEAST_JOIN_S = 6.0, 3.0
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 # The doctor of a rank whose part of a sum changes on its way.

@@ -13,8 +13,7 @@ import torch
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
-from bertline.finetuning.finetune import DevCheck, fine_tune
-from bertline.finetuning.progress import DivergedError
+from bertline.finetuning.finetune import DevCheck, DivergedError, fine_tune
 from bertline.foundation.errors import MachineError
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
