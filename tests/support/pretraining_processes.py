@@ -22,11 +22,12 @@ import torch
 
 import pretraining_inputs
 from bertline.foundation.errors import MachineError
-from bertline.pretraining import callbacks, rehearsal
+from bertline.pretraining import rehearsal, throughput
 from bertline.pretraining.data import StepBatch, StepDataset
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
-from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.validation import ValidationProbe
 from bertline.training import checkpoints, process_group
 from fork_server import forking
 from ports import free_port
@@ -287,7 +288,7 @@ def _train(
     # Its own workers start as they do everywhere: a server of their own would first import everything.
     multiprocessing.set_start_method(None, force=True)
     # What utilisation is a fraction of takes seconds to measure.
-    callbacks.peak_rate = lambda *_: 1e11
+    throughput.peak_rate = lambda *_: 1e11
     if before is not None:
         before()
     run_pretraining(pretraining_inputs.pretrain_job(inputs, run_folder, **changes))

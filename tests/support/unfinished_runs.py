@@ -15,7 +15,7 @@ from bertline.foundation.metrics_log import read_metrics
 from bertline.orchestration import worker
 from bertline.orchestration.stage_run import StageRun, open_stage
 from bertline.orchestration.status import read_status
-from bertline.pretraining.probes import ValidationProbe
+from bertline.pretraining.validation import ValidationProbe
 
 STEPS = 60
 WORK = "bertline.pretraining.run:run"
@@ -46,7 +46,7 @@ def train(mapping: dict[str, Any], *, stop_at: int | None = None) -> Path:
 
     with open_stage("pretrain", mapping) as stage, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ValidationProbe, "probe", stopping)
-        patch.setattr("bertline.pretraining.callbacks.peak_rate", lambda *_: 1e11)
+        patch.setattr("bertline.pretraining.throughput.peak_rate", lambda *_: 1e11)
         ended = worker.main(stage.folder, WORK)
     assert (ended == 0) == (stop_at is None), read_status(stage.folder)
     return stage.folder

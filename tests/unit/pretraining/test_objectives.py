@@ -12,9 +12,9 @@ from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.huggingface import architecture_of
+from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.pretraining.objectives.base import LearningMargins, means, sum_names, weighted_loss
 from bertline.pretraining.objectives.registry import objective_from
-from bertline.pretraining.probes import read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from tiny import load_masked_lm, load_pretraining_model

@@ -21,7 +21,8 @@ from bertline.orchestration.ownership import hold_lock
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.status import Status, read_status, write_status
 from bertline.pretraining.job import FREE_KEYS
-from bertline.pretraining.probes import ValidationProbe, read_mask_predictions
+from bertline.pretraining.mask_predictions import read_mask_predictions
+from bertline.pretraining.validation import ValidationProbe
 from bertline.training.checkpoints import CheckpointFolder
 from tiny import load_pretraining_model
 from unfinished_runs import BEGIN, CODE, STEPS, WORK, curve, looks_unfinished, opening, train
