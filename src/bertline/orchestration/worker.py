@@ -31,7 +31,7 @@ from typing import Any
 
 from bertline.foundation.errors import ArtifactError, BertlineError, PeerLostError
 from bertline.foundation.files import sha256_of_path
-from bertline.foundation.importing import defer_torchmetrics, uncollected_imports
+from bertline.foundation.importing import uncollected_imports
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import load_sampled, node_name
 from bertline.foundation.work import Work
@@ -219,7 +219,6 @@ def _work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder:
         start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
     with _load_sampled(stage_named(frozen["stage"]), config, folder):
         if __name__ == "__main__":
-            defer_torchmetrics()
             with uncollected_imports():
                 work = _imported(function)
             gc.enable()

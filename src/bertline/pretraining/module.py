@@ -24,6 +24,7 @@ from bertline.training.devices import Machine, seed_device, start_sum
 from bertline.training.groupwise import clip_gradients, keeping_state, skip_unless_finite
 from bertline.training.optimizers.base import OptimizerSettings
 from bertline.training.optimizers.weights import set_learning_rate
+from bertline.training.private_api import inside_ddp_forward
 from bertline.training.schedules import learning_rate_factor
 
 
@@ -168,7 +169,7 @@ class PretrainingModule(pl.LightningModule):
         if not isinstance(wrapped, DistributedDataParallel):
             yield
             return
-        with wrapped.no_sync(), wrapped._inside_ddp_forward():
+        with wrapped.no_sync(), inside_ddp_forward(wrapped):
             yield
 
     def _clip(self) -> Tensor:

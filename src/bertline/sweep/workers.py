@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from bertline.foundation.errors import BertlineError, MachineError
-from bertline.foundation.importing import defer_torchmetrics, uncollected_imports
+from bertline.foundation.importing import uncollected_imports
 from bertline.foundation.parallel import end_with_parent
 from bertline.foundation.progress import warn
 from bertline.sweep.bench import Bench, num_sweep_workers
@@ -235,7 +235,6 @@ def started_workers(plan: PlannedSweep, *, in_process: bool) -> Iterator[Workers
 def _serve(plan: PlannedSweep, number: int, connection: Connection) -> None:
     """Main loop of a worker process."""
     end_with_parent()
-    defer_torchmetrics()
     with uncollected_imports():  # what the first training would import; the supervisor has no use for it
         import bertline.finetuning.module
         import bertline.training.trainer  # noqa: F401

@@ -65,16 +65,16 @@ def test_the_loss_is_the_weighted_sum_of_its_terms(objective):
 @EACH
 def test_all_that_is_shown_is_measured(objective):
     names = {mean.name for mean in (*objective.terms, *objective.metrics)}
-    baselines, showing = objective.baselines(KNOWN), objective.showing
+    baselines, report_spec = objective.baselines(KNOWN), objective.report_spec
     assert objective.judged_by in {term.name for term in objective.terms}
     assert set(baselines) <= names
-    assert {shown.metric for shown in (*showing.scores, *showing.tables)} <= names
-    curves = [curve.metric.split("/") for chart in showing.charts for curve in chart.curves]
+    assert {shown.metric for shown in (*report_spec.scores, *report_spec.tables)} <= names
+    curves = [curve.metric.split("/") for chart in report_spec.charts for curve in chart.curves]
     assert all(split in ("train", "val") and name in names for split, name in curves)
-    assert {chart.level[1] for chart in showing.charts if chart.level} <= set(baselines)
-    for placeholder in re.findall(r"{(\w+)}", showing.summary):
+    assert {chart.level[1] for chart in report_spec.charts if chart.level} <= set(baselines)
+    for placeholder in re.findall(r"{(\w+)}", report_spec.summary):
         name, _, of_baseline = re.match(r"(.*?)(_(baseline|margin))?$", placeholder).groups()
-        assert name in {shown.metric for shown in showing.scores}
+        assert name in {shown.metric for shown in report_spec.scores}
         assert name in baselines or not of_baseline
 
 

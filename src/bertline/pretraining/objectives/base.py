@@ -103,7 +103,7 @@ class ShownTable:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Showing:
+class ReportSpec:
     """What the report, the model card, the progress and the headline figures show of an objective."""
 
     title: str
@@ -153,7 +153,7 @@ class Objective(ABC):
     """Name of the loss term whose lowest held-out value marks the best step."""
     advice: ClassVar[Mapping[str, str]]
     """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
-    showing: ClassVar[Showing]
+    report_spec: ClassVar[ReportSpec]
     """What the report, the model card, the progress and the headline figures show."""
 
     @abstractmethod
