@@ -105,7 +105,7 @@ class Gate:
     """Counts steps, pauses training between rounds, and times the rounds."""
 
     def __init__(self, port: Port, settings: ArmSettings, machine: Machine) -> None:
-        from bertline.pretraining.callbacks import peak_memory_bytes
+        from bertline.pretraining.throughput import peak_memory_bytes
 
         self._port = port
         self._settings = settings

@@ -67,9 +67,3 @@ def test_checkpoints_can_be_loaded_without_pickle() -> None:
 
 def test_its_mlflow_logger_cuts_parameters_at_250_so_bertline_feeds_mlflow_itself() -> None:
     assert "[:250]" in inspect.getsource(mlflow_logger.MLFlowLogger.log_hyperparams)
-
-
-def test_several_processes_ask_for_sigterm_before_each_step_which_waits_for_the_device() -> None:
-    loop = Trainer(logger=False, enable_checkpointing=False, accelerator="cpu").fit_loop.epoch_loop
-    assert "self._broadcast_sigterm_tensor()" in inspect.getsource(type(loop).advance)
-    assert ".item()" in inspect.getsource(type(loop)._broadcast_sigterm_tensor)

@@ -31,10 +31,6 @@ def test_unpadded_attention_equals_padded_attention_sequence_by_sequence() -> No
         torch.testing.assert_close(packed[start:end], alone, atol=2e-2, rtol=2e-2)
 
 
-def test_whether_the_processor_computes_bf16_can_be_asked_so_precision_auto_can_choose() -> None:
-    assert torch.ops.mkldnn._is_mkldnn_bf16_supported() in (True, False)
-
-
 def test_compiling_without_a_compiler_has_an_error_of_its_own_so_compile_auto_can_fall_back() -> None:
     from torch._inductor import config
     from torch._inductor.cpp_builder import get_cpp_compiler

@@ -9,12 +9,12 @@ import pretraining_inputs
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.callbacks import BetweenSteps
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.interval import LOG_EVERY_STEPS
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.throughput import Throughput
 from bertline.training import devices
 
 pytestmark = [
@@ -45,7 +45,7 @@ def test_no_step_between_two_rows_waits_for_the_device(tmp_path, monkeypatch, op
     pretraining_inputs.write_inputs(tmp_path, full_lengths=(16,) if layout == "full" else ())
     called = []
     # The step, and what is counted after it.
-    for owner, name in ((PretrainingModule, "training_step"), (BetweenSteps, "_record")):
+    for owner, name in ((PretrainingModule, "training_step"), (Throughput, "on_train_batch_end")):
         monkeypatch.setattr(owner, name, without_waiting(getattr(owner, name), called))
     changes = {
         "optimizer": OPTIMIZERS[optimizer],
@@ -57,7 +57,7 @@ def test_no_step_between_two_rows_waits_for_the_device(tmp_path, monkeypatch, op
         **{f"model__{name}": value for name, value in NO_DROPOUT.items()},
     }
     run_pretraining(pretraining_inputs.pretrain_job(tmp_path, tmp_path / "run", **changes))
-    assert called == ["training_step", "_record"] * LOG_EVERY_STEPS
+    assert called == ["training_step", "on_train_batch_end"] * LOG_EVERY_STEPS
 
 
 def without_waiting(method, called):

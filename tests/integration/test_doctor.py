@@ -19,14 +19,14 @@ from servers import MLflowServer, PostgreSQL
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ROOT / "pipelines/doctor.py"
-# The doctor whose ranks wait 3 s for one another instead of 120.
+# The doctor whose ranks wait 6 s for one another instead of 120.
 IMPATIENT = f"""
 import runpy, sys
 sys.argv[0] = {str(DOCTOR)!r}
 sys.path.insert(0, {str(DOCTOR.parent)!r})
 from bertline import doctor
 from bertline.training import process_group as group
-doctor._PEER_TIMEOUT_S, group._LEAST_JOIN_S = 0.5, 3.0
+doctor._PEER_TIMEOUT_S, group._LEAST_JOIN_S = 6.0, 3.0
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 # The doctor of a rank whose part of a sum changes on its way.
@@ -120,7 +120,7 @@ def test_a_rank_whose_peer_never_comes_is_red_in_time(places, rank):
     alone = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
     done = run(sys.executable, "-c", IMPATIENT, *places, "runtime.num_devices=2", **alone, MASTER_PORT=str(free_port()))
     assert done.returncode == 1
-    said = "1 of 2 ranks have not joined within 3 s; missing: 1" if rank == 0 else "waited up to 3 s for rank 0"
+    said = f"rank {rank} could not join all 2 ranks"
     assert said in (done.stdout if rank == 0 else done.stderr)
 
 

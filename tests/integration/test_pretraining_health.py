@@ -11,10 +11,11 @@ import torch
 import pretraining_failures as failures
 import pretraining_processes as processes
 from bertline.pretraining.divergence import TrainingDivergedError, read_health
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import SkippedSequences
-from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.validation import ValidationProbe
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
 from pretraining_inputs import curve, newest_state, pretrain_job, write_inputs

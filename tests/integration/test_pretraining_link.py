@@ -11,7 +11,7 @@ import pretraining_processes as processes
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import pretrain_job, write_inputs
 
-TIMEOUT_S = 6.0
+TIMEOUT_S = 8.0
 CHANGES = {**processes.UNTIL_A_RANK_IS_LOST, "runtime__peer_timeout_s": TIMEOUT_S, "runtime__num_devices": 2}
 
 
@@ -104,10 +104,8 @@ def test_a_link_that_fails_ends_both_ranks(tmp_path, namespaces, fails):
         assert [rank.exitcode for rank in ranks] == [1, 1], printed
         assert took_s < TIMEOUT_S + 3, printed  # 3 s: both processes end
         said = " ".join(re.findall(r"errors\.PeerLostError: (.*)", printed))
-        assert re.search(r"rank 1 on \S+ \(process \d+\) has given no sign of life for \d+ s", said)
-        # A rank that has not heard of the first one yet knows its address alone.
-        first = r"rank 0( on \S+ \(process \d+\)|, at 10\.77\.0\.1,)"
-        assert re.search(rf"{first} (cannot be reached|has given no sign of life)", said), said
+        assert re.search(r"rank 1 on \S+ \(process \d+\) does not answer", said), said
+        assert re.search(r"rank 0 on \S+ \(process \d+\) cannot be reached at 10\.77\.0\.1", said), said
         assert checkpoints.load_newest() is not None
     finally:
         processes.kill(*ranks)

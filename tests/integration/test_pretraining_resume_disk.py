@@ -10,7 +10,7 @@ import torch
 
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.metrics_log import read_metrics
-from bertline.pretraining.probes import read_mask_predictions
+from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import pretrain_job, write_inputs

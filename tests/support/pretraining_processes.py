@@ -22,11 +22,12 @@ import torch
 
 import pretraining_inputs
 from bertline.foundation.errors import MachineError
-from bertline.pretraining import callbacks, rehearsal
+from bertline.pretraining import rehearsal, throughput
 from bertline.pretraining.data import StepBatch, StepDataset
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
-from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.validation import ValidationProbe
 from bertline.training import checkpoints, process_group
 from fork_server import forking
 from ports import free_port
@@ -171,24 +172,14 @@ def hang_at_step(step: int, *, rank: int, seconds: float) -> Callable[[], None]:
     return functools.partial(_at_batch, step, rank, functools.partial(time.sleep, seconds))
 
 
-def stop_at_step(step: int, *, rank: int, after_s: float) -> Callable[[], None]:
-    """For `before`: this rank waits so long for the batch of a step, then its process is stopped."""
-    return functools.partial(_at_batch, step, rank, functools.partial(_stop_after, after_s))
-
-
 def fail_at_step(step: int, *, rank: int) -> Callable[[], None]:
     """For `before`: this rank fails as it makes the batch of a step."""
     return functools.partial(_at_batch, step, rank, functools.partial(divmod, 1, 0))
 
 
 def fail_before_joining(*, rank: int) -> Callable[[], None]:
-    """For `before`: this rank has no device; the others wait 4 timeouts for it, however short these are."""
+    """For `before`: this rank has no device; the others wait one timeout for it, however short it is."""
     return functools.partial(_fail_before_joining, rank)
-
-
-def slow_validation(seconds: float, *, rank: int) -> Callable[[], None]:
-    """For `before`: this rank takes so much longer to validate."""
-    return functools.partial(_slow_validation, seconds, rank)
 
 
 def stop_as_a_worker() -> Callable[[], None]:
@@ -234,17 +225,6 @@ def _fail_before_joining(rank: int) -> None:
         raise MachineError("no device")
 
 
-def _slow_validation(seconds: float, rank: int) -> None:
-    probe = ValidationProbe.probe
-
-    def slow(validation: ValidationProbe, step: int) -> dict[str, float]:
-        if validation.machine.ranks.rank == rank:
-            time.sleep(seconds)
-        return probe(validation, step)
-
-    ValidationProbe.probe = slow
-
-
 def limit_memory(*, tokens_of_ranks: list[int]) -> Callable[[], None]:
     """For `before`: training on more tokens at once is out of memory, as on a GPU."""
     return functools.partial(_limit_memory, tokens_of_ranks)
@@ -279,11 +259,6 @@ def _hold(step: int, path: Path) -> None:
     PretrainingModule._clip = holding
 
 
-def _stop_after(seconds: float) -> None:
-    time.sleep(seconds)
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
 def _slow_group(seconds: float) -> None:
     os.setpgid(0, 0)
     _slow_down(seconds)
@@ -313,7 +288,7 @@ def _train(
     # Its own workers start as they do everywhere: a server of their own would first import everything.
     multiprocessing.set_start_method(None, force=True)
     # What utilisation is a fraction of takes seconds to measure.
-    callbacks.peak_rate = lambda *_: 1e11
+    throughput.peak_rate = lambda *_: 1e11
     if before is not None:
         before()
     run_pretraining(pretraining_inputs.pretrain_job(inputs, run_folder, **changes))

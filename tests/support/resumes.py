@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from bertline.pretraining.job import PretrainJob
-from bertline.pretraining.probes import read_mask_predictions
+from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import curve, newest_state
 from tiny import load_pretraining_model

@@ -36,7 +36,7 @@ def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
     files have only a header where there is nothing to plot.
     """
     curves = folder / "curves"
-    for shown in TABLES_WITHOUT_PRETRAINING if facts.taken_from else facts.pretrained_by.showing.tables:
+    for shown in TABLES_WITHOUT_PRETRAINING if facts.taken_from else facts.pretrained_by.report_spec.tables:
         head = ["step", "train", "validation", *([] if shown.baseline is None else [shown.baseline])]
         where = curves if shown.baseline is not None else curves / "accuracy"
         _write(where / f"{shown.name}.csv", head, _curves(facts, shown))
@@ -159,7 +159,7 @@ def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]
 
 def _pretraining_figures(facts: Facts) -> dict[str, float | int]:
     """Return the held-out scores, then the measured baselines and the distances below them."""
-    training, scores = facts.training, facts.pretrained_by.showing.scores
+    training, scores = facts.training, facts.pretrained_by.report_spec.scores
     figures: dict[str, float | int] = {f"val/{shown.metric}": training[f"val/{shown.metric}"] for shown in scores}
     for shown in scores:
         if shown.figure is not None:

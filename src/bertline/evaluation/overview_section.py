@@ -93,15 +93,15 @@ def _source(corpus: dict[str, Any]) -> str:
 
 def _how_good(facts: Facts) -> str:
     """Return the objective's summary of the held-out scores, compared with its baselines."""
-    showing, baselines, values = facts.pretrained_by.showing, facts.baselines, {}
-    for shown in showing.scores:
+    report_spec, baselines, values = facts.pretrained_by.report_spec, facts.baselines, {}
+    for shown in report_spec.scores:
         value = facts.training[f"val/{shown.metric}"]
         values[shown.metric] = in_unit(value, shown.unit)
         if shown.metric in baselines:
             below = baselines[shown.metric] - value
             values[f"{shown.metric}_baseline"] = in_unit(baselines[shown.metric], shown.unit)
             values[f"{shown.metric}_margin"] = f"{in_unit(abs(below), shown.unit)} {'below' if below >= 0 else 'above'}"
-    return showing.summary.format(**values)
+    return report_spec.summary.format(**values)
 
 
 def _task_table(facts: Facts, overlaps: Overlaps) -> str:
@@ -147,7 +147,7 @@ def _overlap_note(overlaps: dict[str, Overlap]) -> str:
 
 def _pretraining_tiles(facts: Facts) -> list[tuple[str, str, str]]:
     vocab_size, tiles = count(facts.tokenizer["vocab_size"]), []
-    for shown in facts.pretrained_by.showing.scores:
+    for shown in facts.pretrained_by.report_spec.scores:
         known = facts.baselines.get(shown.metric)
         baseline = "" if known is None else in_unit(known, shown.unit)
         note = shown.tile_note.format(baseline=baseline, vocab_size=vocab_size)

@@ -189,7 +189,7 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
     """Return the charts by file name; curves that were not recorded have no chart."""
     charts = {}
     reference, marks = reference_for(facts.params), length_changes(facts)
-    for shown in facts.pretrained_by.showing.charts:
+    for shown in facts.pretrained_by.report_spec.charts:
         own = [curve for curve in shown.curves if facts.curve(curve.metric)]
         if own:
             level = None if shown.level is None else (shown.level[0], facts.baselines[shown.level[1]])
@@ -214,7 +214,7 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
 def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
     """Return the section with curves, speed, alarms and mask predictions."""
     captions = {
-        **{shown.name: shown.caption for shown in facts.pretrained_by.showing.charts},
+        **{shown.name: shown.caption for shown in facts.pretrained_by.report_spec.charts},
         "probes": "What a linear classifier reads off the encoder's frozen vectors of held-out sentences that it was "
         "not fitted on: whether two neighbouring words were swapped, whether a word was replaced by another as "
         "frequent. The first point is the encoder before training.",

@@ -171,7 +171,7 @@ def smoothed(points: Sequence[tuple[float, float]], most: int) -> Curve:
 
 
 def _curves(rows: Sequence[MetricsRow], objective: Objective) -> Iterator[tuple[str, list[list[float]]]]:
-    train, held_out = f"train/{objective.judged_by}", [f"val/{shown.metric}" for shown in objective.showing.scores]
+    train, held_out = f"train/{objective.judged_by}", [f"val/{shown.metric}" for shown in objective.report_spec.scores]
     probes = sorted({key for row in rows for key in row.metrics if key.startswith("probe/")})
     for key in (train, *held_out, *probes):
         points = [(row.step, row.metrics[key]) for row in rows if key in row.metrics]

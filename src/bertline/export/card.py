@@ -24,7 +24,7 @@ def what_it_is(facts: CardFacts) -> str:
         begin += " and word embeddings of co-occurrences in its text"
     if facts.start_from is not None:
         begin = "continued from " + (f"`{facts.hub_start}`" if facts.hub_start else "another checkpoint")
-    learnt = "" if facts.objective is None else f" with {facts.objective.showing.title}"
+    learnt = "" if facts.objective is None else f" with {facts.objective.report_spec.title}"
     return (
         f"A {family.title} encoder ({model.num_hidden_layers} layers, hidden size {model.hidden_size}, "
         f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {facts.tokenizer} tokens), {begin}{learnt}, "
@@ -79,7 +79,7 @@ def pretraining_scores(facts: CardFacts) -> str:
         return ""
     training, rows = facts.training, []
     baselines = facts.objective.baselines({**facts.examples, **training})
-    for score in facts.objective.showing.scores:
+    for score in facts.objective.report_spec.scores:
         if f"val/{score.metric}" not in training:
             continue
         rows.append((score.card, f"{training[f'val/{score.metric}']:.3f}"))

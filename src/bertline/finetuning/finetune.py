@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
 from bertline.finetuning.task_kind import Calibration, HeadSettings, LossOptions, TaskKind
-from bertline.foundation.errors import ConfigError
+from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
@@ -93,62 +92,8 @@ class FineTuningResult:
     """Contribution of each dev row to the scores, [N, K]."""
 
 
-class DevEvaluations:
-    """Evaluates a model on dev during training and, with early stopping, keeps the weights of the best epoch.
-
-    An evaluation changes neither the weights nor the random numbers of later steps.
-
-    Args:
-        job: The run.
-        on_check: Called after each evaluation; an exception that it raises ends the run.
-    """
-
-    def __init__(self, job: FineTuningJob, on_check: Callable[[DevCheck], None] | None) -> None:
-        self.checks: list[DevCheck] = []
-        self._job = job
-        self._patience = job.config.early_stopping_epochs
-        self._on_check = on_check
-        self._newest: tuple[int, DevOutcome] | None = None
-        self._best: tuple[float, DevOutcome, dict[str, Tensor]] | None = None
-        self._epochs_without_better = 0
-
-    def evaluate(self, model: nn.Module, *, step: int, share: float, epoch: int, at_epoch_end: bool) -> None:
-        """Evaluate on dev and record the scores; a second call for the same step reuses the result."""
-        if self._newest is None or self._newest[0] != step:
-            kind, rows = self._job.kind, self._job.dev.rows
-            predictions = kind.predict(model, self._job.dev.encoded, self._job.machine)
-            calibration = kind.calibrate(rows, predictions)
-            statistics = kind.statistics(rows, predictions, calibration)
-            self._newest = (step, DevOutcome(kind.scores(statistics), calibration, statistics))
-        self.checks.append(DevCheck(share, epoch, at_epoch_end, self._newest[1].scores))
-        if at_epoch_end and self._patience is not None:
-            self._compare(model, self._newest[1])
-        if self._on_check is not None:
-            self._on_check(self.checks[-1])
-
-    @property
-    def should_stop(self) -> bool:
-        """Whether early stopping ends the run: the patience is exhausted."""
-        return self._patience is not None and self._epochs_without_better >= self._patience
-
-    def finish(self, model: nn.Module) -> DevOutcome:
-        """Evaluate the finished model on dev; with early stopping, restore the weights of the best epoch first."""
-        if self._best is not None:
-            _, found, weights = self._best
-            model.load_state_dict(weights)
-            return found
-        assert self._newest is not None  # every run ends with an evaluation
-        return self._newest[1]
-
-    def _compare(self, model: nn.Module, found: DevOutcome) -> None:
-        score = found.scores[self._job.kind.config.metric]
-        score = -math.inf if math.isnan(score) else score
-        if self._best is not None and score <= self._best[0]:
-            self._epochs_without_better += 1
-            return
-        weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-        self._best = (score, found, weights)
-        self._epochs_without_better = 0
+class DivergedError(BertlineError):
+    """The loss or the gradient is no longer finite; the run cannot continue."""
 
 
 def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None = None) -> FineTuningResult:
@@ -166,20 +111,30 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     kind, config = job.kind, job.config
     check_options(kind, config)
     model = _starting_model(job)
-    evaluations = DevEvaluations(job, on_check)
     if config.num_epochs == 0:
         _check_scores_untrained(kind, model)
-        evaluations.evaluate(model, step=0, share=1.0, epoch=0, at_epoch_end=True)
+        outcome = evaluate_on_dev(job, model)
+        checks = [DevCheck(1.0, 0, True, outcome.scores)]
+        if on_check is not None:
+            on_check(checks[0])
     else:
-        _train(job, model, evaluations)
-    found = evaluations.finish(model)
+        checks, outcome = _train(job, model, on_check)
     return FineTuningResult(
         model=model,
-        calibration=found.calibration,
-        checks=tuple(evaluations.checks),
-        dev_scores=found.scores,
-        dev_statistics=found.statistics,
+        calibration=outcome.calibration,
+        checks=tuple(checks),
+        dev_scores=outcome.scores,
+        dev_statistics=outcome.statistics,
     )
+
+
+def evaluate_on_dev(job: FineTuningJob, model: nn.Module) -> DevOutcome:
+    """Predict dev, choose the calibration on it, and score it; changes neither weights nor later random numbers."""
+    kind, rows = job.kind, job.dev.rows
+    predictions = kind.predict(model, job.dev.encoded, job.machine)
+    calibration = kind.calibrate(rows, predictions)
+    statistics = kind.statistics(rows, predictions, calibration)
+    return DevOutcome(kind.scores(statistics), calibration, statistics)
 
 
 def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, varied: Collection[str] = ()) -> None:
@@ -203,8 +158,11 @@ def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, va
             )
 
 
-def _train(job: FineTuningJob, model: nn.Module, evaluations: DevEvaluations) -> None:
+def _train(
+    job: FineTuningJob, model: nn.Module, on_check: Callable[[DevCheck], None] | None
+) -> tuple[list[DevCheck], DevOutcome]:
     # Imported here, because they load Lightning: the process that supervises a sweep trains nothing.
+    from bertline.finetuning.callbacks import DevEvaluation, Divergence, EarlyStopping, Progress
     from bertline.finetuning.module import FineTuningData, FineTuningModule
     from bertline.training.trainer import build_trainer, fit
 
@@ -212,10 +170,19 @@ def _train(job: FineTuningJob, model: nn.Module, evaluations: DevEvaluations) ->
     encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
     batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
     options = LossOptions(config.label_smoothing, _class_weights(job))
-    module = FineTuningModule(job, model, options, evaluations, steps_per_epoch=len(batches))
+    module = FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
+    evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
+    callbacks = [Divergence(job.machine.device), Progress(every_s=job.runtime.progress_every_s), evaluation]
+    patience, stopping = config.early_stopping_epochs, None
+    if patience is not None:
+        stopping = EarlyStopping(evaluation, metric=kind.config.metric, patience=patience)
+        callbacks.append(stopping)
     root = Path(tempfile.gettempdir())
-    trainer = build_trainer(job.machine, job.runtime, callbacks=[], max_epochs=config.num_epochs, root=root)
+    trainer = build_trainer(job.machine, job.runtime, callbacks=callbacks, max_epochs=config.num_epochs, root=root)
     fit(trainer, module, FineTuningData(batches))
+    outcome = evaluation.newest if stopping is None else stopping.best
+    assert outcome is not None  # every epoch ends with an evaluation
+    return evaluation.checks, outcome
 
 
 def _starting_model(job: FineTuningJob) -> nn.Module:

@@ -177,7 +177,7 @@ def pipeline_page(
         report: The report.
     """
     results = {task: read_result(folder / "result.json") for task, folder in sweeps.items()}
-    scores_shown = [f"val/{score.metric}" for score in config.objective.showing.scores]
+    scores_shown = [f"val/{score.metric}" for score in config.objective.report_spec.scores]
     headline = {key: metrics[key] for key in scores_shown if key in metrics}
     rows, sentences = [], []
     for task, result in results.items():
@@ -276,14 +276,14 @@ def write_headline(
 
 def _patterns(stage: str, objective: Objective) -> dict[str, str]:
     """Return the patterns of the keys of a stage's figures by headline name."""
-    loss, baselines = f"val/{objective.judged_by}", {one.metric: one.figure for one in objective.showing.scores}
+    loss, baselines = f"val/{objective.judged_by}", {one.metric: one.figure for one in objective.report_spec.scores}
     patterns = {
         "corpus": {"rows": "train/documents"},
         "tokenizer": {"rows": "vocab_size"},
         "examples": {"rows": r"length_\d+/train_examples"},
         "task_data": {"rows": "train_rows"},
         "pretrain": {
-            "score": f"val/{objective.showing.score}",
+            "score": f"val/{objective.report_spec.score}",
             "baseline": baselines.get(objective.judged_by) or "",  # matches no key
             "loss": loss,
         },

@@ -99,7 +99,7 @@ def num_pairs(micro_batch: Mapping[str, Tensor]) -> Tensor:
     """Return the number of query-key token pairs of a micro-batch: the sum of the squared sequence lengths.
 
     Args:
-        micro_batch: Tensors of `pretraining.compact`.
+        micro_batch: Tensors of `pretraining.data.compacted`.
 
     Returns:
         [] int64, on the device of the micro-batch.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import reduce
-from operator import add
 from typing import Any
 
 import pytorch_lightning as pl
@@ -18,15 +16,15 @@ from bertline.encoders.loading import LanguageModel
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import LanguageModelOutput
 from bertline.modeling.dropout import Dropout, mask_keys
-from bertline.pretraining.compact import expanded
-from bertline.pretraining.data import StepBatch
+from bertline.pretraining.data import StepBatch, expanded
 from bertline.pretraining.interval import IntervalSums
-from bertline.pretraining.objectives.base import Count, Objective, sum_names
+from bertline.pretraining.objectives.base import Objective, sum_names
 from bertline.training.config import ScheduleConfig
 from bertline.training.devices import Machine, seed_device, start_sum
 from bertline.training.groupwise import clip_gradients, keeping_state, skip_unless_finite
 from bertline.training.optimizers.base import OptimizerSettings
 from bertline.training.optimizers.weights import set_learning_rate
+from bertline.training.private_api import inside_ddp_forward
 from bertline.training.schedules import learning_rate_factor
 
 
@@ -91,13 +89,29 @@ class PretrainingModule(pl.LightningModule):
         return optimizer
 
     def training_step(self, batch: StepBatch, batch_idx: int) -> None:
-        """Take one optimizer step."""
+        """Take one optimizer step: the gradient of a mean over the global batch, from all its micro-batches."""
         optimizer = self.optimizers()
         # Dropout that is drawn is a function of (seed, step, rank): a resumed run needs no saved generator state.
         seed_device(self.machine.device, seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
         set_learning_rate(optimizer, self.learning_rate)
         optimizer.zero_grad()
-        self._backward(batch)
+        sum_of_targets = start_sum(batch["num_targets"], self.machine.device)  # needed only after a forward pass
+        num_targets: Tensor | float | None = None
+        dropout_keys = self._dropout_keys()
+        last = len(batch["micro_batches"]) - 1
+        for index, micro_batch in enumerate(batch["micro_batches"]):
+            with nullcontext() if index == last else self._without_synchronisation():
+                sums = self.losses(expanded(micro_batch, dropout_keys))
+                num_targets = sum_of_targets() if num_targets is None else num_targets
+                # DDP averages the ranks' gradients; the factor `world_size` turns the average into their sum.
+                loss = self.objective.loss(
+                    sums,
+                    targets=num_targets,
+                    sequences=batch["global_batch_size"],
+                    factor=self.machine.ranks.world_size,
+                )
+                self.manual_backward(loss)
+            self.interval.add_micro_batch(sums)
         grad_norm = self._clip()
         skip_unless_finite(self.optimizers(use_pl_optimizer=False), grad_norm)
         optimizer.step()
@@ -109,26 +123,13 @@ class PretrainingModule(pl.LightningModule):
         )
         self.finished_steps += 1
 
-    def _backward(self, batch: StepBatch) -> None:
-        """Compute the gradients of the loss: each term is a mean over the global batch."""
-        num_targets = start_sum(batch["num_targets"], self.machine.device)  # needed only after a forward pass
-        factors: dict[str, Tensor | float] | None = None
-        dropout_keys = self._dropout_keys()
-        last = len(batch["micro_batches"]) - 1
-        for index, micro_batch in enumerate(batch["micro_batches"]):
-            with nullcontext() if index == last else self._without_synchronisation():
-                sums = self.losses(expanded(micro_batch, dropout_keys))
-                factors = factors or self._factors(num_targets(), batch["global_batch_size"])
-                self.manual_backward(_loss(sums, factors))
-            self.interval.add_micro_batch(sums)
-
     def rehearse(self, micro_batches: Sequence[Mapping[str, Tensor]]) -> None:
         """Compute a step on these micro-batches and skip its update: what it needs is allocated, and nothing changes.
 
         Weights, optimizer, random generators and sums stay as they are, also if an error ends it.
 
         Args:
-            micro_batches: Tensors of `pretraining.compact`, on any device.
+            micro_batches: Tensors of `pretraining.data.compacted`, on any device.
         """
         optimizer = self.optimizers(use_pl_optimizer=False)
         assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one optimizer
@@ -137,10 +138,10 @@ class PretrainingModule(pl.LightningModule):
         precision = self.trainer.strategy.precision_plugin.train_step_context()
         try:
             with generators, keeping_state(optimizer), precision, self._as_in_the_forward_of_ddp():
-                factors = self._factors(1, 1)
                 for micro_batch in micro_batches:
                     on_device = {name: values.to(device) for name, values in micro_batch.items()}
-                    _loss(self.losses(expanded(on_device, self._dropout_keys())), factors).backward()
+                    sums = self.losses(expanded(on_device, self._dropout_keys()))
+                    self.objective.loss(sums, targets=1, sequences=1).backward()
                 skip_unless_finite(optimizer, self._clip() * math.nan)
                 optimizer.step()
         finally:
@@ -156,13 +157,6 @@ class PretrainingModule(pl.LightningModule):
             return None
         return mask_keys(seed_for(self.seed, "dropout", self.finished_steps), len(rates))
 
-    def _factors(self, num_targets: Tensor | float, num_sequences: int) -> dict[str, Tensor | float]:
-        """Return the factor of each sum in the loss from the counts of the global batch."""
-        counts: dict[Count, Tensor | float] = {"targets": _at_least_one(num_targets), "sequences": num_sequences}
-        # DDP averages the ranks' gradients; the factor `world_size` turns the average into their sum.
-        world_size = self.machine.ranks.world_size
-        return {term.name: world_size * term.weight / counts[term.count] for term in self.objective.terms}
-
     def _without_synchronisation(self) -> AbstractContextManager[None]:
         """Disable the exchange of gradients, which is needed once per step, after the last micro-batch."""
         wrapped = self.trainer.strategy.model
@@ -175,22 +169,12 @@ class PretrainingModule(pl.LightningModule):
         if not isinstance(wrapped, DistributedDataParallel):
             yield
             return
-        with wrapped.no_sync(), wrapped._inside_ddp_forward():
+        with wrapped.no_sync(), inside_ddp_forward(wrapped):
             yield
 
     def _clip(self) -> Tensor:
         """Clip the gradients to the configured maximum norm and return their norm before clipping."""
         return clip_gradients(self.losses.parameters(), self.optimizer_config.max_grad_norm)
-
-
-def _loss(sums: Mapping[str, Tensor], factors: Mapping[str, Tensor | float]) -> Tensor:
-    """Return the weighted sum, without a zero at the start, which the backward pass would have to follow."""
-    return reduce(add, (sums[name] * factor for name, factor in factors.items()))
-
-
-def _at_least_one(count: Tensor | float) -> Tensor | float:
-    """Clamp a count to at least 1, as without targets the loss sum is 0 anyway. A tensor stays on its device."""
-    return count.clamp(min=1) if isinstance(count, Tensor) else max(1, count)
 
 
 class PreTrainingLosses(nn.Module):

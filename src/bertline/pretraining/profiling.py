@@ -10,7 +10,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-import torch._inductor.config
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, schedule
 
@@ -18,6 +17,7 @@ from bertline.foundation.files import folder_written_atomically, write_atomicall
 from bertline.foundation.progress import say, warn
 from bertline.pretraining.module import PretrainingModule
 from bertline.training.clock import TrainingClock
+from bertline.training.private_api import name_compiled_kernels
 
 TRACE_NAME = "trace.json.gz"
 TABLE_NAME = "top_operations.txt"
@@ -87,14 +87,6 @@ class StepProfiler:
     def _wait_for_device(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-
-
-def name_compiled_kernels() -> None:
-    """Make the CPU's compiled kernels appear by name; without this, a whole compiled graph is one line.
-
-    Call before anything is compiled. It adds markers to the kernels and does not change their arithmetic.
-    """
-    torch._inductor.config.cpp.enable_kernel_profile = True
 
 
 def operations_table(events: Iterable[Any], device: torch.device, *, num_steps: int, seconds_a_step: float) -> str:

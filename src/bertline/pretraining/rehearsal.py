@@ -18,11 +18,11 @@ from bertline.foundation.errors import MachineError
 from bertline.foundation.progress import say, warn
 from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import set_attention
-from bertline.pretraining.callbacks import peak_memory_bytes
-from bertline.pretraining.data import StepDataset
+from bertline.pretraining.data import StepBatch, StepDataset
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Place
 from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.throughput import peak_memory_bytes
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import sum_over_ranks
 
@@ -109,6 +109,27 @@ class Rehearsal(pl.Callback):
         while rows > 1:
             rows = -(-rows // 2)
             yield replace(layout, rows=rows)
+
+
+@dataclass(eq=False)
+class AttentionByLength(pl.Callback):
+    """Sets the attention kernel before a step whose sequence length differs from the previous one.
+
+    Code between steps (validation, mask predictions, probes) runs with the kernel of the previous step: every kernel
+    gives correct results at any width. A compiled graph is specific to one kernel and one width, and is reused when
+    both recur.
+    """
+
+    choices: Mapping[int, AttentionChoice]
+    """Attention kernel for each row length."""
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: PretrainingModule, batch: StepBatch, batch_idx: int
+    ) -> None:
+        """Set the kernel for the width of this step's rows."""
+        kind = self.choices[batch["micro_batches"][0]["input_ids"].shape[1]].kind
+        if module.model.attention != kind:
+            set_attention(module.model, kind)
 
 
 def reports_lack_of_memory(device: torch.device) -> bool:

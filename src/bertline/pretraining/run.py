@@ -1,7 +1,7 @@
 """Pretraining, from configuration to result: builds tokenizer, model, probes, data and trainer in order, then trains.
 
-The module it builds holds the objective, the optimizer and the schedule (`pretraining.module`); masking happens when
-a batch is made (`pretraining.data`).
+A step is `pretraining.module`, its loss `Objective.loss`, its batch `pretraining.data`. What happens between two steps
+is a callback each: `throughput`, `validation`, `checkpoint`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.callbacks import AttentionByLength, BetweenSteps
+from bertline.pretraining.checkpoint import Checkpointing, Totals, TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset
 from bertline.pretraining.divergence import DivergenceGuard, skipped_in
 from bertline.pretraining.job import PretrainJob, identity_of
 from bertline.pretraining.linear_probe import linear_probes
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import BestStep, MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.profiling import ProfileSteps
-from bertline.pretraining.rehearsal import Rehearsal
+from bertline.pretraining.rehearsal import AttentionByLength, Rehearsal
 from bertline.pretraining.result import write_model_folder, write_result
 from bertline.pretraining.row_layout import (
     frozen_layout,
@@ -40,15 +40,15 @@ from bertline.pretraining.row_layout import (
     resumed_layout,
     row_layouts,
 )
-from bertline.pretraining.state import Totals, TrainingState, build_model, find_checkpoint
-from bertline.pretraining.time_left import TimeLeft, work_of_sequences
+from bertline.pretraining.start import build_model
+from bertline.pretraining.throughput import Throughput, TimeLeft, work_of_sequences
+from bertline.pretraining.validation import BestStep, Validation, ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
 from bertline.training.devices import Machine, compile_in_place, resolve_machine, sum_over_ranks
 from bertline.training.interruption import StopRequest, TrainingInterrupted
-from bertline.training.peers import Peers, watching
-from bertline.training.probe import MakeProbe
+from bertline.training.probe import DueProbes, MakeProbe
 from bertline.training.process_group import process_group
 from bertline.training.progress import TrainingProgress
 from bertline.training.trainer import build_trainer, fit
@@ -82,11 +82,10 @@ def run_pretraining(
         TrainingDivergedError: Training failed again after the allowed number of rollbacks.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
-    timeout_s = job.runtime.peer_timeout_s
-    with process_group(machine, timeout_s), watching(machine.ranks, timeout_s) as peers:
+    with process_group(machine, job.runtime.peer_timeout_s):
         state = _built(job, machine, make_probes, rewinds=None)
         while state.module.finished_steps < state.plan.num_steps:
-            rewinds = _train(state, peers, callbacks)
+            rewinds = _train(state, callbacks)
             if rewinds is not None:  # diverged: start again from an earlier checkpoint, and skip the examples after it
                 state = _built(job, machine, make_probes, rewinds=rewinds)
     if not machine.ranks.is_first:
@@ -154,7 +153,7 @@ def _built(
     return state
 
 
-def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Callback]) -> list[dict[str, Any]] | None:
+def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list[dict[str, Any]] | None:
     """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
     job, plan, module = state.job, state.plan, state.module
     machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
@@ -162,21 +161,28 @@ def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Call
     # Wrapped models run as they are: the compiler gains little there and takes minutes.
     if machine.compile and isinstance(module.model, MaskedLanguageModel):
         compile_in_place(module.losses)
-    showing = job.objective.showing
+    report_spec = job.objective.report_spec
     progress = TrainingProgress(
         "pretraining",
         first_step=first_step,
         num_steps=num_steps,
         every_s=job.runtime.progress_every_s,
         shown=machine.ranks.is_first,
-        score=(f"train/{showing.score}", showing.score_word),
+        score=(f"train/{report_spec.score}", report_spec.score_word),
     )
     left = TimeLeft(plan, work_of_sequences(module.model, dataset.examples, dataset.layouts))
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
-    between = BetweenSteps(state=state, guard=guard, progress=progress, time_left=left, request=request, peers=peers)
-    profiles = [ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []
-    rehearsal = Rehearsal(dataset, attention, state.clock)
-    callbacks = [*profiles, rehearsal, AttentionByLength(attention), between, *extra_callbacks]
+    due = DueProbes(state.probes, num_steps, job.runtime.validate_every_s, machine)
+    checkpointing = Checkpointing(state=state, guard=guard, request=request)
+    callbacks = [
+        *([ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []),
+        Rehearsal(dataset, attention, state.clock),
+        AttentionByLength(attention),
+        Throughput(state=state, guard=guard, progress=progress, time_left=left),
+        Validation(due=due, metrics_log=state.log, clock=state.clock, guard=guard),
+        checkpointing,
+        *extra_callbacks,
+    ]
     trainer = build_trainer(machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
     data = PretrainingData(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
     try:
@@ -193,7 +199,7 @@ def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Call
         return guard.roll_back(guard.failure, state.checkpoints)
     if guard.failure is not None:
         raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}")
-    if between.stopped:
+    if checkpointing.stopped:
         raise TrainingInterrupted(
             f"pretraining was stopped and saved after step {module.finished_steps:,} of {num_steps:,} in "
             f"{job.run_folder}"

@@ -1,4 +1,4 @@
-"""What pretraining starts from: whether a checkpoint fits, and a masked language model head where it has none."""
+"""What pretraining starts from: random weights or a checkpoint, whether it fits, and a head where it has none."""
 
 from __future__ import annotations
 
@@ -11,19 +11,124 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertline.encoders.loading import LanguageModel
-from bertline.examples.store import ExampleStore, token_counts
-from bertline.foundation.errors import ConfigError
+from bertline.encoders.loading import LanguageModel, start_language_model
+from bertline.examples.store import ExampleStore, num_segments, token_counts
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
+from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import architecture_of, read_config
+from bertline.modeling.families import FAMILIES
+from bertline.modeling.huggingface import MLM_HEAD, architecture_of, load_with_head, read_config
+from bertline.modeling.initialization import initialize
+from bertline.pretraining.data import read_examples_manifest
+from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.row_layout import pretraining_attention
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.words import parts_of_new_tokens
+from bertline.training.devices import Machine
 
 # Keys of the model section that affect how weights are trained, not their shapes or meaning.
 _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range", "own")
 # Weights with a row for each token; the output layer has the embeddings and a bias of its own.
 _EMBEDDINGS, _BIAS = "bert.embeddings.word_embeddings.weight", "mlm_head.bias"
+
+
+def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, resumes: bool = False) -> LanguageModel:
+    """Build the model with the weights of a new training: those of `start_from_folder`, or random ones.
+
+    Args:
+        job: Model, objective and start.
+        tokenizer: Tokenizer of the examples.
+        machine: Device, for the attention kernel.
+        resumes: Whether a checkpoint replaces all weights, so that none need be computed from the examples.
+
+    Raises:
+        ArtifactError: The examples were made with a vocabulary of another size, or for another objective.
+        ConfigError: The checkpoint to start from has another shape or vocabulary, or the objective cannot learn from
+            the examples in the steps of the phases.
+    """
+    examples = read_examples_manifest(job.examples_folder)
+    if num_segments(examples) != job.objective.num_segments:
+        raise ArtifactError(
+            f"{job.examples_folder} has sequences of {num_segments(examples)} segment(s), objective.kind="
+            f"{job.objective.kind} learns from {job.objective.num_segments}. Run the examples stage again with "
+            f"examples={job.objective.examples}."
+        )
+    batch_sizes = [phase.global_batch_size for phase in job.pretrain.phases]
+    sizes = {"num_layers": job.model.num_hidden_layers, "num_ranks": machine.ranks.world_size}
+    problems = list(job.objective.problems(examples, batch_sizes, **sizes))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    encoded_with = examples["vocab_size"]
+    if encoded_with != tokenizer.vocab_size:
+        raise ArtifactError(
+            f"{job.examples_folder} was made with a vocabulary of {encoded_with} tokens, {job.tokenizer_folder} has "
+            f"{tokenizer.vocab_size}. Run the examples stage again."
+        )
+    if FAMILIES[job.model.family].wrapping is not None:
+        return _wrapped(job, tokenizer)
+    device = attention_device(machine.device, machine.precision)
+    first_length = job.pretrain.phases[0].max_length
+    model = job.objective.model_class()(
+        job.model,
+        vocab_size=tokenizer.vocab_size,
+        pad_token_id=tokenizer.pad_id,
+        attention=pretraining_attention(job.runtime, job.model, device, first_length).kind,
+    )
+    if job.start_from_folder is not None:
+        _start_at_checkpoint(model, job, job.start_from_folder, tokenizer)
+        return model
+    initialize(model, job.model, seed=job.pretrain.seed)
+    if job.pretrain.initial_embeddings is not None and not resumes:
+        num_found = start_at_cooccurrences(model, _first_examples(job), seed=job.pretrain.seed)
+        say(f"{num_found:,} of {tokenizer.vocab_size:,} word embeddings start from co-occurrences in the examples")
+    return model
+
+
+def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
+    """Build the model of a wrapped family: from scratch or from a checkpoint, whose rows of embeddings all stay."""
+    folder, seed = job.start_from_folder, job.pretrain.seed
+    if folder is not None:
+        refuse_other_vocabulary(job.model, folder, tokenizer)
+    model = start_language_model(job.model, tokenizer, folder=folder, seed=seed)
+    if folder is not None and not has_mlm_head(folder):
+        _start_neutral(model, job, tokenizer)
+    if folder is not None:
+        say(f"pretraining starts from {folder}")
+    return model
+
+
+def _start_neutral(model: LanguageModel, job: PretrainJob, tokenizer: Tokenizer) -> None:
+    """Let the masked language model head that a checkpoint lacks begin at the frequencies of the examples."""
+    train = _first_examples(job)
+    counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(train.manifest["special_ids"].values())
+    start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
+    say("the checkpoint has no masked language model head: it starts with the frequencies of the tokens")
+
+
+def _start_at_checkpoint(model: MaskedLanguageModel, job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> None:
+    """Load the weights of the checkpoint, with new tokens and a head that it lacks."""
+    refuse_other_vocabulary(job.model, folder, tokenizer)
+    # Another head that the checkpoint lacks is initialised randomly, with a warning.
+    starts_neutral = not has_mlm_head(folder)
+    new_head = (MLM_HEAD,) if starts_neutral else ()
+    start = load_with_head(folder, job.objective.model_class(), new_head=new_head)
+    theirs = Tokenizer.load(folder)
+    parts = parts_of_new_tokens(theirs, tokenizer)
+    model.load_state_dict(with_rows_of_tokens(start.state_dict(), num_old=theirs.vocab_size, parts=parts))
+    if parts:
+        say(f"{len(parts):,} new tokens begin as the means of their old subwords")
+    if padding := start.bert.vocab_size - theirs.vocab_size:
+        say(f"{padding:,} rows of the checkpoint's embeddings that stand for no token are left out")
+    if starts_neutral:
+        _start_neutral(model, job, tokenizer)
+    say(f"pretraining starts from {folder}")
+
+
+def _first_examples(job: PretrainJob) -> ExampleStore:
+    return ExampleStore.open(job.examples_folder, "train", job.pretrain.phases[0].max_length)
 
 
 def shape_differences(model: ModelConfig, folder: Path) -> list[str]:

@@ -25,8 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import nn
 
-from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.progress import DivergedError
+from bertline.finetuning.finetune import DivergedError, fine_tune
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import optuna
 import torch
 
-from bertline.finetuning.finetune import DevCheck, fine_tune
-from bertline.finetuning.progress import DivergedError
+from bertline.finetuning.finetune import DevCheck, DivergedError, fine_tune
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.progress import say, warn

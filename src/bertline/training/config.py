@@ -116,8 +116,8 @@ class RuntimeConfig:
     """Smallest number of seconds between two validations in pretraining, and between two measurements of each probe;
     one that is due by its cadence in steps earlier is left out. None: the cadence in steps alone counts."""
     peer_timeout_s: float
-    """Seconds after which a rank that is lost, or that all others wait for, ends the training of all. Compiling,
-    validating and saving do not count."""
+    """Seconds after which a rank that is lost or hangs ends the training of all. It must be more than one rank may need
+    alone while the others wait: to compile, validate or write a checkpoint to a slow disk."""
     profile: bool
     """Whether to write a trace of a few pretraining steps and their ten costliest operations to the run folder."""
 

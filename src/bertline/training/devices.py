@@ -19,6 +19,7 @@ from bertline.foundation.errors import MachineError
 from bertline.foundation.progress import warn
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import adopt_srun_ranks
+from bertline.training.private_api import compile_at_least, cpu_computes_bf16
 
 Precision = Literal["fp32", "bf16"]
 _MAX_SHAPES = 64
@@ -153,7 +154,7 @@ def resolve_precision(precision: Literal["auto", "fp32", "bf16"], device: torch.
         case "cuda":
             native = torch.cuda.is_bf16_supported(including_emulation=False)
         case "cpu":
-            native = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+            native = cpu_computes_bf16()
         case _:
             native = False
     if precision == "auto":
@@ -212,8 +213,7 @@ def compile_in_place(module: nn.Module) -> None:
     """
     # On GPUs, the compiler asks the user to report a softmax that it splits, which is no fault.
     warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled", category=UserWarning)
-    # Beyond its recompile limit (8 by default) the compiler would silently run the slow path.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _MAX_SHAPES)
+    compile_at_least(_MAX_SHAPES)
     module.compile(dynamic=False)
 
 

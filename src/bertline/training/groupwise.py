@@ -207,7 +207,7 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
     Raises:
         TypeError: The optimizer cannot skip a step.
     """
-    if not (isinstance(optimizer, GroupwiseOptimizer) or getattr(optimizer, "_step_supports_amp_scaling", False)):
+    if not (isinstance(optimizer, GroupwiseOptimizer) or optimizer.defaults.get("fused")):
         raise TypeError(f"{type(optimizer).__name__} cannot skip a step: it is neither bertline's own nor fused")
     is_bad = grad_norm.lt(math.inf).logical_not()  # NaN is not less than anything
     # On the CPU there is nothing to wait for, and a good step need not be guarded.

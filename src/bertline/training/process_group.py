@@ -1,196 +1,191 @@
-"""The process group of several ranks: joining it, decisions of its first rank, and its end in an emergency."""
+"""The process group of several ranks: how they meet, what the first one decides, and who is named when one is lost.
+
+PyTorch ends the wait for a rank that is lost: an operation of all ranks fails when a connection breaks (gloo), or takes
+longer than the timeout of the process group (gloo, and NCCL's watchdog). Its error names an address at best. So the
+ranks that are left call the roll through the store where they met: who does not answer is lost, or hangs.
+"""
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from bertline.foundation.errors import BertlineError, MachineError, PeerLostError
 from bertline.training.devices import Machine, Ranks, several_ranks
+from bertline.training.interruption import TrainingInterrupted
 
 T = TypeVar("T")
 
-# Ranks may be far apart before they meet: they import from a slow file system and read their inputs.
-_JOIN_TIMEOUTS, _LEAST_JOIN_S = 4, 120.0
-_LONGEST_LOOK_S = 1.0
-# Whether the others are well is for `training.peers` to find. PyTorch's own limit, 10 minutes with NCCL and 30 with
-# gloo, would end a run of which one rank compiles, measures or saves for longer.
-_OPERATION_S = 7 * 24 * 3600.0
-_MOST_NAMED = 8
-# Of a process's groups: all ranks count them alike.
-_numbers = itertools.count()
+_LEAST_JOIN_S = 120.0
+"""Ranks may be far apart before they meet: they import from a slow file system, or their nodes start late."""
+_ROLL_CALL_S = 10.0
+"""Longest time to wait for answers: ranks notice that one is lost at different places of a step."""
+_LOOK_EVERY_S = 0.05
+_LONGEST_ANSWER = 2000
+_ADVICE = (
+    "All checkpoints that were saved are whole: see the log of that machine, then start the run again, and it resumes."
+)
 
 
 @contextmanager
 def process_group(machine: Machine, peer_timeout_s: float) -> Iterator[None]:
     """Join the process group for the block, if several ranks were started; Lightning uses the one that is there.
 
-    An error of the block cuts the connections, so that no other rank waits for this one.
+    An error of the block ends the group, so that no other rank waits for this one.
 
     Args:
         machine: Device of this rank, and the number of all.
-        peer_timeout_s: `runtime.peer_timeout_s`; ranks wait four times as long for others that have not joined, and at
-            least 120 s.
+        peer_timeout_s: `runtime.peer_timeout_s`.
 
     Raises:
-        PeerLostError: Not all ranks have joined in time, and the message names those that are missing; or they could
-            not be connected.
-        MachineError: The first rank cannot serve the store through which the ranks meet.
+        PeerLostError: Another rank did not join, or does not answer any more; in place of the error of an operation.
+        MachineError: Another rank failed, and would fail again.
     """
-    if machine.ranks.world_size == 1:
+    ranks = machine.ranks
+    if ranks.world_size == 1:
         yield
         return
-    on_gpu = machine.device.type == "cuda"
-    if on_gpu:
-        torch.cuda.set_device(machine.device)
-    limit_s = max(_LEAST_JOIN_S, _JOIN_TIMEOUTS * peer_timeout_s)
-    _connect(machine, _joined_store(machine.ranks, limit_s), limit_s)
+    roll_call_s = min(_ROLL_CALL_S, peer_timeout_s / 4)
+    roll = _join(machine, timeout_s=peer_timeout_s - 2 * roll_call_s, join_s=max(_LEAST_JOIN_S, peer_timeout_s))
     try:
         yield
-    except Exception:
-        cut_connections()
-        if not on_gpu:  # NCCL might wait for the other ranks
-            dist.destroy_process_group()
-        raise
-    except BaseException:
+    except TrainingInterrupted:  # all ranks leave together
         dist.destroy_process_group()
+        raise
+    except BaseException as error:
+        # A launcher that sees a rank fail stops the others: the request to stop may come while the error is handled.
+        cause = error if isinstance(error, Exception) else error.__context__
+        _close_connections()
+        if isinstance(cause, Exception) and is_of_connection(cause):
+            raise roll.error(cause, roll_call_s) from cause
+        roll.call(f"{type(error).__name__}: {error}"[:_LONGEST_ANSWER], roll_call_s)
         raise
     dist.destroy_process_group()
 
 
-def _connect(machine: Machine, store: dist.Store, limit_s: float) -> None:
-    """Form the process group of ranks that have joined a store."""
-    on_gpu, ranks = machine.device.type == "cuda", machine.ranks
+def _join(machine: Machine, *, timeout_s: float, join_s: float) -> _Roll:
+    ranks, on_gpu = machine.ranks, machine.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(machine.device)
+        # NCCL's watchdog shall abort the operation and not the process, which then says which rank is lost.
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
     try:
+        store, _, _ = next(dist.rendezvous("env://", timeout=timedelta(seconds=join_s)))
         dist.init_process_group(
             "nccl" if on_gpu else "gloo",
             store=store,
             rank=ranks.rank,
             world_size=ranks.world_size,
-            timeout=timedelta(seconds=limit_s),
+            timeout=timedelta(seconds=timeout_s),
             device_id=machine.device if on_gpu else None,
         )
-    except RuntimeError as error:
+        return _Roll(store, ranks)
+    except RuntimeError as error:  # DistNetworkError, DistStoreError, and gloo's
         if isinstance(error, dist.DistBackendError):  # of NCCL, whose settings or devices are wrong
             raise
         raise PeerLostError(
-            f"rank {ranks.rank} met all others, but could not be connected to them within {limit_s:.0f} s "
-            f"({str(error).splitlines()[0]}): one failed meanwhile, or a firewall is between them. See the output of "
-            "all ranks; make doctor checks the network. Then start all ranks again."
+            f"rank {ranks.rank} could not join all {ranks.world_size} ranks at {_address()} within {join_s:.0f} s "
+            f"({_first_line(error)}). A rank failed before, was not started, or a firewall is between them: "
+            "see the output of all ranks; make doctor checks the network. Then start all ranks again."
         ) from error
-    longest = timedelta(seconds=_OPERATION_S)
-    store.set_timeout(longest)
-    dist.distributed_c10d._set_pg_timeout(longest)
 
 
-def _joined_store(ranks: Ranks, limit_s: float) -> dist.Store:
-    """Return the store of the process group as soon as all ranks are connected to it.
-
-    PyTorch alone would wait for a rank that failed before it joined as long as for one that computes: half an hour.
-    """
-    until = time.monotonic() + limit_s
-    # A store of torchrun outlives a group, and the ranks if these are restarted: its addresses are no longer valid.
-    prefix = f"bertline/group/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{next(_numbers)}"
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    try:
-        connection = dist.TCPStore(
-            address,
-            port,
-            is_master=ranks.is_first and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
-            timeout=timedelta(seconds=limit_s),
-            wait_for_workers=False,
-            multi_tenant=True,
-        )
-        store = dist.PrefixStore(prefix, connection)
-        _wait_for_all(store, ranks, until, limit_s)
-    except RuntimeError as error:  # DistNetworkError, DistStoreError
-        problem = str(error).splitlines()[0]
-        if ranks.is_first:
-            raise MachineError(
-                f"rank 0 cannot meet the other ranks at {address}:{port} ({problem}). MASTER_ADDR must be an address "
-                "of this machine, and MASTER_PORT a free port."
-            ) from error
-        raise PeerLostError(
-            f"rank {ranks.rank} waited up to {limit_s:.0f} s for rank 0 at {address}:{port}, which cannot be reached "
-            f"({problem}): it failed before all ranks were there, or a firewall is between them. See the output of "
-            "rank 0; make doctor checks the network. Then start all ranks again."
-        ) from error
-    return store
-
-
-def _wait_for_all(store: dist.Store, ranks: Ranks, until: float, limit_s: float) -> None:
-    store.set(f"joined/{ranks.rank}", "")
-    look_s = 0.02
-    while not store.check([f"joined/{rank}" for rank in range(ranks.world_size)]):
-        if time.monotonic() > until:
-            missing = [rank for rank in range(ranks.world_size) if not store.check([f"joined/{rank}"])]
-            if not missing:
-                return
-            named = ", ".join(map(str, missing[:_MOST_NAMED])) + (" and more" if len(missing) > _MOST_NAMED else "")
-            raise PeerLostError(
-                f"{len(missing)} of {ranks.world_size} ranks have not joined within {limit_s:.0f} s; missing: {named}. "
-                "They failed before, were not started, or do not reach the first one: see their output, and make "
-                "doctor. Then start all ranks again; if they only start slowly, raise runtime.peer_timeout_s."
-            )
-        time.sleep(look_s)
-        look_s = min(2 * look_s, _LONGEST_LOOK_S)
-
-
-def decide_on_first_rank(decide: Callable[[], T], device: torch.device) -> T:
-    """Return on every rank what the first one decides: files and clocks of several machines may differ.
+class _Roll:
+    """The names of all ranks, and the store in which those that are left answer.
 
     Args:
-        decide: Called on the first rank only; its result consists of what JSON has.
-        device: Device of this rank.
-
-    Raises:
-        BertlineError: `decide` raised it on the first rank; the other ranks raise it with the same message.
+        store: Store of the process group; it is served by the first rank, or by torchrun on the machine of that rank.
+        ranks: This rank and the number of all.
     """
-    if not several_ranks():
-        return decide()
-    message, error = b"", None
-    if dist.get_rank() == 0:
-        try:
-            message = json.dumps({"decided": decide()}).encode()
-        except BertlineError as raised:
-            message, error = json.dumps({"error": str(raised)}).encode(), raised
-    size = torch.tensor([len(message)], device=device)
-    dist.broadcast(size, src=0)
-    content = torch.empty(int(size), dtype=torch.uint8, device=device)
-    if message:
-        content.copy_(torch.frombuffer(bytearray(message), dtype=torch.uint8))
-    dist.broadcast(content, src=0)
-    if error is not None:
-        raise error
-    found = json.loads(bytes(content.tolist()))
-    if "error" in found:
-        raise BertlineError(found["error"])
-    return found["decided"]
+
+    def __init__(self, store: dist.Store, ranks: Ranks) -> None:
+        self._store, self._ranks = store, ranks
+        store.set(f"name/{ranks.rank}", f"rank {ranks.rank} on {socket.gethostname()} (process {os.getpid()})")
+        keys = [f"name/{rank}" for rank in range(ranks.world_size)]
+        store.wait(keys)
+        self.names = [name.decode() for name in store.multi_get(keys)]
+
+    def call(self, answer: str, seconds: float) -> dict[int, str] | None:
+        """Return the answers of the ranks that give one within these seconds; None if the store cannot be reached.
+
+        Args:
+            answer: Answer of this rank: the error that ends it; empty if it only misses another rank.
+            seconds: Longest time to wait.
+        """
+        answers: dict[int, str] | None = None
+        done = threading.Event()
+
+        def exchange() -> None:
+            nonlocal answers
+            with suppress(RuntimeError):  # the connection to the store is broken
+                self._store.set(f"answer/{self._ranks.rank}", answer)
+                present = self._present("answer", range(self._ranks.world_size), seconds)
+                answers = {rank: self._store.get(f"answer/{rank}").decode() for rank in present}
+                self._store.set(f"read/{self._ranks.rank}", "")
+                if self._ranks.is_first:  # which may take the store with it
+                    self._present("read", present, seconds)
+            done.set()
+
+        # In a thread, because a store whose machine is down blocks for many minutes.
+        threading.Thread(target=exchange, name="roll-call", daemon=True).start()
+        until = time.monotonic() + 2 * seconds
+        while not done.is_set() and time.monotonic() < until:
+            with suppress(KeyboardInterrupt):  # of a launcher that saw a rank fail; this one is ending already
+                done.wait(_LOOK_EVERY_S)
+        return answers
+
+    def _present(self, kind: str, ranks: Iterable[int], seconds: float) -> list[int]:
+        """Wait until all these ranks have set their key of this kind, or time is over; return those that have."""
+        until = time.monotonic() + seconds
+        while True:
+            present = [rank for rank in ranks if self._store.check([f"{kind}/{rank}"])]
+            if len(present) == len(list(ranks)) or time.monotonic() > until:
+                return present
+            time.sleep(_LOOK_EVERY_S)
+
+    def error(self, cause: Exception, seconds: float) -> MachineError:
+        """Call the roll, and return which rank is lost or has failed.
+
+        Args:
+            cause: Error of an operation of all ranks.
+            seconds: Longest time to wait for an answer.
+        """
+        answers = self.call("", seconds)
+        if answers is None:
+            return PeerLostError(f"{self.names[0]} cannot be reached at {_address()} ({_first_line(cause)}). {_ADVICE}")
+        for rank, answer in answers.items():
+            if answer:
+                return MachineError(f"{self.names[rank]} failed: {answer}")
+        missing = [name for rank, name in enumerate(self.names) if rank not in answers]
+        if not missing:
+            return PeerLostError(
+                f"a connection between ranks broke ({_first_line(cause)}); all of them answer. {_ADVICE}"
+            )
+        return PeerLostError(
+            f"{', '.join(missing)} does not answer: it was killed or stopped, it hangs, or its machine is down or "
+            f"cannot be reached. If it is only slow, raise runtime.peer_timeout_s. {_ADVICE}"
+        )
 
 
-def cut_connections() -> None:
-    """Make the collective operation in which the main thread waits fail; the process group is then of no more use.
+def _close_connections() -> None:
+    """Let the operations in which other ranks wait for this one fail.
 
-    NCCL can be aborted. gloo's `abort` (torch 2.13) leaves a thread waiting that waits already, so its connections are
-    cut: the TCP connections of this process except those to the store, which the other ranks may still need.
+    Gloo keeps its connections open as long as a model refers to the process group, whether that is aborted or destroyed
+    (torch 2.13). So the connections of this process are shut down, except those to the store.
     """
-    if not (dist.is_available() and dist.is_initialized()):
-        return
     if dist.get_backend() == "nccl":
-        # Of the backend alone: without a process group, the next sum over ranks would be that of one rank.
-        dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda")).abort()
+        dist.group.WORLD.abort()
         return
     store_port = int(os.environ["MASTER_PORT"])
     for descriptor in Path("/proc/self/fd").iterdir() if sys.platform == "linux" else []:
@@ -198,3 +193,45 @@ def cut_connections() -> None:
             is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM
             if is_tcp and store_port not in (connection.getsockname()[1], connection.getpeername()[1]):
                 connection.shutdown(socket.SHUT_RDWR)
+
+
+def is_of_connection(error: Exception) -> bool:
+    """Return whether an error is one of an operation that ranks do together."""
+    if isinstance(error, dist.DistError):
+        return True
+    # Gloo raises a RuntimeError. Errors of other types hold these words in a path, or are of another connection.
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(word in text for word in ("gloo", "nccl", "connection"))
+
+
+def _address() -> str:
+    return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def decide_on_first_rank(decide: Callable[[], T], device: torch.device) -> T:
+    """Return on every rank what the first one decides: files and clocks of several machines may differ.
+
+    Args:
+        decide: Called on the first rank only.
+        device: Device of this rank.
+
+    Raises:
+        BertlineError: `decide` raised it on the first rank; the other ranks raise it with the same message.
+    """
+    if not several_ranks():
+        return decide()
+    decision: list[Any] = [None, None]
+    error: BertlineError | None = None
+    if dist.get_rank() == 0:
+        try:
+            decision[0] = decide()
+        except BertlineError as raised:
+            error, decision[1] = raised, str(raised)
+    dist.broadcast_object_list(decision, src=0, device=device)
+    if decision[1] is not None:
+        raise error or BertlineError(decision[1])
+    return decision[0]

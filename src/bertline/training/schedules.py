@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable
 from typing import assert_never
 
+import torch
+from torch.optim.lr_scheduler import LRScheduler
+
 from bertline.training.config import (
     ConstantScheduleConfig,
     CosineScheduleConfig,
@@ -52,6 +55,25 @@ def learning_rate_factor(config: ScheduleConfig, num_steps: int) -> Callable[[in
         return decay(min(1.0, max(0, step - decay_start) / num_decay_steps))
 
     return factor
+
+
+class StepSchedule(LRScheduler):
+    """`learning_rate_factor` as a scheduler of PyTorch; the `rate_factor` of a parameter group multiplies its rate.
+
+    Args:
+        optimizer: Optimizer; one step of the schedule follows each of its steps.
+        lr: Peak learning rate.
+        factor: Factor of the peak learning rate by step.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, lr: float, factor: Callable[[int], float]) -> None:
+        self._lr, self._factor = lr, factor
+        super().__init__(optimizer)
+
+    def get_lr(self) -> list[float | torch.Tensor]:
+        """Return the learning rate of the next step for each parameter group."""
+        lr = self._lr * self._factor(self.last_epoch)
+        return [lr * group.get("rate_factor", 1.0) for group in self.optimizer.param_groups]
 
 
 def _num_decay_steps(config: ScheduleConfig, num_steps: int) -> int:

@@ -15,6 +15,7 @@ from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine
+from bertline.training.private_api import leave_sigterm_to_bertline
 
 
 def build_trainer(
@@ -59,9 +60,7 @@ def build_trainer(
         use_distributed_sampler=False,
         default_root_dir=root,
     )
-    # Before each step Lightning would broadcast from the first rank whether SIGTERM arrived, and every GPU would wait
-    # for it. bertline handles the signal itself (`interruption`).
-    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
+    leave_sigterm_to_bertline(trainer)
     return trainer
 
 

@@ -10,8 +10,7 @@ import torch
 
 import finished_tasks
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, check_options, fine_tune
-from bertline.finetuning.progress import DivergedError
+from bertline.finetuning.finetune import DivergedError, FineTuningJob, TaskSplit, check_options, fine_tune
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ConfigError
 from bertline.kinds.classification.model import Classification

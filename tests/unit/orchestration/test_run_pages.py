@@ -153,8 +153,8 @@ class _Other(Mlm):
     """An objective with other names."""
 
     judged_by = "z_loss"
-    showing = dataclasses.replace(
-        mlm.SHOWING,
+    report_spec = dataclasses.replace(
+        mlm.REPORT_SPEC,
         score="z_accuracy",
         scores=(dataclasses.replace(mlm.LOSS_SCORE, metric="z_loss", figure="z_chance"), mlm.ACCURACY_SCORE),
     )

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 import pretraining_inputs
-from bertline.pretraining.compact import compacted, expanded
-from bertline.pretraining.data import MaskedExamples
+from bertline.pretraining.data import MaskedExamples, compacted, expanded
 from bertline.pretraining.row_layout import RowLayout
 
 LENGTH = 128

@@ -13,13 +13,12 @@ from bertline.modeling.heads import pooled, pooled_packed
 from bertline.modeling.huggingface import architecture_of, load_encoder, save_model
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import info_nce_sums
-from bertline.pretraining.compact import expanded
-from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.row_layout import RowLayout, fill_of
 from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks

@@ -15,7 +15,7 @@ from bertline.modeling.initialization import initialize
 from bertline.pretraining import cooccurrence
 from bertline.pretraining.cooccurrence import cooccurrence_embeddings, cooccurrences, positive_information
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.state import build_model
+from bertline.pretraining.start import build_model
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
 

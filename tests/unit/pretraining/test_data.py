@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from bertline.foundation.errors import ArtifactError
-from bertline.pretraining.compact import expanded
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset, prefetched
+from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset, expanded, prefetched
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
 from bertline.training.clock import TrainingClock

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 import tiny
 from bertline.pretraining.config import HealthConfig
-from bertline.pretraining.health import ADVICE, Alarm, HealthMonitor, Stretch
+from bertline.pretraining.divergence import ADVICE, Alarm, HealthMonitor, Stretch
 
 CONF = Path(__file__).parents[3] / "conf"
 # The rows of a real run of an earlier docs_tiny: warm-up of 200 steps, 600 steps at length 16, then 6,400 at length 64.

@@ -6,7 +6,7 @@ import torch
 
 import tiny
 from bertline.examples.packing import packed_batches
-from bertline.pretraining.compact import compacted
+from bertline.pretraining.data import compacted
 from bertline.pretraining.interval import IntervalSums, num_pairs, training_metrics
 from bertline.pretraining.objectives.base import sum_names
 

@@ -9,8 +9,7 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.dropout import mask_keys
 from bertline.modeling.initialization import initialize
 from bertline.pretraining import module as module_file
-from bertline.pretraining.compact import expanded
-from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout

@@ -12,9 +12,9 @@ from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.huggingface import architecture_of
+from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.pretraining.objectives.base import LearningMargins, means, sum_names, weighted_loss
 from bertline.pretraining.objectives.registry import objective_from
-from bertline.pretraining.probes import read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from tiny import load_masked_lm, load_pretraining_model
@@ -65,16 +65,16 @@ def test_the_loss_is_the_weighted_sum_of_its_terms(objective):
 @EACH
 def test_all_that_is_shown_is_measured(objective):
     names = {mean.name for mean in (*objective.terms, *objective.metrics)}
-    baselines, showing = objective.baselines(KNOWN), objective.showing
+    baselines, report_spec = objective.baselines(KNOWN), objective.report_spec
     assert objective.judged_by in {term.name for term in objective.terms}
     assert set(baselines) <= names
-    assert {shown.metric for shown in (*showing.scores, *showing.tables)} <= names
-    curves = [curve.metric.split("/") for chart in showing.charts for curve in chart.curves]
+    assert {shown.metric for shown in (*report_spec.scores, *report_spec.tables)} <= names
+    curves = [curve.metric.split("/") for chart in report_spec.charts for curve in chart.curves]
     assert all(split in ("train", "val") and name in names for split, name in curves)
-    assert {chart.level[1] for chart in showing.charts if chart.level} <= set(baselines)
-    for placeholder in re.findall(r"{(\w+)}", showing.summary):
+    assert {chart.level[1] for chart in report_spec.charts if chart.level} <= set(baselines)
+    for placeholder in re.findall(r"{(\w+)}", report_spec.summary):
         name, _, of_baseline = re.match(r"(.*?)(_(baseline|margin))?$", placeholder).groups()
-        assert name in {shown.metric for shown in showing.scores}
+        assert name in {shown.metric for shown in report_spec.scores}
         assert name in baselines or not of_baseline
 
 

@@ -6,9 +6,9 @@ from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import MaskPredictionsConfig
+from bertline.pretraining.mask_predictions import MaskPredictionProbe, mask_predictions_text, read_mask_predictions
 from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
-from bertline.pretraining.probes import MaskPredictionProbe, mask_predictions_text, read_mask_predictions
 from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks

@@ -12,13 +12,12 @@ from bertline.modeling import layers
 from bertline.modeling.attention_choice import AttentionChoice, AttentionDevice
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.callbacks import AttentionByLength
-from bertline.pretraining.compact import expanded
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.interval import num_pairs
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.rehearsal import AttentionByLength
 from bertline.pretraining.row_layout import (
     RowLayout,
     frozen_layout,

@@ -9,7 +9,7 @@ import torch
 from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import read_metrics
-from bertline.pretraining.probes import MaskPredictionProbe, read_mask_predictions
+from bertline.pretraining.mask_predictions import MaskPredictionProbe, read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted

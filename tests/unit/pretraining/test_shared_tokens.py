@@ -16,8 +16,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import shared_token_sums
-from bertline.pretraining.compact import expanded
-from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout

@@ -19,8 +19,7 @@ from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.huggingface import require_whole_checkpoint, save_model
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.start import has_mlm_head, refuse_other_vocabulary, start_at_unigrams
-from bertline.pretraining.state import build_model
+from bertline.pretraining.start import build_model, has_mlm_head, refuse_other_vocabulary, start_at_unigrams
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
 

@@ -5,8 +5,8 @@ from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
-from bertline.pretraining.state import build_model
-from bertline.pretraining.time_left import TimeLeft, work_of_sequences
+from bertline.pretraining.start import build_model
+from bertline.pretraining.throughput import TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
 

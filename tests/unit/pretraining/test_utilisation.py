@@ -6,7 +6,7 @@ import pytest
 
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.flops import flops_per_token
-from bertline.pretraining import callbacks
+from bertline.pretraining import throughput
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
@@ -21,7 +21,7 @@ def rate(monkeypatch):
     """Sets what the device is said to multiply."""
 
     def say(flops: float) -> None:
-        monkeypatch.setattr(callbacks, "peak_rate", lambda device, precision: flops)
+        monkeypatch.setattr(throughput, "peak_rate", lambda device, precision: flops)
 
     return say
 

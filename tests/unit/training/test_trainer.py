@@ -55,19 +55,6 @@ def test_slurm_variables_do_not_bring_in_lightnings_requeueing(runtime, tmp_path
     assert trainer.world_size == 1
 
 
-def test_no_step_waits_to_hear_of_a_signal(runtime, tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch.distributed, "broadcast", lambda *args, **kwargs: asked.append(args))
-    settings = runtime()
-    trainer = build_trainer(resolve_machine(settings, "fp32"), settings, callbacks=[], max_epochs=1, root=tmp_path)
-    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor()
-    assert asked == []
-    pl.Trainer(
-        logger=False, enable_checkpointing=False, accelerator="cpu"
-    ).fit_loop.epoch_loop._broadcast_sigterm_tensor()
-    assert len(asked) == 1  # what Lightning does, before each step of several processes
-
-
 @pytest.mark.parametrize("visible", [1, 4])
 @pytest.mark.parametrize("local_rank", [0, 3])
 def test_each_rank_trains_on_its_gpu_whether_it_sees_that_one_or_all_of_its_node(

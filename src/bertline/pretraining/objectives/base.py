@@ -9,6 +9,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
@@ -101,7 +103,7 @@ class ShownTable:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Showing:
+class ReportSpec:
     """What the report, the model card, the progress and the headline figures show of an objective."""
 
     title: str
@@ -151,7 +153,7 @@ class Objective(ABC):
     """Name of the loss term whose lowest held-out value marks the best step."""
     advice: ClassVar[Mapping[str, str]]
     """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
-    showing: ClassVar[Showing]
+    report_spec: ClassVar[ReportSpec]
     """What the report, the model card, the progress and the headline figures show."""
 
     @abstractmethod
@@ -211,6 +213,21 @@ class Objective(ABC):
             output: See `output`.
             batch: Arrays of `examples.masking` or `examples.packing`, as tensors.
         """
+
+    def loss(self, sums: Mapping[str, Tensor], *, targets: Tensor | float, sequences: int, factor: float = 1) -> Tensor:
+        """Return the part of a micro-batch in the loss of a step, such as `mlm + w * nsp`: the sum of the terms' means.
+
+        Args:
+            sums: See `sums`.
+            targets: Number of targets of the global batch; 0 if there is nothing to learn.
+            sequences: Number of sequences of the global batch.
+            factor: Factor of the loss.
+        """
+        # A tensor stays on its device. Without targets the sum is 0 anyway.
+        at_least_one = targets.clamp(min=1) if hasattr(targets, "clamp") else max(1, targets)
+        counts: dict[Count, Any] = {"targets": at_least_one, "sequences": sequences}
+        terms = (sums[term.name] * (factor * term.weight / counts[term.count]) for term in self.terms)
+        return reduce(add, terms)  # without a zero at the start, which the backward pass would have to follow
 
     @abstractmethod
     def guesses(self, output: Any) -> Tensor:

@@ -18,7 +18,7 @@ from bertline.pretraining.objectives.base import (
     LearningMargins,
     LossTerm,
     Metric,
-    Showing,
+    ReportSpec,
     ShownChart,
     ShownCurve,
     ShownScore,
@@ -38,7 +38,7 @@ ADVICE = {
     "contrastive_at_chance": "Raise optimizer.lr or train for longer, and see that documents have several sentences "
     "in their order: two segments of one document must have something in common.",
 }
-SHOWING = Showing(
+REPORT_SPEC = ReportSpec(
     title="contrastive learning and the masked language model",
     summary=f"{mlm.SUMMARY}, and it finds the other segment of the same document in {{contrastive_accuracy}} of cases "
     "(chance: {contrastive_accuracy_baseline}).",
@@ -118,7 +118,7 @@ class Contrastive(MaskedLMObjective):
     metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, mlm.ACCURACY)
     judged_by: ClassVar[str] = LOSS.name
     advice: ClassVar[Mapping[str, str]] = ADVICE
-    showing: ClassVar[Showing] = SHOWING
+    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
 
     kind: Literal["contrastive"]
     group_size: int

@@ -11,7 +11,7 @@ from bertline.pretraining.objectives.base import (
     LossTerm,
     Metric,
     Objective,
-    Showing,
+    ReportSpec,
     ShownChart,
     ShownCurve,
     ShownScore,
@@ -66,7 +66,7 @@ TABLES = (
     ShownTable(name="mlm_loss", metric="mlm_loss", baseline="unigram"),
     ShownTable(name="mlm_accuracy", metric="mlm_accuracy", baseline=None),
 )
-SHOWING = Showing(
+REPORT_SPEC = ReportSpec(
     title="the masked language model",
     summary=f"{SUMMARY}.",
     score=ACCURACY.name,
@@ -97,7 +97,7 @@ class MaskedLMObjective(Objective):
     metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY,)
     judged_by: ClassVar[str] = LOSS.name
     advice: ClassVar[Mapping[str, str]] = ADVICE
-    showing: ClassVar[Showing] = SHOWING
+    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
 
     def model_class(self) -> type[MaskedLanguageModel]:
         """See `Objective.model_class`."""

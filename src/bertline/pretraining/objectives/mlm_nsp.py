@@ -11,7 +11,7 @@ from bertline.pretraining.objectives.base import (
     LearningMargins,
     LossTerm,
     Metric,
-    Showing,
+    ReportSpec,
     ShownChart,
     ShownCurve,
     ShownScore,
@@ -30,7 +30,7 @@ ADVICE = {
     "documents have several sentences in their order; where text has no order, set objective.nsp_weight=0 "
     "or use objective=mlm with examples=full_sentences.",
 }
-SHOWING = Showing(
+REPORT_SPEC = ReportSpec(
     title="the masked language model and next sentence prediction",
     summary=f"{mlm.SUMMARY}, and it tells the next sentence from a random one in {{nsp_accuracy}} of cases (chance: "
     "{nsp_accuracy_baseline}).",
@@ -77,7 +77,7 @@ class MlmNspObjective(MaskedLMObjective):
         Metric(name="nsp_accuracy", total="nsp_correct", count="sequences"),
     )
     advice: ClassVar[Mapping[str, str]] = ADVICE
-    showing: ClassVar[Showing] = SHOWING
+    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
 
     nsp_weight: float
     """Weight of the NSP loss relative to the MLM loss; the paper adds the two (1.0)."""

@@ -16,7 +16,7 @@ from bertline.pretraining.objectives import mlm, mlm_nsp
 from bertline.pretraining.objectives.base import (
     LossTerm,
     Metric,
-    Showing,
+    ReportSpec,
     ShownChart,
     ShownCurve,
     ShownScore,
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 ACCURACY = Metric(name="shared_accuracy", total="shared_correct", count="sequences")
 ABSENT = Metric(name="unshared_share", total="unshared", count="sequences")
-SHOWING = replace(
-    mlm_nsp.SHOWING,
-    title=f"{mlm_nsp.SHOWING.title}, with tokens that both segments share",
-    summary=f"{mlm_nsp.SHOWING.summary} For {{shared_accuracy}} of the tokens of a sequence it says rightly whether "
+REPORT_SPEC = replace(
+    mlm_nsp.REPORT_SPEC,
+    title=f"{mlm_nsp.REPORT_SPEC.title}, with tokens that both segments share",
+    summary=f"{mlm_nsp.REPORT_SPEC.summary} For {{shared_accuracy}} of the tokens of a sequence it says rightly whether "
     "the other segment has them (always saying no: {unshared_share}).",
     scores=(
-        *mlm_nsp.SHOWING.scores,
+        *mlm_nsp.REPORT_SPEC.scores,
         ShownScore(
             metric=ACCURACY.name,
             unit="fraction",
@@ -55,7 +55,7 @@ SHOWING = replace(
         ),
     ),
     charts=(
-        *mlm_nsp.SHOWING.charts,
+        *mlm_nsp.REPORT_SPEC.charts,
         ShownChart(
             name=ACCURACY.name,
             y_name="held-out accuracy",
@@ -67,7 +67,7 @@ SHOWING = replace(
             level=None,
         ),
     ),
-    tables=(*mlm_nsp.SHOWING.tables, ShownTable(name=ACCURACY.name, metric=ACCURACY.name, baseline=None)),
+    tables=(*mlm_nsp.REPORT_SPEC.tables, ShownTable(name=ACCURACY.name, metric=ACCURACY.name, baseline=None)),
 )
 
 
@@ -84,7 +84,7 @@ class MlmNspShared(MlmNspObjective):
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (*MlmNspObjective.metrics, ACCURACY, ABSENT)
-    showing: ClassVar[Showing] = SHOWING
+    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
 
     kind: Literal["mlm_nsp_shared"]
     shared_weight: float

@@ -1,7 +1,6 @@
 """Imports without garbage collection and without what Lightning does not use, by the library and by recipes."""
 
 import gc
-import json
 import shutil
 import subprocess
 import sys
@@ -76,40 +75,3 @@ def test_an_interpreter_without_bertline_is_told_the_command_that_activates_the_
         done = subprocess.run(recipe, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 1 and done.stderr.count("\n") == 1 and done.stdout == ""
         assert done.stderr.startswith("error: `python` is ") and f"again: {command}" in done.stderr
-
-
-LIGHTNING = """
-import json, sys
-from bertline.foundation.importing import defer_torchmetrics
-defer_torchmetrics()
-import pytorch_lightning
-few = sorted({"scipy", "transformers", "torchmetrics.text"} & sys.modules.keys())
-import torchmetrics
-from pytorch_lightning.core.module import Metric
-all_of_it = "scipy" in sys.modules
-known = isinstance(torchmetrics.MeanMetric(), Metric) and torchmetrics.Metric is Metric
-from torchmetrics.functional.text import squad
-print(json.dumps([few, all_of_it, known, torchmetrics.functional.text.squad is squad, "scipy" in sys.modules]))
-"""
-SUBMODULE_FIRST = """
-import json, sys
-from bertline.foundation.importing import defer_torchmetrics
-defer_torchmetrics()
-from torchmetrics.functional.text import squad
-import torchmetrics
-known = isinstance(torchmetrics.text.SQuAD(), torchmetrics.Metric)
-print(json.dumps([torchmetrics.functional.text.squad is squad, known]))
-"""
-
-
-def printed_by(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
-def test_lightning_alone_does_not_import_all_metrics_and_they_are_there_for_whoever_asks():
-    assert printed_by(LIGHTNING) == [[], False, True, True, True]
-
-
-def test_metrics_imported_before_lightning_are_the_same_objects():
-    assert printed_by(SUBMODULE_FIRST) == [True, True]

@@ -6,8 +6,7 @@ import torch
 import tiny
 from bertline.modeling.dropout import mask_keys
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.compact import compacted, expanded
-from bertline.pretraining.data import MaskedExamples
+from bertline.pretraining.data import MaskedExamples, compacted, expanded
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.row_layout import RowLayout
 

@@ -3,7 +3,7 @@ import signal
 import pytest
 import torch
 
-from bertline.pretraining.probes import MaskPredictionProbe
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training.interruption import TrainingInterrupted
 from pretraining_inputs import again, assert_same_weights, curve, signal_at, weights

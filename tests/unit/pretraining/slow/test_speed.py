@@ -7,13 +7,14 @@ import pytest
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.metrics_log import read_metrics
-from bertline.pretraining import callbacks, run
+from bertline.pretraining import run, throughput
 from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.validation import ValidationProbe
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
@@ -51,7 +52,7 @@ def seconds(monkeypatch):
     monkeypatch.setattr(run, "TrainingClock", SteadyClock)
     monkeypatch.setattr(PretrainingModule, "_clip", clipping)
     monkeypatch.setattr(ValidationProbe, "probe", validating)
-    monkeypatch.setattr(callbacks, "peak_rate", lambda device, precision: 1e9)
+    monkeypatch.setattr(throughput, "peak_rate", lambda device, precision: 1e9)
 
 
 def speed_rows(job) -> dict[int, dict[str, float]]:

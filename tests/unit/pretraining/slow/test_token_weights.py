@@ -9,8 +9,7 @@ import pretraining_processes as processes
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.compact import expanded
-from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
 from bertline.tokenization.tokenizer import Tokenizer

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bertline.finetuning.progress import DivergedError
+from bertline.finetuning.finetune import DivergedError
 from bertline.foundation.seeds import seed_for
 from bertline.sweep import repetitions, trials
 from bertline.sweep.run import run_sweep

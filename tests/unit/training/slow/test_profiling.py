@@ -2,11 +2,8 @@
 
 import torch
 
-from bertline.pretraining.profiling import (
-    TABLE_NAME,
-    StepProfiler,
-    name_compiled_kernels,
-)
+from bertline.pretraining.profiling import TABLE_NAME, StepProfiler
+from bertline.training.private_api import name_compiled_kernels
 
 CPU = torch.device("cpu")
 

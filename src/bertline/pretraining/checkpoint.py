@@ -1,148 +1,40 @@
-"""Start and state of a training run: where its weights come from, what a checkpoint holds, how it resumes from it."""
+"""Checkpoints of a run: what they hold, which one it resumes from, and when they are saved."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 
-from bertline.encoders.loading import LanguageModel, start_language_model, with_weights
-from bertline.examples.store import ExampleStore, num_segments, token_counts
-from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
+from bertline.encoders.loading import LanguageModel, with_weights
+from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
-from bertline.modeling.attention import attention_device
-from bertline.modeling.bert import MaskedLanguageModel
-from bertline.modeling.families import FAMILIES
-from bertline.modeling.huggingface import MLM_HEAD, load_with_head
-from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.data import read_examples_manifest
-from bertline.pretraining.divergence import keep_health
+from bertline.pretraining.divergence import DivergenceGuard, keep_health
+from bertline.pretraining.interval import LOG_EVERY_STEPS
 from bertline.pretraining.job import PretrainJob, require_same
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import BestStep
 from bertline.pretraining.result import write_model_folder
-from bertline.pretraining.row_layout import pretraining_attention
-from bertline.pretraining.start import (
-    has_mlm_head,
-    refuse_other_vocabulary,
-    start_at_cooccurrences,
-    start_at_unigrams,
-    with_rows_of_tokens,
-)
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.words import parts_of_new_tokens
+from bertline.pretraining.validation import BestStep
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.devices import Machine, sum_over_ranks
+from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.probe import Probe
 from bertline.training.process_group import decide_on_first_rank
 from bertline.training.saving import BackgroundWriter, HostCopy
-
-
-def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, resumes: bool = False) -> LanguageModel:
-    """Build the model with the weights of a new training: those of `start_from_folder`, or random ones.
-
-    Args:
-        job: Model, objective and start.
-        tokenizer: Tokenizer of the examples.
-        machine: Device, for the attention kernel.
-        resumes: Whether a checkpoint replaces all weights, so that none need be computed from the examples.
-
-    Raises:
-        ArtifactError: The examples were made with a vocabulary of another size, or for another objective.
-        ConfigError: The checkpoint to start from has another shape or vocabulary, or the objective cannot learn from
-            the examples in the steps of the phases.
-    """
-    examples = read_examples_manifest(job.examples_folder)
-    if num_segments(examples) != job.objective.num_segments:
-        raise ArtifactError(
-            f"{job.examples_folder} has sequences of {num_segments(examples)} segment(s), objective.kind="
-            f"{job.objective.kind} learns from {job.objective.num_segments}. Run the examples stage again with "
-            f"examples={job.objective.examples}."
-        )
-    batch_sizes = [phase.global_batch_size for phase in job.pretrain.phases]
-    sizes = {"num_layers": job.model.num_hidden_layers, "num_ranks": machine.ranks.world_size}
-    problems = list(job.objective.problems(examples, batch_sizes, **sizes))
-    if problems:
-        raise ConfigError("\n".join(problems))
-    encoded_with = examples["vocab_size"]
-    if encoded_with != tokenizer.vocab_size:
-        raise ArtifactError(
-            f"{job.examples_folder} was made with a vocabulary of {encoded_with} tokens, {job.tokenizer_folder} has "
-            f"{tokenizer.vocab_size}. Run the examples stage again."
-        )
-    if FAMILIES[job.model.family].wrapping is not None:
-        return _wrapped(job, tokenizer)
-    device = attention_device(machine.device, machine.precision)
-    first_length = job.pretrain.phases[0].max_length
-    model = job.objective.model_class()(
-        job.model,
-        vocab_size=tokenizer.vocab_size,
-        pad_token_id=tokenizer.pad_id,
-        attention=pretraining_attention(job.runtime, job.model, device, first_length).kind,
-    )
-    if job.start_from_folder is not None:
-        _start_at_checkpoint(model, job, job.start_from_folder, tokenizer)
-        return model
-    initialize(model, job.model, seed=job.pretrain.seed)
-    if job.pretrain.initial_embeddings is not None and not resumes:
-        num_found = start_at_cooccurrences(model, _first_examples(job), seed=job.pretrain.seed)
-        say(f"{num_found:,} of {tokenizer.vocab_size:,} word embeddings start from co-occurrences in the examples")
-    return model
-
-
-def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
-    """Build the model of a wrapped family: from scratch or from a checkpoint, whose rows of embeddings all stay."""
-    folder, seed = job.start_from_folder, job.pretrain.seed
-    if folder is not None:
-        refuse_other_vocabulary(job.model, folder, tokenizer)
-    model = start_language_model(job.model, tokenizer, folder=folder, seed=seed)
-    if folder is not None and not has_mlm_head(folder):
-        _start_neutral(model, job, tokenizer)
-    if folder is not None:
-        say(f"pretraining starts from {folder}")
-    return model
-
-
-def _start_neutral(model: LanguageModel, job: PretrainJob, tokenizer: Tokenizer) -> None:
-    """Let the masked language model head that a checkpoint lacks begin at the frequencies of the examples."""
-    train = _first_examples(job)
-    counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(train.manifest["special_ids"].values())
-    start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
-    say("the checkpoint has no masked language model head: it starts with the frequencies of the tokens")
-
-
-def _start_at_checkpoint(model: MaskedLanguageModel, job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> None:
-    """Load the weights of the checkpoint, with new tokens and a head that it lacks."""
-    refuse_other_vocabulary(job.model, folder, tokenizer)
-    # Another head that the checkpoint lacks is initialised randomly, with a warning.
-    starts_neutral = not has_mlm_head(folder)
-    new_head = (MLM_HEAD,) if starts_neutral else ()
-    start = load_with_head(folder, job.objective.model_class(), new_head=new_head)
-    theirs = Tokenizer.load(folder)
-    parts = parts_of_new_tokens(theirs, tokenizer)
-    model.load_state_dict(with_rows_of_tokens(start.state_dict(), num_old=theirs.vocab_size, parts=parts))
-    if parts:
-        say(f"{len(parts):,} new tokens begin as the means of their old subwords")
-    if padding := start.bert.vocab_size - theirs.vocab_size:
-        say(f"{padding:,} rows of the checkpoint's embeddings that stand for no token are left out")
-    if starts_neutral:
-        _start_neutral(model, job, tokenizer)
-    say(f"pretraining starts from {folder}")
-
-
-def _first_examples(job: PretrainJob) -> ExampleStore:
-    return ExampleStore.open(job.examples_folder, "train", job.pretrain.phases[0].max_length)
 
 
 def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> Checkpoint | None:
@@ -373,3 +265,71 @@ class TrainingState:
             sync_to_disk(path)
         self.checkpoints.save(step, state, best_step=best_step)
         write_model_folder(self.job, model, self.job.latest_folder)
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Checkpointing(pl.Callback):
+    """Saves checkpoints, and stops training when a signal asks for it: all ranks after the same step.
+
+    A checkpoint is saved every `pretrain.checkpoint_every_steps` steps, `runtime.checkpoint_every_s` seconds after the
+    last one, after the best and the last step, and before a requested stop.
+    """
+
+    state: TrainingState
+    guard: DivergenceGuard
+    """Decides whether the current state may be saved."""
+    request: StopRequest
+    """Whether a stop was requested."""
+    now: Callable[[], float] = time.monotonic
+    """Function that returns the time in seconds."""
+    stopped: bool = False
+    """Whether training was stopped on request, and saved."""
+    _saved_at: float = 0.0
+    _listening: ExitStack = dataclasses.field(default_factory=ExitStack)
+
+    def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
+        """Prepare the agreement of all ranks on when to stop and to save."""
+        every_s, self._saved_at = self.state.job.runtime.checkpoint_every_s, self.now()
+        self._agreement = StopAgreement(
+            self.request,
+            ranks=module.machine.ranks,
+            device=module.machine.device,
+            most_steps=LOG_EVERY_STEPS,
+            now=lambda: self.state.clock.trained_s,
+            asks_to_save=lambda: every_s is not None and self.now() - self._saved_at >= every_s,
+        )
+
+    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        """Listen to signals; Lightning has installed its own handlers just before."""
+        self._listening.enter_context(self.request.listening())
+
+    def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        """Restore the previous signal handlers."""
+        self._listening.close()
+
+    def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
+        """Restore the previous signal handlers."""
+        self._listening.close()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save if it is due, and stop if that is requested."""
+        self.state.writer.check()
+        if self.guard.failure is not None:
+            return
+        step, num_steps = module.finished_steps, self.state.plan.num_steps
+        self.stopped = step < num_steps and self._agreement.reached(step)
+        cadence = self.state.job.pretrain.checkpoint_every_steps
+        is_due = step % cadence == 0 or step in (self.state.best.step, num_steps)
+        if self.stopped or is_due or self._agreement.is_save_due:
+            self._saved_at = self.now()
+            with self.state.clock.paused():
+                if self.guard.accepts_state(module):
+                    self.state.save(wait=self.stopped or step == num_steps)
+                else:
+                    self.stopped, trainer.should_stop = False, True
+        if self.stopped:
+            # No rank exits before the first rank has saved: torchrun and srun may kill the others once one has exited.
+            sum_over_ranks([1], module.machine.device)
+            trainer.should_stop = True
