@@ -4,10 +4,6 @@ DVC sees files, not installed packages, so this stage runs at every `dvc repro`;
 changed, the stages that depend on it run again.
 """
 
-import on_ctrl_c  # noqa: F401
-
-# isort: split
-import os
 from pathlib import Path
 
 import yaml
@@ -20,7 +16,6 @@ from bertline.orchestration.stopping import in_one_line
 
 def main() -> None:
     """Write one file per stage, and one per task for a stage that runs once per task."""
-    os.chdir(Path(__file__).resolve().parent.parent)
     config = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
     for name, versions in versions_by_stage(config).items():
         write_json(VERSIONS / name, versions)

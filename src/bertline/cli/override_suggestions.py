@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -15,10 +14,10 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from bertline.cli.project import conf_folder
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.config import SECTIONS
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 _MOST = 3
 # Keys of one section have much in common, so whole keys must be closer than difflib's 0.6.
 _CLOSE = 0.8
@@ -29,14 +28,14 @@ _INDEX = re.compile(r"\[(\d+)\]")
 
 def sections_of(config: str) -> set[str]:
     """Return the sections of the pipeline, and `task` if it is one, in a file in conf/; empty if it is not of them."""
-    defaults: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{config}.yaml")).get("defaults", [])  # type: ignore[union-attr]
+    defaults: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / f"{config}.yaml")).get("defaults", [])  # type: ignore[union-attr]
     sections = {*SECTIONS} if config == "config" or "config" in defaults else set()
     return sections | {key for one in defaults if isinstance(one, dict) for key in one if key == "task"}
 
 
 def arguments_of(config: str) -> list[str]:
     """Return the keys that a file in conf/ has besides its sections."""
-    content: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{config}.yaml"))
+    content: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / f"{config}.yaml"))
     return list(keys_of({key: value for key, value in content.items() if key not in ("defaults", "hydra")}))
 
 
@@ -65,18 +64,20 @@ def refuse_unread(overrides: Sequence[str], config: str, ignored: Collection[str
     own = arguments_of(config)
     sections = sections_of(config)  # unknown keys of these are errors of their validation
     for override in OverridesParser.create().parse_overrides(list(overrides)):
-        key, given = override.key_or_group, override.input_line
+        key, text = override.key_or_group, override.input_line
         section = re.split(r"[./]", override.package or key)[0]
         if section in ignored and key != "pretrain.start_from":
             last = key.rpartition(".")[2]
-            instead = f" Write {last}={given.partition('=')[2]}" if section == "tasks" and last in own else ""
-            raise ConfigError(f"{given}: this command reads nothing of {section}.{instead or ' Leave it out.'}")
-        is_read = section in sections or section == "hydra" or key in own or (CONF / key).is_dir()
+            instead = f" Write {last}={text.partition('=')[2]}" if section == "tasks" and last in own else ""
+            raise ConfigError(f"{text}: this command reads nothing of {section}.{instead or ' Leave it out.'}")
+        is_read = section in sections or section == "hydra" or key in own or (conf_folder() / key).is_dir()
         if override.is_add() and not is_read:
-            raise ConfigError(f"{given}: nothing reads {key}.{suggestion(key, [*own, *sorted(sections)])}")
+            raise ConfigError(f"{text}: nothing reads {key}.{suggestion(key, [*own, *sorted(sections)])}")
 
 
-def mistyped(error: Exception, overrides: Sequence[str], config: str, ignored: Collection[str] = ()) -> str | None:
+def explain_failed_composition(
+    error: Exception, overrides: Sequence[str], config: str, ignored: Collection[str] = ()
+) -> str | None:
     """Return what a composition that failed says about a key that does not exist; None if it failed for another reason.
 
     Args:
@@ -96,42 +97,42 @@ def mistyped(error: Exception, overrides: Sequence[str], config: str, ignored: C
                 f"own, with a split of its own, and no source among several. Sources: {', '.join(_sources())}."
             )
     if isinstance(error, OverrideParseException):
-        return unreadable(error)
-    found = re.match(r"Could not override '([^']+)'", str(error))
-    if found is None and not isinstance(error, ValueError) and "Error merging override" not in str(error):
+        return how_to_quote(error)
+    refused = re.match(r"Could not override '([^']+)'", str(error))
+    if refused is None and not isinstance(error, ValueError) and "Error merging override" not in str(error):
         return None
     # Without the groups that were given, keys of the chosen members would be missing.
     groups = [one for one in overrides if _chooses_member(one)]
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
             composed: Any = OmegaConf.to_container(compose(config, overrides=groups))
     except (HydraException, OmegaConfBaseException):
         return None  # it is a group that was mistyped
     of_list = next(filter(None, (of_list_entry(one, composed) for one in overrides)), None)
-    if of_list is not None or found is None:
+    if of_list is not None or refused is None:
         return of_list
     known = [key for key in keys_of(composed) if key.partition(".")[0] not in ignored]
-    if found[1] in known:
-        return replaced(found[1], overrides)
-    return f"{found[1]} is no key of the configuration.{suggestion(found[1], known)}"
+    if refused[1] in known:
+        return replaced(refused[1], overrides)
+    return f"{refused[1]} is no key of the configuration.{suggestion(refused[1], known)}"
 
 
-def unreadable(error: OverrideParseException) -> str:
+def how_to_quote(error: OverrideParseException) -> str:
     """Return what to write instead of an override whose value has characters that mean something to Hydra."""
     key, equals, value = error.override.partition("=")
     quoted = value.strip("'\"").replace("'", "\\'")
-    said = f"{error.override} cannot be read: {error.message.splitlines()[0]}."
+    problem = f"{error.override} cannot be read: {error.message.splitlines()[0]}."
     if not equals:
-        return f"{said} An override is KEY=VALUE."
+        return f"{problem} An override is KEY=VALUE."
     return (
-        f"{said} A value with brackets, braces, parentheses, commas, colons or backslashes needs quotes inside those "
-        f"of the shell: \"{key}='{quoted}'\""
+        f"{problem} A value with brackets, braces, parentheses, commas, colons or backslashes needs quotes inside "
+        f"those of the shell: \"{key}='{quoted}'\""
     )
 
 
 def _sources() -> list[str]:
-    return sorted(path.stem for path in (CONF / "source").glob("*.yaml"))
+    return sorted(path.stem for path in (conf_folder() / "source").glob("*.yaml"))
 
 
 def of_list_entry(override: str, composed: Mapping[str, Any]) -> str | None:
@@ -207,4 +208,4 @@ def keys_of(section: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 def _chooses_member(override: str) -> bool:
     key, _, value = override.partition("=")
-    return "," not in value and ("@" in key or (CONF / key).is_dir())
+    return "," not in value and ("@" in key or (conf_folder() / key).is_dir())

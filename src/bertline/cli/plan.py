@@ -1,14 +1,7 @@
-"""plan: forecast what the current configuration needs, without a GPU.
+"""plan: forecast what the current configuration needs, without a GPU."""
 
-    python pipelines/plan.py plan.device=a100
-    python pipelines/plan.py experiment=bert_base plan.device=h100 plan.num_devices=8 plan.price_per_hour=2.5
+from __future__ import annotations
 
-Nothing is trained, and only runs/plan is written. The page is printed; plan.json contains all figures.
-"""
-
-import on_ctrl_c  # noqa: F401
-
-# isort: split
 import hashlib
 import json
 from dataclasses import asdict
@@ -17,12 +10,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from bertline.cli.composition import composing, sections_in
+from bertline.cli.overrides import LOCAL
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.families import FAMILIES
-from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
+from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.stages import ARTIFACTS, METRICS
 from bertline.planning import (
     THIS_MACHINE,
@@ -41,33 +36,40 @@ from bertline.planning import (
     this_machine,
     vocab_size,
 )
-from composition import CONF, recipe
 
 RECORDS = Path("benchmarks/results")
 
 
-def main(composed: dict[str, Any]) -> None:
-    """Print the plan and write it to runs/plan/FINGERPRINT/plan.json."""
+@composing("plan")
+def plan(composed: dict[str, Any]) -> None:
+    """Forecast what the current configuration needs, without a GPU: steps, memory, hours, money.
+
+        bertline plan plan.device=a100
+        bertline plan experiment=bert_base plan.device=h100 plan.num_devices=8 plan.price_per_hour=2.5
+
+    Nothing is trained. The page is printed; runs/plan/FINGERPRINT/plan.json contains all figures. It takes overrides
+    of the pipeline's configuration, too.
+    """
     asked = validate(PlanConfig, composed["plan"], where="plan")
     if asked.pipeline:
         say(pipeline_line())
         return
-    config = pipeline_config({key: composed[key] for key in SECTIONS})
+    config = sections_in(composed)
     if (family := FAMILIES[config.model.family]).wrapping is not None:
         raise ConfigError(
             f"model.family is {family.title}, but plan knows the memory and the operations of BERT's layers alone. "
             "Try some steps instead: pretrain.max_steps=50 shows tokens per second and memory."
         )
-    training, found = forecast_of(config, asked)
+    training, outlook = forecast_of(config, asked)
     # The same question writes the same file.
     fingerprint = hashlib.sha256(json.dumps(composed, sort_keys=True).encode()).hexdigest()[:12]
     path = Path(config.runtime.runs_folder) / "plan" / fingerprint / "plan.json"
-    content: dict[str, Any] = {"asked": composed["plan"], "precision": training.device.precision, **asdict(found)}
-    content |= {name: found.total(name) for name in ("steps", "tokens", "targets", "flops", "hours")}
-    content |= {"epochs": found.epochs, "memory_bytes": found.fullest.memory.total, "fits": found.fits}
-    content |= {} if asked.price_per_hour is None else {"money": found.money(asked.price_per_hour)[0]}
+    content: dict[str, Any] = {"asked": composed["plan"], "precision": training.device.precision, **asdict(outlook)}
+    content |= {name: outlook.total(name) for name in ("steps", "tokens", "targets", "flops", "hours")}
+    content |= {"epochs": outlook.epochs, "memory_bytes": outlook.fullest.memory.total, "fits": outlook.fits}
+    content |= {} if asked.price_per_hour is None else {"money": outlook.money(asked.price_per_hour)[0]}
     write_json(path, content)
-    say(f"{page(found, training, asked.price_per_hour)}\n\n{path}")
+    say(f"{page(outlook, training, asked.price_per_hour)}\n\n{path}")
 
 
 def forecast_of(config: PipelineConfig, asked: PlanConfig) -> tuple[Training, Forecast]:
@@ -102,8 +104,8 @@ def forecast_of(config: PipelineConfig, asked: PlanConfig) -> tuple[Training, Fo
 
 def pipeline_line() -> str:
     """Return the forecast of the default pipeline, or where to look if choices of one's own are kept."""
-    if (CONF / "local/default.yaml").exists():
-        return "Choices of your own are kept in conf/local: python pipelines/plan.py forecasts their pretraining."
+    if LOCAL.exists():
+        return "Choices of your own are kept in conf/local: `bertline plan` forecasts their pretraining."
     # Imported here, because a plan for a GPU does not need torch, which takes seconds to import.
     import torch
 
@@ -115,7 +117,3 @@ def pipeline_line() -> str:
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("default_run_*.json"))]
     rate = peak_rate(cpu, precision)
     return default_run_text(records, precision=precision, flops=rate, threads=torch.get_num_threads())
-
-
-if __name__ == "__main__":
-    recipe(main, config="plan")()

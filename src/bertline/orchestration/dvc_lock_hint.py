@@ -1,9 +1,13 @@
-"""Who holds DVC's locks, and what to do: DVC's own message advises deleting a lock that protects a running stage."""
+"""Who holds DVC's locks, and what to do: DVC's own message advises deleting a lock that protects a running stage.
+
+`python -m bertline.orchestration.dvc_lock_hint` prints it after a DVC command that failed, as `make repro` does.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +17,6 @@ import psutil
 
 from bertline.foundation.files import lock_file
 from bertline.foundation.formats import duration
-from bertline.orchestration.stages import STAGES
 
 _FOLDER = Path(".dvc/tmp")
 _COMMANDS = _FOLDER / "lock"
@@ -24,16 +27,16 @@ _STAGES = _FOLDER / "rwlock"
 _FIGURES = re.compile(r".*/artifacts/metrics/(?P<stage>[^/]+)\.json")
 
 
-def explanation(root: Path) -> str | None:
+def dvc_lock_hint(root: Path) -> str | None:
     """Explain in sentences why DVC is busy, and what to do; None if it is not.
 
     Args:
         root: The folder of the repository.
     """
-    said = [_of_holder(*holder, stages) for holder, stages in _holders(root / _STAGES).items()]
-    if not said and _is_held(root / _COMMANDS):
-        said = ["another DVC command is reading or writing its records; it takes seconds. Run the same command again."]
-    return "\n".join(said) or None
+    sentences = [_of_holder(*holder, stages) for holder, stages in _holders(root / _STAGES).items()]
+    if not sentences and _is_held(root / _COMMANDS):
+        return "another DVC command is reading or writing its records; it takes seconds. Run the same command again."
+    return "\n".join(sentences) or None
 
 
 def _of_holder(pid: int, command: str, stages: list[str]) -> str:
@@ -46,11 +49,8 @@ def _of_holder(pid: int, command: str, stages: list[str]) -> str:
         )
     since = duration(time.time() - process.create_time())
     at = f" and is at stage {', '.join(stages)}" if stages else ""
-    # A command attaches if the stage's work is in a worker; others would start again.
-    parts = [(stage, name.partition("@")[2]) for name in stages for stage in STAGES if stage.name == name.split("@")[0]]
-    watch = "".join(f" To watch it: {stage.command(task)}" for stage, task in parts if stage.in_worker)
     return (
-        f"process {pid} (dvc, for {since}) is running{at}. Wait for it, or press Ctrl-C in its terminal.{watch}"
+        f"process {pid} (dvc, for {since}) is running{at}. Wait for it, or press Ctrl-C in its terminal."
         f"\nDo not delete {_STAGES}: two runs would write the same files."
     )
 
@@ -75,9 +75,9 @@ def _holders(path: Path) -> dict[tuple[int, str], list[str]]:
     read = [("", holder) for holders in content.get("read", {}).values() for holder in holders]
     stages: dict[tuple[int, str], list[str]] = {}
     for path_written, holder in written + read:
-        found = stages.setdefault((holder["pid"], holder["cmd"]), [])
+        names = stages.setdefault((holder["pid"], holder["cmd"]), [])
         if figures := _FIGURES.fullmatch(path_written):
-            found.append(figures["stage"])
+            names.append(figures["stage"])
     return stages
 
 
@@ -86,3 +86,8 @@ def _is_held(path: Path) -> bool:
         return False
     with path.open("a") as handle:
         return lock_file(handle) is False
+
+
+if __name__ == "__main__":
+    if (hint := dvc_lock_hint(Path.cwd())) is not None:
+        print(hint, file=sys.stderr)

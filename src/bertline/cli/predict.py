@@ -1,21 +1,14 @@
-"""predict: apply the model of a finished task, or the encoder (for vectors), to a file of any size.
+"""predict: apply the model of a finished task, or the encoder (for vectors), to a file of any size."""
 
-python pipelines/predict.py task_name=docs_library input=passages.txt output=predictions.jsonl
-python pipelines/predict.py task_name=docs_search input=queries.csv documents=functions.jsonl output=found.jsonl
-python pipelines/predict.py task_name=embed input=passages.csv text_column=body output=vectors.parquet
-python pipelines/predict.py task_name=cola input=dev.tsv header=false quoting=false text_column=3 output=found.jsonl
-"""
+from __future__ import annotations
 
-import on_ctrl_c  # noqa: F401
-
-# isort: split
 import codecs
 from pathlib import Path
 from typing import Any
 
-from caller import of_caller
-
 import bertline
+from bertline.cli.composition import composing, given_overrides
+from bertline.cli.project import of_caller
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
@@ -24,16 +17,24 @@ from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
 from bertline.orchestration.stages import stage_named
 from bertline.tasks.table_files import TableLayout
-from composition import given_overrides, recipe
 
 EXPORTED = Path(stage_named("export").output)
 LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_fields", "encoding")
-
 OF_DOCUMENTS = ("document_id_column", "document_text_column", "document_title_column", "top_k")
 
 
-def main(asked: dict[str, Any]) -> None:
-    """Stream the input through the model; after a kill, resume after the rows already written."""
+@composing("predict")
+def predict(asked: dict[str, Any]) -> None:
+    """Apply the model of a finished task, or the encoder (for vectors), to a file of any size.
+
+    bertline predict model_folder=/path/to/model input=passages.txt output=predictions.jsonl
+    bertline predict task_name=docs_library input=passages.txt output=predictions.jsonl
+    bertline predict task_name=docs_search input=queries.csv documents=functions.jsonl output=found.jsonl
+    bertline predict task_name=embed input=passages.csv text_column=body output=vectors.parquet
+    bertline predict task_name=cola input=dev.tsv header=false quoting=false text_column=3 output=found.jsonl
+
+    It writes its output as it goes; after a kill, the same command resumes after the rows already written.
+    """
     check(asked)
     model = bertline.load(str(folder_of(asked)), device=asked["device"])
     if asked["task_name"] != "embed" and model.kind != "classification" and asked["probabilities"] != "all":
@@ -132,7 +133,3 @@ def folder_of(asked: dict[str, Any]) -> Path | str:
             "and embed for vectors. Or name any model with model_folder=FOLDER."
         )
     return EXPORTED / task
-
-
-if __name__ == "__main__":
-    recipe(main, config="predict")()

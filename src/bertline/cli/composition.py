@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import gc
 import itertools
 import os
 import shlex
@@ -15,33 +14,33 @@ from typing import Any, NoReturn
 
 import hydra
 import yaml
-from command_line import readable, registered_tasks, with_saved
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from mistyped import mistyped, refuse_unread, sections_of, with_arguments
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from bertline.cli.override_suggestions import (
+    explain_failed_composition,
+    refuse_unread,
+    sections_of,
+    with_arguments,
+)
+from bertline.cli.overrides import quoted_where_needed, registered_tasks, with_saved_choices
+from bertline.cli.project import conf_folder
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.orchestration.auto_lengths import with_suited_lengths
+from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.orchestration.provenance import running_under_dvc
-from bertline.orchestration.stopping import end_as_stopped, stop_on_signals
+from bertline.orchestration.stopping import in_one_line
 
 # Disk full, quota exceeded, read-only file system.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-CONF = Path(__file__).resolve().parent.parent / "conf"
-# DVC has recorded params.yaml, which `configure` composed from conf/; Hydra must add no folder to those that DVC knows.
-_UNDER_DVC = (
-    f"--config-dir={CONF.parent}",
-    "--config-name=params",
-    "hydra.run.dir=runs/hydra",
-    "hydra.output_subdir=null",
-)
+_Composed = dict[str, Any]
 
 
 def _error_of_ours(error: BaseException | None) -> BertlineError | None:
-    """Return the error of a resolver of ours (pipelines/hydra_plugins) that led to an error of OmegaConf, if one did.
+    """Return the error of a resolver of ours (src/hydra_plugins) that led to an error of OmegaConf, if one did.
 
     Its message names the key and what to do, while OmegaConf's names the first key that asked for the value.
     """
@@ -77,8 +76,7 @@ def plain(composed: DictConfig, overrides: Sequence[str] | None = ()) -> dict[st
         raise ConfigError(f"{message}.")
     saved = [one for one in overrides if not one.startswith(("task_name=", "+task_name="))]
     raise ConfigError(
-        f"{message}, or keep it for good: python pipelines/configure.py "
-        f"{' '.join(map(shlex.quote, [*saved, *values]))} --save"
+        f"{message}, or keep it for good: bertline configure {' '.join(map(shlex.quote, [*saved, *values]))} --save"
     )
 
 
@@ -118,7 +116,7 @@ def unreadable_yaml(error: Exception, where: str) -> str:
     place = f"{mark.name}, line {mark.line + 1}" if mark is not None else where
     return (
         f"{place}: {problem}. Only plain YAML is read: text, numbers, true, false, null, lists and mappings, without "
-        "tags (!!...). Correct that line, or write the file again with: python pipelines/configure.py"
+        "tags (!!...). Correct that line, or write the file again with: bertline configure"
     )
 
 
@@ -136,72 +134,96 @@ def given_overrides() -> list[str]:
     """Return the overrides on the command line; none outside of a program."""
     if not HydraConfig.initialized():
         return []
-    given: Any = OmegaConf.to_container(HydraConfig.get().overrides)  # unresolved: they may hold interpolations
-    return list(given["task"])
+    overrides: Any = OmegaConf.to_container(HydraConfig.get().overrides)  # unresolved: they may hold interpolations
+    return list(overrides["task"])
 
 
-def recipe(
-    run: Callable[[dict[str, Any]], None], *, config: str = "config", ignored: Collection[str] = ()
-) -> Callable[[], None]:
-    """Turn a function of a composed configuration into a Hydra program that prints user errors without tracebacks.
+def sections_in(composed: _Composed) -> PipelineConfig:
+    """Validate and return the sections of the pipeline in a composed configuration."""
+    return pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
 
-    A stage that DVC runs reads params.yaml; a recipe that a person starts composes conf/. An override that nothing
-    reads is an error.
+
+def recipe(run: Callable[[_Composed], None]) -> Callable[[], None]:
+    """Turn a function of the composed configuration into the program of a stage, `python pipelines/STAGE.py`.
+
+    A stage that DVC runs reads params.yaml, which `configure` composed; one that a person starts composes conf/.
+    """
+
+    @functools.wraps(run)
+    def program() -> None:
+        recipe_file = Path(run.__code__.co_filename).resolve()
+        os.chdir(recipe_file.parents[1])  # artifacts/ and runs/ are in the project, not in the caller's folder
+        arguments = sys.argv[1:]
+        if running_under_dvc():  # Hydra must add no folder to those that DVC knows
+            params = (f"--config-dir={Path.cwd()}", "--config-name=params")
+            arguments = [*params, "hydra.run.dir=runs/hydra", "hydra.output_subdir=null", *arguments]
+        in_one_line(lambda: run_composed(run, arguments))
+
+    return program
+
+
+def composing(config: str = "config", ignored: Collection[str] = ()) -> Callable[..., Callable[[list[str]], None]]:
+    """Turn a function of a composed configuration into a subcommand, a function of Hydra's overrides.
 
     Args:
-        run: The function.
         config: Name of the composed file in conf/.
         ignored: Sections of it that the function does not read, except for `pretrain.start_from`.
     """
 
+    def decorate(run: Callable[[_Composed], None]) -> Callable[[list[str]], None]:
+        return functools.wraps(run)(lambda arguments: run_composed(run, arguments, config=config, ignored=ignored))
+
+    return decorate
+
+
+def run_composed(
+    run: Callable[[_Composed], None], arguments: list[str], *, config: str = "config", ignored: Collection[str] = ()
+) -> None:
+    """Compose a file of conf/ with overrides, and call a function with the result; `-m` does so for each combination.
+
+    Args:
+        run: The function.
+        arguments: Overrides and options of Hydra.
+        config: Name of the file.
+        ignored: Sections of it that the function does not read, except for `pretrain.start_from`.
+
+    Raises:
+        ConfigError: The overrides do not compose, or nothing reads one of them.
+    """
+
     def explained(message: str) -> str:
         message = with_arguments(message, config)
-        return with_saved(message) if sections_of(config) else message  # saved choices are of the sections
+        return with_saved_choices(message) if sections_of(config) else message  # saved choices are of the sections
 
     @functools.wraps(run)
     def with_plain_errors(composed: DictConfig) -> None:
-        os.chdir(CONF.parent)  # artifacts/ and runs/ are in the repository, not in the caller's folder
+        # Hydra would print a line of its own about an error that leaves this function.
         try:
             refuse_unread(given_overrides(), config, ignored)
             run(plain(composed, given_overrides() if config == "config" else None))
         except ConfigError as error:
-            fail(ConfigError(explained(str(error))))
+            fail(explained(str(error)))
         except BertlineError as error:
-            fail(type(error)(with_arguments(str(error), config)))
+            fail(with_arguments(str(error), config))
         except OSError as error:
             if error.errno not in _NO_SPACE:
                 raise
-            fail(error)
+            fail(str(error) or type(error).__name__)
 
-    program = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(with_plain_errors)
-
-    @functools.wraps(run)
-    def with_readable_file() -> None:
-        try:
-            sys.argv[1:] = readable(sys.argv[1:])
-            if running_under_dvc():
-                sys.argv[1:1] = _UNDER_DVC
-            _check_chosen_file(sys.argv[1:])
-        except ConfigError as error:
-            fail(error)
-        stop_on_signals()
-        gc.freeze()  # everything is imported (`on_ctrl_c`)
-        gc.enable()
-        os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
-        try:
-            program()
-        except KeyboardInterrupt as error:
-            end_as_stopped(error)
-        except (HydraException, OmegaConfBaseException, ValueError) as error:
-            said = mistyped(error, sys.argv[1:], config, ignored)
-            if said is None and not isinstance(error, HydraException | OmegaConfBaseException):
-                raise  # an error of ours
-            fail(ConfigError(explained(said or str(error))))
-
-    return with_readable_file
+    arguments = quoted_where_needed(arguments)
+    _check_chosen_file(arguments)
+    sys.argv[1:] = arguments  # Hydra reads its arguments there
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
+    try:
+        hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=config)(with_plain_errors)()
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        explanation = explain_failed_composition(error, arguments, config, ignored)
+        if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):
+            raise  # an error of ours
+        raise ConfigError(explained(explanation or str(error))) from error
 
 
-def fail(error: Exception) -> NoReturn:
-    """Print the error, with a message that is never empty, and exit with status 1."""
-    print(f"error: {error}" if str(error).strip() else f"error: {type(error).__name__}", file=sys.stderr)
+def fail(message: str) -> NoReturn:
+    """Print a message about an error, and exit with status 1."""
+    print(f"error: {message}", file=sys.stderr, flush=True)
     sys.exit(1)

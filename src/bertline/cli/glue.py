@@ -1,37 +1,36 @@
-"""glue: fine-tune all GLUE sets found in a folder with one recipe; one table (runs/glue/FINGERPRINT/table.md).
+"""glue: fine-tune on all sets of GLUE in a folder with one recipe; one table (runs/glue/FINGERPRINT/table.md)."""
 
-    python pipelines/glue.py data=/path/to/GLUE
-    python pipelines/glue.py data=/path/to/GLUE start_from=google-bert/bert-base-uncased sweep.num_seeds=1
-    python pipelines/glue.py data=/path/to/GLUE sets=[cola,rte] sweep=default
+from __future__ import annotations
 
-After a kill, the same command resumes. A set that fails is reported, and the others still run.
-"""
-
-import on_ctrl_c  # noqa: F401
-
-# isort: split
 import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
-from caller import of_caller
-from sweep import WORK as SWEEP_WORK
-
+from bertline.cli.composition import composing
+from bertline.cli.finetune import build_rows, sweep
+from bertline.cli.project import of_caller
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.progress import say
-from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.stages import stage_named
-from bertline.orchestration.status import read_status
 from bertline.sweep.glue import FoundSet, GlueOutcome, found_sets, glue_average, glue_markdown, glue_rows, task_of
 from bertline.sweep.job import resolved_encoder
-from bertline.tasks.build import build_task
-from composition import recipe
+
+IGNORED = ("corpus", "tokenizer", "examples", "objective", "optimizer", "schedule")
 
 
-def main(composed: dict[str, Any]) -> None:
-    """Fine-tune on every set, smallest first; the table is rewritten after each."""
+@composing("glue", ignored=IGNORED)
+def glue(composed: dict[str, Any]) -> None:
+    """Fine-tune an encoder on all sets of GLUE that a folder has, smallest first, with one recipe; print one table.
+
+        bertline glue data=/path/to/GLUE
+        bertline glue data=/path/to/GLUE start_from=google-bert/bert-base-uncased sweep.num_seeds=1
+        bertline glue data=/path/to/GLUE sets=[cola,rte] sweep=default
+
+    The table is in runs/glue. After a kill, the same command resumes. A set that fails is reported, and the others
+    still run.
+    """
     found, absent = found_sets(of_caller(composed["data"]), composed["sets"])
     start, encoder = encoder_of(composed)
     composed = {**composed, "tasks": {one.glue_set.name: task(one, composed, start) for one in found}}
@@ -81,22 +80,10 @@ def task(found: FoundSet, composed: dict[str, Any], start: str | None) -> dict[s
 
 def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> GlueOutcome:
     """Make the rows of one set and run its sweep; return the result, or why it failed."""
-    name = found.glue_set.name
-    asked = {**composed, "task_name": name}
+    asked = {**composed, "task_name": found.glue_set.name}
     try:
-        with open_stage("task_data", asked) as stage:
-            rows = stage.output
-            if not rows.exists():
-                config = stage.config
-                stage.finish(build_task(name, config.tasks[name], config.python_docs, rows))
-        with open_stage("sweep", asked, places={"tasks": rows, "pretrain": encoder}) as stage:
-            try:
-                stage.finish(stage.work(SWEEP_WORK))
-            except BertlineError as error:
-                if read_status(stage.folder).state == "stopped":
-                    raise KeyboardInterrupt from error  # stopping one set stops the whole command
-                raise
-            return GlueOutcome(found=found, result=read_json(stage.output / "result.json"))
+        places = {"tasks": build_rows(asked), "pretrain": encoder}
+        return GlueOutcome(found=found, result=read_json(sweep(asked, places) / "result.json"))
     except BertlineError as error:
         say(f"{found.glue_set.title} failed: {error}")
         return GlueOutcome(found=found, result=None, problem=str(error))
@@ -106,7 +93,3 @@ def fingerprint(composed: dict[str, Any], start: str | None) -> str:
     """Return a fingerprint of tasks, sweep and encoder, so that the same command writes the same table."""
     asked = {key: composed[key] for key in ("tasks", "sweep")} | {"start_from": start}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
-
-
-if __name__ == "__main__":
-    recipe(main, config="glue", ignored=("corpus", "tokenizer", "examples", "objective", "optimizer", "schedule"))()

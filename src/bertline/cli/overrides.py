@@ -13,19 +13,20 @@ from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
+from bertline.cli.project import conf_folder, of_caller
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.choices import saved_choices
 from bertline.orchestration.config import how_to_register
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
-LOCAL = CONF / "local" / "default.yaml"
+LOCAL = Path("conf/local/default.yaml")
+"""Lasting choices, in the project's folder."""
 _TASKS = re.compile(r"tasks=\[[^{}]*\]$")
 _TASK_GROUP = "task@tasks."
 _NAMES = ("task_name", "name")
 _MANY_RUNS = ("-m", "--multirun")
 
 
-def readable(arguments: Sequence[str]) -> list[str]:
+def quoted_where_needed(arguments: Sequence[str]) -> list[str]:
     """Return command-line arguments with a value quoted where Hydra's grammar would not read it as it stands.
 
     Hydra reads brackets, commas, parentheses, quotes, equals signs and letters outside ASCII as grammar, or not at all.
@@ -36,7 +37,7 @@ def readable(arguments: Sequence[str]) -> list[str]:
         ConfigError: `tasks=[...]` names a task that is not registered.
 
     Example:
-        >>> readable(["corpus.path=/data/Übung (2), neu", "optimizer.lr=1e-3"])
+        >>> quoted_where_needed(["corpus.path=/data/Übung (2), neu", "optimizer.lr=1e-3"])
         ["corpus.path='/data/Übung (2), neu'", 'optimizer.lr=1e-3']
     """
     if any(argument in _MANY_RUNS for argument in arguments):
@@ -44,13 +45,13 @@ def readable(arguments: Sequence[str]) -> list[str]:
     return [
         word
         for argument in arguments
-        for word in (_of_tasks(argument) if _TASKS.match(argument) else [_readable(argument)])
+        for word in (_of_tasks(argument) if _TASKS.match(argument) else [_quoted(argument)])
     ]
 
 
 def registered_tasks() -> dict[str, str]:
     """Return the file of conf/task of each task in the defaults of conf/config.yaml."""
-    defaults: Any = OmegaConf.to_container(OmegaConf.load(CONF / "config.yaml"))
+    defaults: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / "config.yaml"))
     return {
         key.removeprefix(_TASK_GROUP): option
         for item in defaults["defaults"]
@@ -62,8 +63,8 @@ def registered_tasks() -> dict[str, str]:
 
 def _of_tasks(argument: str) -> list[str]:
     """Return the overrides of the groups `task@tasks.NAME` for `tasks=[NAME, ...]`."""
-    read = _parsed(argument)
-    wanted = [str(name) for name in read.value()] if read is not None else []  # type: ignore[union-attr]
+    override = _parsed(argument)
+    wanted = [str(name) for name in override.value()] if override is not None else []  # type: ignore[union-attr]
     registered = registered_tasks()
     for name in wanted:
         if name not in registered:
@@ -75,20 +76,20 @@ def _of_tasks(argument: str) -> list[str]:
     ]
 
 
-def _readable(argument: str) -> str:
+def _quoted(argument: str) -> str:
     key, equals, value = argument.partition("=")
     if not equals or not value or argument.startswith("-"):
         return argument
-    read = _parsed(argument)
-    if read is None:
+    override = _parsed(argument)
+    if override is None:
         # What begins as a list, a mapping or a quoted text is one with an error in it, unless there is such a path.
         as_text = value[0] not in "[{'\"" or _is_path(value)
-    elif read.is_sweep_override():
+    elif override.is_sweep_override():
         as_text = "/" in value or _is_path(value)
     elif key in _NAMES:
-        as_text = isinstance(read.value(), int | float)  # a task may be called 2020, or 1e5
+        as_text = isinstance(override.value(), int | float)  # a task may be called 2020, or 1e5
     else:
-        as_text = isinstance(read.value(), list | dict | str) and str(read.value()) != value and _is_path(value)
+        as_text = isinstance(override.value(), list | dict | str) and str(override.value()) != value and _is_path(value)
     if not as_text:
         return argument
     if value.startswith("~/"):
@@ -106,12 +107,12 @@ def _parsed(argument: str) -> Override | None:
 
 def _is_path(value: str) -> bool:
     try:
-        return Path(value).expanduser().exists()
+        return of_caller(value).exists()
     except (OSError, RuntimeError, ValueError):  # too long; an unknown home; a NUL
         return False
 
 
-def with_saved(message: str) -> str:
+def with_saved_choices(message: str) -> str:
     """Return a message about a configuration, with the saved choices that it is about and the command that unsets them.
 
     Args:
@@ -126,10 +127,7 @@ def with_saved(message: str) -> str:
     if not named:
         return message + _unknown_section(message, choices)
     keys = " ".join(named)
-    return (
-        f"{message}\n{', '.join(named)}: saved in {LOCAL.relative_to(CONF.parent)}. If no longer wanted: "
-        f"python pipelines/configure.py --unset {keys}"
-    )
+    return f"{message}\n{', '.join(named)}: saved in {LOCAL}. If no longer wanted: bertline configure --unset {keys}"
 
 
 def _unknown_section(message: str, choices: Iterable[str]) -> str:
@@ -141,6 +139,6 @@ def _unknown_section(message: str, choices: Iterable[str]) -> str:
     once = " ".join(shlex.quote(f"~{name}") for name in inside)
     groups = " ".join(dict.fromkeys(name.partition(".")[0] for name in inside))
     return (
-        f"\n{', '.join(inside)}: saved in {LOCAL.relative_to(CONF.parent)}. To leave it out once, add {once}. "
-        f"To take back all that is saved of it: python pipelines/configure.py --unset {groups}"
+        f"\n{', '.join(inside)}: saved in {LOCAL}. To leave it out once, add {once}. "
+        f"To take back all that is saved of it: bertline configure --unset {groups}"
     )

@@ -1,13 +1,7 @@
-"""ui: the MLflow UI of the pipeline's runs, on this machine's loopback address only, and addresses of prepared views.
+"""ui: MLflow on prepared views of the pipeline's runs, on this machine's loopback address only."""
 
-make ui                         prints addresses: the report, pretraining curves, best models, failed trials
-make ui ARGS="--open"           opens them in a browser
-make ui ARGS="--port 5001"
-"""
+from __future__ import annotations
 
-import on_ctrl_c  # noqa: F401
-
-# isort: split
 import argparse
 import os
 import signal
@@ -16,26 +10,33 @@ import sys
 import time
 import webbrowser
 from contextlib import suppress
-from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from hydra import compose, initialize_config_dir
 
+from bertline.cli.composition import plain, sections_in
+from bertline.cli.project import conf_folder
 from bertline.foundation.progress import say
-from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
-from bertline.orchestration.stopping import in_one_line
+from bertline.orchestration.config import PipelineConfig
 from bertline.tracking.views import ModelNames, View, prepared_views
-from composition import CONF, plain
 
 _START_S = 300.0
 
 
-def main(arguments: list[str]) -> int:
-    """Print the views, then serve them until Ctrl-C, or name the server that does; return the exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--open", action="store_true", help="open the views in a browser")
-    parser.add_argument("--port", type=int, default=5000, help="port on the loopback address")
+def ui(arguments: list[str]) -> int:
+    """Print the addresses of prepared views, and serve MLflow on this machine's loopback address until Ctrl-C.
+
+        bertline ui                    the report, pretraining curves, best models, failed trials
+        bertline ui --open             opens them in a browser
+        bertline ui --port 5001
+
+    Other options are handed to `mlflow ui`. If tracking.uri is a server, its addresses are printed. The exit status is
+    that of `mlflow ui`.
+    """
+    parser = argparse.ArgumentParser(prog="bertline ui", add_help=False)
+    parser.add_argument("--open", action="store_true")
+    parser.add_argument("--port", type=int, default=5000)
     parsed, others = parser.parse_known_args(arguments)  # what is left is for `mlflow ui`
     config = _config()
     tracking = config.tracking
@@ -60,9 +61,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _config() -> PipelineConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed: dict[str, Any] = plain(compose("config"))
-    return pipeline_config({key: composed[key] for key in SECTIONS})
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        return sections_in(plain(compose("config")))
 
 
 def _show(views: list[View], *, opened: bool) -> None:
@@ -75,7 +75,7 @@ def _show(views: list[View], *, opened: bool) -> None:
             webbrowser.open(view.address)
 
 
-def _wait(server: "subprocess.Popen[bytes]", address: str) -> None:
+def _wait(server: subprocess.Popen[bytes], address: str) -> None:
     """Wait until the server answers or has ended."""
     started = time.monotonic()
     while server.poll() is None and time.monotonic() - started < _START_S:
@@ -84,8 +84,3 @@ def _wait(server: "subprocess.Popen[bytes]", address: str) -> None:
             return
         except (URLError, OSError):
             time.sleep(0.2)
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    in_one_line(lambda: main(sys.argv[1:]))
