@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import itertools
+import logging
 import os
 import shlex
 import sys
@@ -210,6 +211,7 @@ def run_composed(
                 raise
             fail(str(error) or type(error).__name__)
 
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # Hydra's logging would show how it is loaded
     arguments = quoted_where_needed(arguments)
     _check_chosen_file(arguments)
     sys.argv[1:] = arguments  # Hydra reads its arguments there

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-import bertline  # noqa: F401  turns the hub's telemetry off, before it is imported
+import bertline  # turns the hub's telemetry off, before it is imported
 from bertline.cli.project import of_caller
 from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.progress import say

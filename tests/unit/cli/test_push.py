@@ -98,7 +98,9 @@ def hub() -> Iterator[Hub]:
                         state.files[path] = base64.b64decode(content)
                     case {"key": "lfsFile", "value": {"path": path, "oid": oid}}:
                         state.files[path] = state.objects[oid]
-            return self.answer({"commitUrl": f"{state.address}/{NAME}/commit/0", "commitOid": "0" * 40, "success": True})
+            return self.answer(
+                {"commitUrl": f"{state.address}/{NAME}/commit/0", "commitOid": "0" * 40, "success": True}
+            )
 
         def log_message(self, *_: Any) -> None:
             """Stay quiet."""

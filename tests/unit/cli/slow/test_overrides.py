@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from fork_server import run_recipe
+from fork_server import run_bertline, run_recipe
+from projects import copy_project
 
 ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.mark.parametrize("name", ["2020", "1e5"])
 def test_a_task_named_like_a_number_can_be_registered_listed_and_run(tmp_path: Path, name: str) -> None:
-    for folder in ("conf", "pipelines"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    copy_project(tmp_path)
     shutil.copy(ROOT / "conf/task/docs_library.yaml", tmp_path / f"conf/task/{name}.yaml")
     stage = ("pipelines/task_data.py", f"task_name={name}")
     missing = run_recipe(tmp_path, *stage).stderr.splitlines()
@@ -27,7 +27,7 @@ def test_a_task_named_like_a_number_can_be_registered_listed_and_run(tmp_path: P
         assert key in text
         path.write_text(text.replace(key, f"{key}  - {line}\n" if file == "config" else f"{key}{line}, "))
     for arguments in ((), ("optimizer.lr=0.002", "--save")):
-        done = run_recipe(tmp_path, "pipelines/configure.py", *arguments)
+        done = run_bertline(tmp_path, "configure", *arguments)
         assert done.returncode == 0, done.stderr
     again = run_recipe(tmp_path, *stage)
     assert "Traceback" not in again.stderr and "task_name is" not in again.stderr
@@ -35,10 +35,10 @@ def test_a_task_named_like_a_number_can_be_registered_listed_and_run(tmp_path: P
 
 def test_a_section_given_with_keys_that_it_does_not_have_is_answered_with_what_replaces_it() -> None:
     key, value = "sweep.space.learning_rate", "{kind: choice, values: [1e-3]}"
-    done = run_recipe(ROOT, "pipelines/configure.py", f"{key}={value}")
+    done = run_bertline(ROOT, "configure", f"{key}={value}")
     assert done.returncode == 1
     assert done.stderr == f"error: {key} does not have all of these keys. To replace it: '~{key}' '+{key}={value}'\n"
-    assert run_recipe(ROOT, "pipelines/configure.py", f"~{key}", f"+{key}={value}").returncode == 0
+    assert run_bertline(ROOT, "configure", f"~{key}", f"+{key}={value}").returncode == 0
 
 
 def test_a_task_file_that_is_not_registered_is_named_with_its_two_lines() -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import yaml
 
-from fork_server import run_recipe
-
-ROOT = Path(__file__).resolve().parents[4]
+from fork_server import run_bertline, run_recipe
+from projects import copy_project
 
 
 def test_the_encoder_alone_is_a_lasting_choice_that_can_be_taken_back(tmp_path: Path) -> None:
-    for folder in ("conf", "pipelines"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    copy_project(tmp_path)
     listed = (tmp_path / "conf/tasks.yaml").read_text()
 
     def configured(*arguments: str) -> None:
-        done = run_recipe(tmp_path, str(tmp_path / "pipelines/configure.py"), *arguments)
+        done = run_bertline(tmp_path, "configure", *arguments)
         assert done.returncode == 0, done.stderr
 
     def tasks() -> tuple[list[str], list[str]]:
@@ -38,8 +35,7 @@ def test_the_encoder_alone_is_a_lasting_choice_that_can_be_taken_back(tmp_path: 
 
 
 def test_saved_sources_are_listed_for_dvc_linked_and_can_be_taken_back(tmp_path: Path) -> None:
-    for folder in ("conf", "pipelines"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    copy_project(tmp_path)
     for name in ("one", "two"):
         (tmp_path / "texts" / name).mkdir(parents=True)
         for number in range(4):
@@ -47,7 +43,7 @@ def test_saved_sources_are_listed_for_dvc_linked_and_can_be_taken_back(tmp_path:
     listed = (tmp_path / "conf/sources.yaml").read_text()
 
     def configured(*arguments: str) -> str:
-        done = run_recipe(tmp_path, str(tmp_path / "pipelines/configure.py"), *arguments)
+        done = run_bertline(tmp_path, "configure", *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 
@@ -63,7 +59,7 @@ def test_saved_sources_are_listed_for_dvc_linked_and_can_be_taken_back(tmp_path:
     assert (tmp_path / "data/sources/two/0.txt").is_file()
     done = run_recipe(tmp_path, str(tmp_path / "pipelines/corpus.py"), "corpus=text", f"corpus.path={tmp_path}/texts")
     assert "saved in conf/local/default.yaml. To leave it out once, add '~corpus.sources'" in done.stderr
-    assert "python pipelines/configure.py --unset corpus\n" in done.stderr
+    assert "bertline configure --unset corpus\n" in done.stderr
     configured("--unset", "corpus.sources.one")
     assert sources() == (["two"], ["two"])
     said = configured("corpus=text", f"corpus.path={tmp_path}/texts/two", "--save")
@@ -76,12 +72,11 @@ def test_saved_sources_are_listed_for_dvc_linked_and_can_be_taken_back(tmp_path:
 def test_a_saved_choice_that_no_longer_fits_is_named_with_its_file_and_the_command_that_unsets_it(
     tmp_path: Path,
 ) -> None:
-    for folder in ("conf", "pipelines"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    copy_project(tmp_path)
     local = tmp_path / "conf/local/default.yaml"
 
     def configured(*arguments: str) -> str:
-        done = run_recipe(tmp_path, str(tmp_path / "pipelines/configure.py"), *arguments)
+        done = run_bertline(tmp_path, "configure", *arguments)
         assert "Traceback" not in done.stderr
         return done.stdout + done.stderr
 
@@ -90,7 +85,7 @@ def test_a_saved_choice_that_no_longer_fits_is_named_with_its_file_and_the_comma
     said = configured(*continued)
     assert "tokenizer.vocab_size is not a known key" in said
     assert "saved in conf/local/default.yaml" in said
-    assert "python pipelines/configure.py --unset tokenizer.vocab_size\n" in said
+    assert "bertline configure --unset tokenizer.vocab_size\n" in said
     recipe = run_recipe(tmp_path, str(tmp_path / "pipelines/tokenizer.py"), *continued)
     assert "--unset tokenizer.vocab_size\n" in recipe.stderr
     configured("--unset", "tokenizer.vocab_size")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,9 +17,14 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
+from bertline.cli import configure as configure_module
+from bertline.cli import finetune, predict
+from bertline.cli.composition import plain
+from bertline.cli.override_suggestions import refuse_unread, with_arguments
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
+from bertline.modeling import huggingface
 from bertline.orchestration.given_files import given_files
 from bertline.orchestration.given_task import OTHER_ARGUMENTS, SETTINGS
 from bertline.tasks.build import build_task
@@ -38,24 +41,14 @@ class Holder:
     tasks: dict[str, TaskConfig]
 
 
-Recipe = Callable[[str], ModuleType]
-
-
-@pytest.fixture
-def recipe(monkeypatch: pytest.MonkeyPatch) -> Recipe:
-    """Modules of pipelines/."""
-    monkeypatch.syspath_prepend(str(ROOT / "pipelines"))
-    return importlib.import_module
-
-
 @functools.cache
 def composed(config: str, *overrides: str) -> Any:
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return OmegaConf.to_container(compose(config, overrides=list(overrides)))
 
 
-def answered(finetune: ModuleType, folder: Path, arguments: list[str]) -> str:
-    """The error of `finetune.py ARGUMENTS`, up to its rows; empty if there is none."""
+def answered(folder: Path, arguments: list[str]) -> str:
+    """The error of `bertline finetune ARGUMENTS`, up to its rows; empty if there is none."""
     asked = {"task": None, **copy.deepcopy(composed("finetune"))}
     for override in OverridesParser.create().parse_overrides(arguments):
         assert override.key_or_group in asked, f"{override.input_line} is no argument"
@@ -70,7 +63,7 @@ def answered(finetune: ModuleType, folder: Path, arguments: list[str]) -> str:
         build_task(name, validate(Holder, {"tasks": {name: task}}).tasks[name], NO_PACKAGES, folder / "rows")
     except BertlineError as error:
         message = finetune.in_the_users_terms(str(error), name, own_paths, asked["task"])
-        return importlib.import_module("mistyped").with_arguments(message, "finetune")
+        return with_arguments(message, "finetune")
     return ""
 
 
@@ -119,14 +112,13 @@ ADVICE: dict[str, tuple[str, str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", ADVICE)
-def test_what_a_message_of_finetune_advises_is_an_argument_of_it(recipe: Recipe, tmp_path: Path, case: str) -> None:
+def test_what_a_message_of_finetune_advises_is_an_argument_of_it(tmp_path: Path, case: str) -> None:
     name, content, arguments, advice = ADVICE[case]
     (tmp_path / name).write_text(content, errors="surrogateescape")
     (tmp_path / "dev.csv").write_text(lines("x,-1", number=2))
-    finetune = recipe("finetune")
     given = shlex.split(arguments.replace("DEV", str(tmp_path / "dev.csv")), posix=False)
     named = [f"train={tmp_path / name}" if "dev=" in arguments else f"data={tmp_path / name}", *given]
-    message = answered(finetune, tmp_path, named)
+    message = answered(tmp_path, named)
     assert message
     assert not re.search(r"\b(source|tasks)\.[a-z]", message), "keys of a file are no arguments"
     for key in {key for key in {*SETTINGS, *OTHER_ARGUMENTS} if "_" in key} & set(re.findall(r"\w+", message)):
@@ -136,7 +128,7 @@ def test_what_a_message_of_finetune_advises_is_an_argument_of_it(recipe: Recipe,
     if advice.endswith(("skip", "ignore", "true", "linear", "plain", "null")):
         assert advice in message or advice.replace("=", " to ") in message or "=null" in advice, message
     kept = [one for one in named if one.partition("=")[0] not in {two.partition("=")[0] for two in advised}]
-    assert answered(finetune, tmp_path, [*kept, *advised]) != message
+    assert answered(tmp_path, [*kept, *advised]) != message
 
 
 def test_every_key_of_a_task_that_files_can_be_is_an_argument() -> None:
@@ -163,10 +155,10 @@ def test_every_key_of_a_task_that_files_can_be_is_an_argument() -> None:
         ("config", "+epochs=3", "nothing reads epochs"),
     ],
 )
-def test_an_override_that_nothing_reads_is_an_error(recipe: Recipe, config: str, override: str, said: str) -> None:
-    ignored = {"finetune": recipe("finetune").IGNORED, "glue": ("schedule",)}.get(config, ())
+def test_an_override_that_nothing_reads_is_an_error(config: str, override: str, said: str) -> None:
+    ignored = {"finetune": finetune.IGNORED, "glue": ("schedule",)}.get(config, ())
     with pytest.raises(ConfigError, match=re.escape(said)):
-        recipe("mistyped").refuse_unread([override], config, ignored)
+        refuse_unread([override], config, ignored)
 
 
 @pytest.mark.parametrize(
@@ -179,57 +171,54 @@ def test_an_override_that_nothing_reads_is_an_error(recipe: Recipe, config: str,
         ("config", "~task@tasks.docs_match"), ("config", "+source@corpus.sources.a=text"), ("plan", "plan.device=t4"),
     ],
 )  # fmt: skip
-def test_an_override_that_something_reads_or_checks_is_none(recipe: Recipe, config: str, override: str) -> None:
-    recipe("mistyped").refuse_unread([override], config, recipe("finetune").IGNORED if config == "finetune" else ())
+def test_an_override_that_something_reads_or_checks_is_none(config: str, override: str) -> None:
+    refuse_unread([override], config, finetune.IGNORED if config == "finetune" else ())
 
 
-def test_a_setting_that_the_task_does_not_have_is_an_error(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_setting_that_the_task_does_not_have_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(lines())
-    finetune = recipe("finetune")
     for setting in ("scheme=iob2", "low=1", "max_answer_length=3"):
-        message = answered(finetune, tmp_path, [f"data={tmp_path / 'a.csv'}", setting])
+        message = answered(tmp_path, [f"data={tmp_path / 'a.csv'}", setting])
         assert message.startswith(f"{setting} means nothing here: the task is a classification"), message
 
 
-def test_a_row_is_named_by_the_users_file_and_not_by_the_link_to_it(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_row_is_named_by_the_users_file_and_not_by_the_link_to_it(tmp_path: Path) -> None:
     (tmp_path / "reviews.csv").write_text(lines("x,c"))
-    message = answered(recipe("finetune"), tmp_path, [f"data={tmp_path / 'reviews.csv'}", "labels=[a,b]"])
+    message = answered(tmp_path, [f"data={tmp_path / 'reviews.csv'}", "labels=[a,b]"])
     assert "row reviews.csv:62: the label is 'c'" in message and "train.csv" not in message
 
 
 @pytest.mark.parametrize("given", [("sweep.fine_tuning.learning_rate=0.001",), ()])
 def test_a_learning_rate_that_is_given_is_the_one_taken(
-    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
 ) -> None:
-    finetune = recipe("finetune")
     asked = copy.deepcopy(composed("finetune", *given))
     monkeypatch.setattr(finetune, "given_overrides", lambda: list(given))
-    monkeypatch.setattr(finetune, "read_config", lambda _: [type("Config", (), {"hidden_size": 768})])
+    monkeypatch.setattr(huggingface, "read_config", lambda _: [type("Config", (), {"hidden_size": 768})])
     assert finetune.recipe_of(asked, Path())["fine_tuning"]["learning_rate"] == (0.001 if given else 5e-5)
 
 
-def test_workers_that_are_given_are_those_taken(recipe: Recipe) -> None:
+def test_workers_that_are_given_are_those_taken() -> None:
     asked = composed("finetune", "runtime.sweep_workers=1")
-    assert recipe("finetune").runtime_of(asked)["sweep_workers"] == 1
+    assert finetune.runtime_of(asked)["sweep_workers"] == 1
 
 
 # ---- configure
 
 
 @pytest.fixture
-def configure(
-    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
-    """What `configure.py ARGUMENTS` says, or the error that it ends with."""
-    module = recipe("configure")
-    compose_anew = module.composed
+def configure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What `bertline configure ARGUMENTS` says, or the error that it ends with."""
+    compose_anew = configure_module.composed
     defaults = {key: value for key, value in composed("config").items() if key != "task_name"}
-    monkeypatch.setattr(module, "composed", lambda given: compose_anew(given) if given else copy.deepcopy(defaults))
+    monkeypatch.setattr(
+        configure_module, "composed", lambda given: compose_anew(given) if given else copy.deepcopy(defaults)
+    )
     monkeypatch.chdir(ROOT)
 
     def run(*arguments: str) -> str:
         try:
-            module.explained(list(arguments))
+            configure_module.configure(list(arguments))
         except BertlineError as error:
             return f"error: {error}"
         return capsys.readouterr().out
@@ -258,7 +247,7 @@ def test_the_command_that_gives_a_missing_value_has_what_was_given(
 ) -> None:
     """`corpus.path=...` alone would name a key that the corpus does not have without `corpus=text`."""
     said = configure(*arguments)
-    words = shlex.split(said.partition("python pipelines/configure.py ")[2])
+    words = shlex.split(said.partition("bertline configure ")[2])
     assert words[-1] == "--save" and "corpus=text" in words
     (tmp_path / "vocab.txt").write_text("x")
     place = str(tmp_path / "vocab.txt")
@@ -266,13 +255,11 @@ def test_the_command_that_gives_a_missing_value_has_what_was_given(
     assert composed("config", *advised)["corpus"]["path"] in (place, "data/text")
 
 
-def test_unset_names_keys_that_are_saved(
-    configure: Callable[..., str], recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recipe("configure"), "saved", dict)
+def test_unset_names_keys_that_are_saved(configure: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configure_module, "saved", dict)
     assert configure("--unset") == "error: --unset needs saved keys, without values, and nothing is saved."
-    monkeypatch.setattr(recipe("configure"), "saved", lambda: {"optimizer": {"lr": 1.0}})
-    assert configure("--unset").endswith("python pipelines/configure.py --unset optimizer.lr")
+    monkeypatch.setattr(configure_module, "saved", lambda: {"optimizer": {"lr": 1.0}})
+    assert configure("--unset").endswith("bertline configure --unset optimizer.lr")
 
 
 def test_a_section_that_cannot_be_replaced_for_good_is_not_advised_to_be(configure: Callable[..., str]) -> None:
@@ -288,10 +275,8 @@ def test_a_section_that_cannot_be_replaced_for_good_is_not_advised_to_be(configu
     ],
 )  # fmt: skip
 def test_an_argument_of_predict_that_nothing_reads_is_an_error_that_names_what_it_is_for(
-    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, given: list[str], wanted: str
+    monkeypatch: pytest.MonkeyPatch, given: list[str], wanted: str
 ) -> None:
-    predict = recipe("predict")
-
     def check(*overrides: str) -> None:
         monkeypatch.setattr(predict, "given_overrides", lambda: list(overrides))
         asked = copy.deepcopy(composed("predict"))
@@ -305,10 +290,10 @@ def test_an_argument_of_predict_that_nothing_reads_is_an_error_that_names_what_i
 
 
 @pytest.mark.parametrize("config", ["predict", "finetune"])
-def test_a_missing_argument_is_not_advised_to_be_saved(recipe: Recipe, config: str) -> None:
+def test_a_missing_argument_is_not_advised_to_be_saved(config: str) -> None:
     given = ["task=table"] if config == "finetune" else []
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         content = compose(config, overrides=given)
     with pytest.raises(ConfigError) as error:
-        recipe("composition").plain(content, None)
+        plain(content, None)
     assert "=VALUE" in str(error.value) and "--save" not in str(error.value)

@@ -1,4 +1,4 @@
-"""The model that `make try` takes, also while a pretraining replaces its weights."""
+"""The model that `bertline try` takes, also while a pretraining replaces its weights."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ import pytest
 
 from bertline.orchestration.ownership import hold_lock
 
-ROOT = Path(__file__).resolve().parents[3]
-
 
 @pytest.fixture
 def try_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The recipe, in a folder with two runs, of which `a` is the newer one."""
-    monkeypatch.syspath_prepend(str(ROOT / "pipelines"))
     monkeypatch.chdir(tmp_path)
     for name, seconds in (("a", 2e9), ("b", 1e9)):
         Path("runs/pretrain", name, "latest").mkdir(parents=True)
         os.utime(Path("runs/pretrain", name, "latest"), (seconds, seconds))
-    import try_blanks
+    from bertline.cli import try_blanks
 
     return try_blanks
 
