@@ -60,11 +60,11 @@ HELP = """usage: bertline COMMAND [KEY=VALUE ...]
 
 bertline COMMAND --help shows examples and all keys of a command. Settings are overrides, KEY=VALUE, as in
 conf/: bertline plan model=base plan.device=h100. The stages of the pipeline run with `dvc repro`, and one by
-hand with `python pipelines/STAGE.py`. Complete words with TAB:  eval "$(bertline completion)"
+hand with `python pipelines/STAGE.py`. In Bash, TAB completes after:  eval "$(bertline completion)"
 """
-# Bash hands over the line up to the cursor and splits words at `=`; zsh has the same through bashcompinit.
-COMPLETION = """[ -n "$ZSH_VERSION" ] && autoload -U +X bashcompinit && bashcompinit
-_bertline() {
+# Bash splits words at `=`, so after `model=t` only `tiny` is offered.
+COMPLETION = """_bertline() {
+  local IFS=$'\\n'
   COMPREPLY=($(bertline complete "${COMP_LINE:0:$COMP_POINT}"))
 }
 complete -o nospace -o default -F _bertline bertline"""
