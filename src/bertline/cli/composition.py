@@ -155,6 +155,9 @@ def recipe(run: Callable[[_Composed], None]) -> Callable[[], None]:
         recipe_file = Path(run.__code__.co_filename).resolve()
         os.chdir(recipe_file.parents[1])  # artifacts/ and runs/ are in the project, not in the caller's folder
         arguments = sys.argv[1:]
+        if {"-h", "--help"} & {*arguments}:
+            print(run.__globals__["__doc__"])
+            return
         if running_under_dvc():  # Hydra must add no folder to those that DVC knows
             params = (f"--config-dir={Path.cwd()}", "--config-name=params")
             arguments = [*params, "hydra.run.dir=runs/hydra", "hydra.output_subdir=null", *arguments]

@@ -30,8 +30,8 @@ def require_project(command: str) -> None:
     """
     if not enter_project():
         raise ConfigError(
-            f"`bertline {command}` works in a project, a clone of bertline with {', '.join(_MARKS[:2])}, and neither "
-            f"{STARTED_IN} nor a folder above it is one. Change to your clone and give the command again."
+            f"`bertline {command}` works in a clone of bertline, which has {', '.join(_MARKS)}, and neither {STARTED_IN} "
+            "nor a folder above it is one. Change to your clone and give the command again."
         )
 
 

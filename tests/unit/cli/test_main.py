@@ -58,7 +58,7 @@ def test_outside_of_a_project_what_needs_one_says_so_and_the_rest_takes_the_pack
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/config.yaml").write_text("another: program\n")  # of some other program with Hydra
     refused = run_bertline(tmp_path, "configure", "model=small")
-    assert refused.returncode == 1 and "works in a project" in refused.stderr
+    assert refused.returncode == 1 and "works in a clone" in refused.stderr
     planned = run_bertline(tmp_path, "plan", "experiment=bert_base", "plan.device=h100")
     assert planned.returncode == 0, planned.stderr
     assert list(tmp_path.glob("runs/plan/*/plan.json"))
