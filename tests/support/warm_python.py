@@ -1,11 +1,11 @@
-"""Python, DVC and bertline without the seconds of importing: their processes are forks of a server that holds the packages.
+"""Python, DVC and bertline without the seconds of importing: forks of a server that holds the packages.
 
-`programs()` is a folder with `python`, `dvc` and `bertline`, for the front of a PATH. Their processes have the arguments,
-environment, folder, files and exit status of real ones, and so have the processes that they start. bertline itself and
-the recipes are not in the server, so a clone runs its own code. What differs: a process is not the child of the one
-that starts it (a small client is, which passes signals on and which a kill takes along), and variables that are read
-when a program is loaded come too late. What is about the start of a process, or its end by force, is tested with real
-ones.
+`programs()` is a folder with `python`, `dvc` and `bertline`, for the front of a PATH. Their processes have the
+arguments, environment, folder, files and exit status of real ones, and so have the processes that they start. bertline
+itself and the recipes are not in the server, so a clone runs its own code. What differs: a process is not the child of
+the one that starts it (a small client is, which passes signals on and which a kill takes along), and variables that are
+read when a program is loaded come too late. What is about the start of a process, or its end by force, is tested with
+real ones.
 """
 
 from __future__ import annotations

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import functools
-import itertools
 import logging
 import os
-import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -50,12 +48,8 @@ def _error_of_ours(error: BaseException | None) -> BertlineError | None:
     return error
 
 
-def plain(composed: DictConfig, overrides: Sequence[str] | None = ()) -> dict[str, Any]:
+def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed configuration as plain data, with interpolations resolved.
-
-    Args:
-        composed: The composed configuration.
-        overrides: What it was composed with, for messages; None if `configure` has no such keys.
 
     Raises:
         ConfigError: A mandatory value (`???`) was not given, or an interpolation cannot be resolved.
@@ -71,14 +65,8 @@ def plain(composed: DictConfig, overrides: Sequence[str] | None = ()) -> dict[st
         raise ConfigError(
             f"the configuration does not compose: {problem}. Correct the value or the file that it comes from."
         ) from error
-    values = [f"{key}=VALUE" for key in missing]
-    message = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no value. Give {' '.join(values)}"
-    if overrides is None:
-        raise ConfigError(f"{message}.")
-    saved = [one for one in overrides if not one.startswith(("task_name=", "+task_name="))]
-    raise ConfigError(
-        f"{message}, or keep it for good: bertline configure {' '.join(map(shlex.quote, [*saved, *values]))} --save"
-    )
+    values = " ".join(f"{key}=VALUE" for key in missing)
+    raise ConfigError(f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no value. Give {values}")
 
 
 def _without_left_out_tasks(content: Any) -> dict[str, Any]:
@@ -119,16 +107,6 @@ def unreadable_yaml(error: Exception, where: str) -> str:
         f"{place}: {problem}. Only plain YAML is read: text, numbers, true, false, null, lists and mappings, without "
         "tags (!!...). Correct that line, or write the file again with: bertline configure"
     )
-
-
-def _check_chosen_file(arguments: list[str]) -> None:
-    """Check the file that --config-dir and --config-name choose: on invalid YAML, Hydra would print a traceback."""
-    words = [word for argument in arguments for word in argument.split("=", 1)]
-    chosen = dict(itertools.pairwise(words))
-    if "--config-dir" in chosen and "--config-name" in chosen:
-        path = Path(chosen["--config-dir"]) / f"{chosen['--config-name'].removesuffix('.yaml')}.yaml"
-        if path.exists():
-            loaded(path)
 
 
 def given_overrides() -> list[str]:
@@ -204,7 +182,7 @@ def run_composed(
         # Hydra would print a line of its own about an error that leaves this function.
         try:
             refuse_unread(given_overrides(), config, ignored)
-            run(plain(composed, given_overrides() if config == "config" else None))
+            run(plain(composed))
         except ConfigError as error:
             fail(explained(str(error)))
         except BertlineError as error:
@@ -216,10 +194,11 @@ def run_composed(
 
     logging.getLogger("faiss").setLevel(logging.WARNING)  # Hydra's logging would show how it is loaded
     arguments = quoted_where_needed(arguments)
-    _check_chosen_file(arguments)
     sys.argv[1:] = arguments  # Hydra reads its arguments there
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
     try:
+        if running_under_dvc():  # Hydra would print a traceback
+            loaded(Path("params.yaml"))
         hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=config)(with_plain_errors)()
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         explanation = explain_failed_composition(error, arguments, config, ignored)

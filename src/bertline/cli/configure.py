@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +16,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bertline.cli.composition import loaded, plain, unreadable_yaml
-from bertline.cli.override_suggestions import explain_failed_composition
+from bertline.cli.override_suggestions import explain_failed_composition, refuse_unread
 from bertline.cli.overrides import LOCAL, quoted_where_needed, with_saved_choices
 from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.foundation.errors import BertlineError, ConfigError
@@ -65,7 +63,7 @@ def configure(arguments: list[str]) -> None:
     except ConfigError as error:
         if "--unset" in arguments:
             raise
-        raise ConfigError(with_saved_choices(_with_what_was_given(str(error), arguments))) from error
+        raise ConfigError(with_saved_choices(str(error))) from error
 
 
 def _configure(arguments: list[str]) -> None:
@@ -86,7 +84,7 @@ def _configure(arguments: list[str]) -> None:
     elif "DVC_EXP_NAME" in os.environ:
         # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
         present = with_suited_lengths(_present())
-        _mask_secrets()
+        write_atomically(PARAMS, masked(PARAMS.read_text(encoding="utf-8")))  # git tracks it
         write_params(present, {key: new for key, (_, new) in differences(composed([]), present).items()})
     else:
         mapping = composed([])
@@ -95,23 +93,11 @@ def _configure(arguments: list[str]) -> None:
         write_params(mapping)
 
 
-def _with_what_was_given(message: str, arguments: list[str]) -> str:
-    """Return a message whose command names the overrides without which the key would not exist (`corpus=text`)."""
-    if "--save" in arguments:
-        lasting = "A lasting choice cannot replace it: edit its file in conf/. For once, without --save:"
-        message = message.replace("To replace it:", lasting)
-    command = re.search(r"bertline configure (?=(\S+)=/path/to/it --save)", message)
-    if command is None:
-        return message
-    others = [one for one in arguments if not one.startswith(("--", f"{command[1]}="))]
-    return message.replace(command[0], command[0] + "".join(f"{shlex.quote(one)} " for one in others), 1)
-
-
 def composed(overrides: list[str]) -> dict[str, Any]:
     """Return the configuration composed from conf/, including lasting choices."""
     try:
         with initialize_config_dir(str(CONF.resolve()), version_base="1.3"):
-            mapping = plain(compose("config", overrides=overrides), overrides)
+            mapping = plain(compose("config", overrides=overrides))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         explanation = explain_failed_composition(error, overrides, "config")
         if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):
@@ -126,8 +112,7 @@ def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] |
     """Validate, link the user's data, and write params.yaml and the code fingerprints."""
     refuse_secrets_of_dvc()
     config = checked(mapping)
-    _check_tasks(config)
-    _check_sources(config)
+    check_lists(config)
     check_start(config)
     check_enough_text(config)
     link_user_data(config)
@@ -178,18 +163,14 @@ def saved() -> dict[str, Any]:
 def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
     """Write conf/local/default.yaml and the params.yaml that results; if it is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
-    # From the list, not composed: choices that no longer compose are what this may be about to take back.
-    tasks_before = names_in(TASK_LIST)
     listed = {path: path.read_text(encoding="utf-8") for path in (TASK_LIST, SOURCE_LIST)}
     content = OmegaConf.to_yaml(OmegaConf.create(choices))
     write_atomically(LOCAL, f"# @package _global_\n# Lasting choices (bertline configure ... --save)\n{content}")
     try:
         mapping = composed([])
         refuse_to_undo(mapping, just_saved=just_saved)
-        if [*mapping["tasks"]] != tasks_before:
-            list_names(TASK_LIST, [*mapping["tasks"]])
-        if _sources_of(mapping) != names_in(SOURCE_LIST):
-            list_names(SOURCE_LIST, _sources_of(mapping))
+        list_names(TASK_LIST, [*mapping["tasks"]])
+        list_names(SOURCE_LIST, sorted(mapping["corpus"].get("sources", {})))
         write_params(mapping)
     except (BertlineError, KeyboardInterrupt):
         if before is None:
@@ -203,23 +184,18 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
 
 def list_names(path: Path, names: Sequence[str]) -> None:
     """Write the names of the tasks, or sources, from which dvc.yaml makes stages; the comments of the file stay."""
+    if [*names] == names_in(path):
+        return
     comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-    listed = ", ".join(map(name_in_yaml, names))
-    write_atomically(path, "\n".join([*comments, f"{_key_of(path)}: [{listed}]"]) + "\n")
+    (key,) = loaded(path)
+    write_atomically(path, "\n".join([*comments, f"{key}: [{', '.join(map(name_in_yaml, names))}]"]) + "\n")
     say(f"{path} lists the {path.stem} {', '.join(names) or '(none)'} for dvc.yaml")
 
 
 def names_in(path: Path) -> list[str]:
     """Return the names that `list_names` writes; one of digits that a person wrote without quotes is text, too."""
-    return [str(name) for name in loaded(path)[_key_of(path)]]
-
-
-def _key_of(path: Path) -> str:
-    return f"{path.stem.removesuffix('s')}_names"
-
-
-def _sources_of(mapping: dict[str, Any]) -> list[str]:
-    return sorted(mapping["corpus"].get("sources", {}))
+    (names,) = loaded(path).values()
+    return [str(name) for name in names]
 
 
 def show(overrides: list[str]) -> None:
@@ -232,8 +208,7 @@ def show(overrides: list[str]) -> None:
     changes = differences(composed([]), new)
     say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
     try:
-        _check_tasks(config)
-        _check_sources(config)
+        check_lists(config)
     except ConfigError:
         experiment = "An experiment cannot: DVC's stages are of the tasks and sources that conf/ lists, as --save does."
     else:
@@ -258,72 +233,42 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]
     """Split overrides into config group choices and values."""
     if not overrides:
         raise ConfigError("--save needs something to save, for example: bertline configure model=small --save")
+    composed(overrides)  # unknown groups and keys fail here, before anything is written
+    refuse_unread(overrides, "config")
     groups: dict[str, str | None] = {}
     values: dict[str, Any] = {}
-    try:
-        override_list = OverridesParser.create().parse_overrides(overrides)
-    except HydraException as error:
-        raise ConfigError(f"an override cannot be read: {error}") from error
-    for override in override_list:
-        if override.is_delete() and override.key_or_group == "task":
-            groups[override.get_key_element().lstrip("~")] = None
-            continue
-        if override.is_sweep_override() or override.is_delete():
-            raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit conf/ instead.")
-        key, value = override.key_or_group, override.value()
-        if not (CONF / key).is_dir() and key.split(".")[0] not in SECTIONS:
-            composed(overrides)  # a mistyped key is answered with the one that was meant
+    for override in OverridesParser.create().parse_overrides(overrides):
+        key, element = override.key_or_group, override.get_key_element()
+        if override.is_delete() and key == "task":
+            groups[element.lstrip("~")] = None
+        elif override.is_sweep_override() or override.is_delete():
+            raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit its file in conf/ instead.")
+        elif any(part.isdigit() for part in key.split(".")):
             raise ConfigError(
-                f"{override.input_line} is not a section of the configuration; sections: {', '.join(SECTIONS)}."
+                f"{override.input_line} changes an entry of a list. A lasting choice gives the whole list."
             )
-        if (CONF / key).is_dir() or override.package is not None:
-            groups[override.get_key_element()] = str(value)
-        elif (number := next((part for part in key.split(".") if part.isdigit()), None)) is not None:
-            whole = key.partition(f".{number}")[0]
-            raise ConfigError(
-                f"{override.input_line} changes an entry of a list. A lasting choice gives the whole list: "
-                f"'{whole}={_as_override(whole, composed(overrides))}'"
-            )
+        elif (CONF / key).is_dir() or override.package is not None:
+            groups[element] = str(override.value())
         else:
-            values[key] = value
-    composed(overrides)  # unknown groups and keys fail here, before anything is written
+            values[key] = override.value()
     return groups, values
 
 
-def _as_override(key: str, mapping: dict[str, Any]) -> str:
-    """Return the value of a key as Hydra reads it on the command line."""
-    value: Any = mapping
-    for part in key.split("."):
-        value = value[part]
-    return json.dumps(value).replace('"', "")
-
-
-def _check_tasks(config: PipelineConfig) -> None:
-    listed = names_in(TASK_LIST)
-    if sorted(listed) != sorted(config.tasks):
+def check_lists(config: PipelineConfig) -> None:
+    """Check that the lists from which dvc.yaml makes stages name the tasks and the sources of the configuration."""
+    tasks, sources = names_in(TASK_LIST), names_in(SOURCE_LIST)
+    if sorted(tasks) != sorted(config.tasks):
         raise ConfigError(
-            f"conf/tasks.yaml lists {listed}, but the configuration has the tasks {list(config.tasks)}. Name the same "
+            f"conf/tasks.yaml lists {tasks}, but the configuration has the tasks {list(config.tasks)}. Name the same "
             "tasks in both: `task_names` in conf/tasks.yaml, and a line `- task@tasks.NAME: NAME` in conf/config.yaml."
-            + "".join(how_to_register(name) for name in sorted({*listed} ^ {*config.tasks}))
+            + "".join(how_to_register(name) for name in sorted({*tasks} ^ {*config.tasks}))
         )
-
-
-def _check_sources(config: PipelineConfig) -> None:
-    listed = sorted(names_in(SOURCE_LIST))
-    sources = sorted(config.corpus.sources) if isinstance(config.corpus, SourcesCorpusConfig) else []
-    if listed != sources:
+    own = sorted(config.corpus.sources) if isinstance(config.corpus, SourcesCorpusConfig) else []
+    if sorted(sources) != own:
         raise ConfigError(
-            f"conf/sources.yaml lists {listed}, but the corpus has the sources {sources}. DVC makes a stage for each "
-            f"listed one: write `source_names: [{', '.join(sources)}]` there, or choose the corpus with `bertline "
-            "configure ... --save`, which does."
+            f"conf/sources.yaml lists {sources}, but the corpus has the sources {own}. Write `source_names: "
+            f"[{', '.join(own)}]` there, or choose the corpus with `bertline configure ... --save`, which does."
         )
-
-
-def _mask_secrets() -> None:
-    """Take secrets out of params.yaml, which git tracks."""
-    text = PARAMS.read_text(encoding="utf-8")
-    if masked(text) != text:
-        write_atomically(PARAMS, masked(text))
 
 
 def _present() -> dict[str, Any]:

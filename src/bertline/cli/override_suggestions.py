@@ -21,7 +21,6 @@ from bertline.orchestration.config import SECTIONS
 _MOST = 3
 # Keys of one section have much in common, so whole keys must be closer than difflib's 0.6.
 _CLOSE = 0.8
-_SOURCE = re.compile(r"\+*source@corpus\.sources\.")
 _VALUES = "true|false|null|error|skip|ignore|repair|plain|truncate|windows|linear|softmax"
 _INDEX = re.compile(r"\[(\d+)\]")
 
@@ -91,11 +90,6 @@ def explain_failed_composition(
         if _INDEX.search(key):
             dotted = _INDEX.sub(r".\1", key)
             return f"{key} cannot be read: the number of a list's entry follows a dot: {dotted}{equals}{value}"
-        if value == "python_docs" and _SOURCE.match(key):
-            return (
-                f"{one} cannot be read: the documentation of Python packages (corpus=python_docs) is a corpus of its "
-                f"own, with a split of its own, and no source among several. Sources: {', '.join(_sources())}."
-            )
     if isinstance(error, OverrideParseException):
         return how_to_quote(error)
     refused = re.match(r"Could not override '([^']+)'", str(error))
@@ -129,10 +123,6 @@ def how_to_quote(error: OverrideParseException) -> str:
         f"{problem} A value with brackets, braces, parentheses, commas, colons or backslashes needs quotes inside "
         f"those of the shell: \"{key}='{quoted}'\""
     )
-
-
-def _sources() -> list[str]:
-    return sorted(path.stem for path in (conf_folder() / "source").glob("*.yaml"))
 
 
 def of_list_entry(override: str, composed: Mapping[str, Any]) -> str | None:

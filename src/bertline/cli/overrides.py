@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,24 +120,16 @@ def with_saved_choices(message: str) -> str:
     if not LOCAL.exists():
         return message
     content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))
-    choices = saved_choices(content)
+    # Another option of a group may not have the section that was saved for the one before.
+    unknown = [f"{name}." for name in re.findall(r"([\w.]+) is not a known key", message)]
     # A group has a short name (model), which may also be a folder of a path in the message, or a part of its name.
-    named = [key for key in choices if re.search(rf"(?<![\w./-]){re.escape(key)}(?![\w.-]*\w)", message)]
+    named = [
+        key
+        for key in saved_choices(content)
+        if re.search(rf"(?<![\w./-]){re.escape(key)}(?![\w.-]*\w)", message)
+        or any(f"{key.rpartition('@')[2]}.".startswith(section) for section in unknown)
+    ]
     if not named:
-        return message + _unknown_section(message, choices)
-    keys = " ".join(named)
-    return f"{message}\n{', '.join(named)}: saved in {LOCAL}. If no longer wanted: bertline configure --unset {keys}"
-
-
-def _unknown_section(message: str, choices: Iterable[str]) -> str:
-    """Return what to do about saved choices in a section that another option of its group does not have."""
-    unknown = re.findall(r"([\w.]+) is not a known key", message)
-    inside = [name for name in unknown if any(f"{key.rpartition('@')[2]}.".startswith(f"{name}.") for key in choices)]
-    if not inside:
-        return ""
-    once = " ".join(shlex.quote(f"~{name}") for name in inside)
-    groups = " ".join(dict.fromkeys(name.partition(".")[0] for name in inside))
-    return (
-        f"\n{', '.join(inside)}: saved in {LOCAL}. To leave it out once, add {once}. "
-        f"To take back all that is saved of it: bertline configure --unset {groups}"
-    )
+        return message
+    unset = f"bertline configure --unset {' '.join(named)}"
+    return f"{message}\n{', '.join(named)}: saved in {LOCAL}. If no longer wanted: {unset}"

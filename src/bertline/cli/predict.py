@@ -20,6 +20,7 @@ from bertline.tasks.table_files import TableLayout
 
 EXPORTED = Path(stage_named("export").output)
 LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_fields", "encoding")
+COLUMNS = ("text", "text_pair", "question", "context", "query", "candidates")
 OF_DOCUMENTS = ("document_id_column", "document_text_column", "document_title_column", "top_k")
 
 
@@ -43,18 +44,23 @@ def predict(asked: dict[str, Any]) -> None:
         model,
         of_caller(asked["input"]),
         of_caller(asked["output"]),
-        columns=FileColumns(
-            text=asked["text_column"],
-            text_pair=asked["text_pair_column"],
-            question=asked["question_column"],
-            context=asked["context_column"],
-            query=asked["query_column"],
-            candidates=asked["candidates_column"],
+        columns=FileColumns(**{name: asked[f"{name}_column"] for name in COLUMNS}),
+        layout=validate(TableLayout, {key: asked[key] for key in LAYOUT}),
+        how=Predicting(
+            batch_size=asked["batch_size"],
+            num_threads=asked["num_threads"],
+            num_probabilities=None if asked["probabilities"] == "all" else asked["probabilities"],
         ),
-        layout=layout_of(asked),
-        how=how_of(asked),
         output="vectors" if asked["task_name"] == "embed" else "predictions",
-        documents=documents_of(asked),
+        documents=None
+        if asked["documents"] is None
+        else DocumentsFile(
+            path=of_caller(asked["documents"]),
+            id_column=asked["document_id_column"],
+            text_column=asked["document_text_column"],
+            title_column=asked["document_title_column"],
+            top_k=asked["top_k"],
+        ),
     )
     cut = f", {done.num_truncated:,} of them cut to what the model reads" if done.num_truncated else ""
     documents_cut = f"; {done.num_documents_truncated:,} documents were cut" if done.num_documents_truncated else ""
@@ -69,53 +75,23 @@ def check(asked: dict[str, Any]) -> None:
     for override in given_overrides():
         if (key := override.partition("=")[0]) in unread:
             raise ConfigError(f"{override} means nothing here: it is for {unread[key]}. Leave it out.")
-    how_of(asked)
+    for name in ("batch_size", "num_threads", "top_k"):
+        if asked[name] is not None and asked[name] < 1:
+            raise ConfigError(f"{name} must be at least 1, found {asked[name]}")
+    wanted = asked["probabilities"]
+    if wanted != "all" and (not isinstance(wanted, int) or wanted < 0):
+        raise ConfigError(f"probabilities is {wanted!r}; expected all, or how many labels are listed (0 for none)")
     try:
         codecs.lookup(asked["encoding"])
     except LookupError:
         raise ConfigError(f"encoding is {asked['encoding']!r}, which Python does not know; try utf-8") from None
-    layout_of(asked)
-    if asked["top_k"] < 1:
-        raise ConfigError(f"top_k must be at least 1, found {asked['top_k']}")
+    validate(TableLayout, {key: asked[key] for key in LAYOUT})
     manifest = Path(stage_named("task_data").output.format(task=asked["task_name"])) / MANIFEST_NAME
     if asked["model_folder"] is None and manifest.exists():
         pairs = read_json(manifest).get("pair")
         if pairs is not None and pairs != (asked["text_pair_column"] is not None):
             wanted = "pairs: name the second text with text_pair_column=COLUMN" if pairs else "single texts"
             raise ConfigError(f"task {asked['task_name']} takes {wanted}")
-
-
-def how_of(asked: dict[str, Any]) -> Predicting:
-    """Return the options of prediction."""
-    for name, least in (("batch_size", 1), ("num_threads", 1)):
-        if asked[name] is not None and asked[name] < least:
-            raise ConfigError(f"{name} must be at least {least}, found {asked[name]}")
-    wanted = asked["probabilities"]
-    if wanted != "all" and (not isinstance(wanted, int) or wanted < 0):
-        raise ConfigError(f"probabilities is {wanted!r}; expected all, or how many labels are listed (0 for none)")
-    return Predicting(
-        batch_size=asked["batch_size"],
-        num_threads=asked["num_threads"],
-        num_probabilities=None if wanted == "all" else wanted,
-    )
-
-
-def layout_of(asked: dict[str, Any]) -> TableLayout:
-    """Return the reading options of the input."""
-    return validate(TableLayout, {key: asked[key] for key in LAYOUT})
-
-
-def documents_of(asked: dict[str, Any]) -> DocumentsFile | None:
-    """Return the documents to search, if any."""
-    if asked["documents"] is None:
-        return None
-    return DocumentsFile(
-        path=of_caller(asked["documents"]),
-        id_column=asked["document_id_column"],
-        text_column=asked["document_text_column"],
-        title_column=asked["document_title_column"],
-        top_k=asked["top_k"],
-    )
 
 
 def folder_of(asked: dict[str, Any]) -> Path | str:

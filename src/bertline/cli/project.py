@@ -30,7 +30,7 @@ def require_project(command: str) -> None:
     """
     if not enter_project():
         raise ConfigError(
-            f"`bertline {command}` works in a clone of bertline, which has {', '.join(_MARKS)}, and neither {STARTED_IN} "
+            f"`bertline {command}` works in a clone of bertline, which has {', '.join(_MARKS)}. Neither {STARTED_IN} "
             "nor a folder above it is one. Change to your clone and give the command again."
         )
 
