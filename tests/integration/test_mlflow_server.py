@@ -205,12 +205,12 @@ def test_what_is_unsent_at_the_end_is_sent_by_one_command(
     training.wait_for_rows(3)
     tracked.proxy.go_away()
     training.end()
-    assert "did not take all records" in training.said() and "pipelines/send.py" in training.said()
-    failed = run(pipeline, sys.executable, "pipelines/send.py", **planted.ENVIRONMENT)
+    assert "did not take all records" in training.said() and "bertline send" in training.said()
+    failed = run(pipeline, sys.executable, "-m", "bertline", "send", **planted.ENVIRONMENT)
     assert failed.returncode == 1 and str(training.folder.relative_to(pipeline)) in failed.stderr
     tracked.proxy.come_back()
     for _ in range(2):
-        done = run(pipeline, sys.executable, "pipelines/send.py", **planted.ENVIRONMENT)
+        done = run(pipeline, sys.executable, "-m", "bertline", "send", **planted.ENVIRONMENT)
         assert done.returncode == 0, done.stdout + done.stderr
         assert_complete(tracked, training, tmp_path)
         assert planted.SECRET not in done.stdout + done.stderr

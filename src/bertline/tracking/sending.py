@@ -82,7 +82,7 @@ def sending(folder: Path) -> Iterator[None]:
         if sender.problem:
             warn(
                 f"{sender.target} did not take all records of this stage ({sender.problem}). They are in {folder}; to "
-                "send them later: python pipelines/send.py"
+                "send them later: bertline send"
             )
 
 

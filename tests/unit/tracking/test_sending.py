@@ -454,7 +454,7 @@ def test_a_server_that_is_away_is_one_warning_and_gets_everything_later(
         finish(folder, content)
     output = capsys.readouterr()
     assert output.err.count("warning:") == 1
-    assert str(folder) in output.err and "pipelines/send.py" in output.err
+    assert str(folder) in output.err and "bertline send" in output.err
     assert "pa55" not in output.err + output.out
     content.tracking = config  # it is back: here, another store stands for it
     leave_record(folder, content)

@@ -100,7 +100,7 @@ def test_a_server_that_comes_late_and_is_killed_in_between_has_one_clean_curve(
             content.pipeline.log_artifact(folder / "report.html", contains_text=True)
             finish(folder, content)
         warning = capsys.readouterr().err
-        assert warning.count("warning:") == 1 and "pipelines/send.py" in warning
+        assert warning.count("warning:") == 1 and "bertline send" in warning
         assert send_all([folder]) == [folder]
         server.start()
         assert send(folder) and send(folder)
