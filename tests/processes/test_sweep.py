@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 
 import optuna
@@ -18,8 +20,8 @@ from servers import wait_until
 from sweep_pieces import BLOCKED, brief_job, sweep_until
 
 
-def kill_in_the_middle(job, phase, num_calls):
-    """Start the sweep and kill it without warning in a phase; return the helpers that it had."""
+def stop_in_the_middle(job, phase, num_calls, number=signal.SIGKILL):
+    """Start the sweep and send it a signal in the middle of a phase; return the helpers that it had."""
     blocked = job.run_folder / BLOCKED
     blocked.unlink(missing_ok=True)
     process = forking().Process(target=sweep_until, args=(job, phase, num_calls))
@@ -27,8 +29,12 @@ def kill_in_the_middle(job, phase, num_calls):
     process.start()
     try:
         wait_until(lambda: blocked.exists() or not process.is_alive(), every_s=0.02)
-        assert process.is_alive(), "the sweep ended before it could be killed"
-        return psutil.Process(process.pid).children(recursive=True)
+        assert process.is_alive(), "the sweep ended before it could be stopped"
+        helpers = psutil.Process(process.pid).children(recursive=True)
+        os.kill(process.pid, number)
+        process.join(60)
+        assert not process.is_alive()
+        return helpers
     finally:
         process.kill()
         process.join()
@@ -45,15 +51,20 @@ def without_times(result):
     return result
 
 
+def studies_of(job):
+    names = optuna.get_all_study_names(job.studies_url)
+    return [optuna.load_study(study_name=name, storage=job.studies_url) for name in names]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path, workers):
     inputs.write_inputs(tmp_path)
     job = brief_job(tmp_path, sweep_workers=workers)
-    helpers = kill_in_the_middle(job, "trials", 2)
-    for phase, num_calls in (("trials", 1), ("repetitions", 1), ("tests", 1)):
-        helpers += kill_in_the_middle(job, phase, num_calls)
+    helpers = stop_in_the_middle(job, "trials", 2, signal.SIGINT)
+    for phase in ("trials", "repetitions", "tests"):
+        helpers += stop_in_the_middle(job, phase, 1)
     _, alive = psutil.wait_procs(helpers, timeout=60)
-    assert not alive  # no helper outlives a killed sweep
+    assert not alive  # no helper outlives a stopped or killed sweep
     figures = run_sweep(job)
     assert figures == run_sweep(brief_job(tmp_path, "undisturbed"))
 
@@ -62,9 +73,7 @@ def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path, workers)
         for name in ("run", "undisturbed")
     )
     assert killed == undisturbed
-    database = f"sqlite:///{tmp_path}/run/studies.db"
-    for name in optuna.get_all_study_names(database):
-        study = optuna.load_study(study_name=name, storage=database)
+    for study in studies_of(job):
         finished = study.get_trials(states=(TrialState.COMPLETE,))
         assert max(Counter(trial.user_attrs["slot"] for trial in finished).values()) == 1
         assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))

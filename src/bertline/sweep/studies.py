@@ -281,10 +281,16 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
             taking.close()
             if _SLOT not in trial.user_attrs:
                 raise optuna.TrialPruned  # others took all that waited, and Optuna made a trial that nobody planned
-            return objective(trial)
+            try:
+                return objective(trial)
+            except KeyboardInterrupt as stop:
+                # Optuna would write to the database, and may wait for an operation of it that was interrupted.
+                raise SystemExit from stop
 
         try:
             study.optimize(run, n_trials=1)
+        except SystemExit as stop:  # Lightning, too, makes one of an interrupt
+            raise KeyboardInterrupt(*getattr(stop.__context__, "args", ())) from stop
         except Exception:
             if mine and _is_lost(study.get_trials(deepcopy=False)[mine[0]]):
                 # This machine was silent for so long (asleep, disconnected) that another one failed the trial.

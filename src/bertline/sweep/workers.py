@@ -52,7 +52,6 @@ from bertline.sweep.studies import (
 from bertline.sweep.trials import run_trial
 
 _LOOK_AGAIN_S = 1.0
-_LAST_WORDS_S = 10.0
 _VISIBLE_WITHIN_S = 120.0
 """How long another machine's file may take to be seen here: NFS caches folders for a minute."""
 _SEEDS = "seeds"
@@ -273,10 +272,7 @@ def _helpers(plan: PlannedSweep, identity: str) -> Iterator[list[_Helper]]:
         yield helpers
     except BaseException:
         for helper in helpers:
-            helper.process.terminate()
-        for helper in helpers:
-            helper.process.join(_LAST_WORDS_S)
-            helper.process.kill()
+            helper.process.kill()  # the next leader does their trials again
         raise
     for helper in helpers:
         helper.connection.close()
@@ -287,7 +283,6 @@ def _helpers(plan: PlannedSweep, identity: str) -> Iterator[list[_Helper]]:
 def _help(plan: PlannedSweep, number: int, identity: str, connection: Connection) -> None:
     """Main function of a helper process."""
     end_with_parent()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Optuna fails the trial that runs, which is done again
     try:
         with reached(plan.job.studies_url):
             worker = Worker(plan, number, identity)
