@@ -26,13 +26,7 @@ from bertline.corpus.quality.drops import (
 from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig
 from bertline.corpus.sentences.splitter import Headings, Splitter
-from bertline.corpus.sources import (
-    PrepareBySource,
-    sampled,
-    sampling_rates,
-    source_documents,
-    source_table,
-)
+from bertline.corpus.sources import PrepareBySource, sampled, sampling_rates, source_documents, source_table
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.corpus.writer import FEWEST_DOCUMENTS, SPLITS, CorpusWriter, with_both_splits
 from bertline.demo.config import PythonDocsConfig
@@ -64,13 +58,6 @@ def build_corpus(
     The output is byte-identical for the same input, configuration and versions, with any number of workers. Memory is
     bounded by some dozen batches, a row group and a 12-byte key for each distinct document or paragraph (and 2 kB a
     document where near duplicates are looked for).
-
-    Args:
-        config: The corpus.
-        python_docs: The packages whose documentation is the default corpus.
-        out: Folder to write.
-        num_workers: Number of processes.
-        samples: Takes the counts, and a few of what was dropped for each reason.
 
     Returns:
         Summary metrics: documents, sentences, characters and words of each split, dropped documents, duplicates, and

@@ -248,13 +248,7 @@ def load_wrapped_encoder(folder: Path, *, dropout_prob: float | None = None) -> 
 
 
 def new_language_model(config: ModelConfig, tokenizer: Tokenizer, *, seed: int) -> WrappedMaskedLM:
-    """Return a masked language model with weights drawn as transformers draws them.
-
-    Args:
-        config: Its `own` settings give the sizes.
-        tokenizer: Gives the number of tokens and the ids of special ones.
-        seed: Seed of the weights.
-    """
+    """Return a masked language model with weights drawn as transformers draws them."""
     ids = {
         "pad_token_id": tokenizer.pad_id,
         "bos_token_id": tokenizer.cls_id,

@@ -221,12 +221,7 @@ class LoadedModel:
         return fill_blanks(self.model, self.tokenizer, text, top_k, self.max_length)
 
     def embed(
-        self,
-        texts: Sequence[str],
-        pooling: Pooling | None = None,
-        batch_size: int = 32,
-        *,
-        role: Role | None = None,
+        self, texts: Sequence[str], pooling: Pooling | None = None, batch_size: int = 32, *, role: Role | None = None
     ) -> NDArray[np.float32]:
         """Compute one vector per text, [n, H].
 

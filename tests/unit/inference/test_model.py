@@ -241,10 +241,7 @@ def test_documents_are_found_as_evaluation_ranks_them(open_task: Open) -> None:
     ranked = [", ".join(documents.ids[hit.number] for hit in hits) for hits in found]
     assert ranked == finished.table()["predicted"]
     assert model.predict(finished.rows.queries, documents.texts, top_k=10) == found
-    vectors = [
-        model.embed(finished.rows.queries, role="query"),
-        model.embed(documents.texts, role="document"),
-    ]
+    vectors = [model.embed(finished.rows.queries, role="query"), model.embed(documents.texts, role="document")]
     first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
     for row, hits in enumerate(found):
         for hit in hits:

@@ -191,11 +191,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "a pair for single texts": ("windows", [{"text": "secret", "text_pair": "secret"}], "text_pair.* unknown columns"),
     "a null": ("windows", [{"text": "secret"}, {"text": None}], r"rows\[1\]: column 'text' is None; expected a text"),
     "only nulls": ("windows", [{"text": None}], r"rows\[0\]: column 'text' is None; expected a text"),
-    "a null in a pair": (
-        "cosine",
-        [{"text": "secret", "text_pair": None}],
-        r"rows\[0\]: column 'text_pair' is None",
-    ),
+    "a null in a pair": ("cosine", [{"text": "secret", "text_pair": None}], r"rows\[0\]: column 'text_pair' is None"),
     "a boolean": ("windows", [{"text": True}], "column 'text' is True; expected a text"),
     "a list for a text": (
         "windows",

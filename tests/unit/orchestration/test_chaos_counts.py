@@ -34,13 +34,7 @@ def test_rows_that_are_twice_in_the_file_are_doubled(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        ".step-00000025.pt.part",
-        ".step-00000025.pt.sha256.0a1b2c3d",
-        ".metrics.jsonl.0a1b2c3d",
-        ".partial",
-    ],
+    "name", [".step-00000025.pt.part", ".step-00000025.pt.sha256.0a1b2c3d", ".metrics.jsonl.0a1b2c3d", ".partial"]
 )
 def test_what_a_killed_process_leaves_is_found(name, tmp_path):
     (tmp_path / "run").mkdir()

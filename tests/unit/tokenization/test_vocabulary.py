@@ -9,12 +9,7 @@ import huggingface_hub
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.tokenization.vocabulary import (
-    SPECIAL_TOKENS,
-    read_vocab_file,
-    read_vocabulary,
-    resolve_folder,
-)
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, read_vocab_file, read_vocabulary, resolve_folder
 
 TOKENS = (*SPECIAL_TOKENS, "the", "cat", "##s")
 
