@@ -70,7 +70,8 @@ def build_corpus(
     samples.source_of = source_of if isinstance(config, SourcesCorpusConfig) else None
     dropped: Counter[str] = ShownCounts(samples.keep)
     # Each message once, and few of a kind: what learns from a large source reads it before it is read for the corpus.
-    with folder_written_atomically(out) as folder, _scratch() as scratch, few_said():
+    scratch_folder = tempfile.TemporaryDirectory(prefix="bertline-corpus-")
+    with folder_written_atomically(out) as folder, scratch_folder as scratch, few_said():
         reader = _reader(config, python_docs, Path(scratch), num_workers=num_workers)
         prepare = _preparation(config, reader, num_workers=num_workers)
         prepared = _prepared(reader, dropped, samples, prepare, config, Path(scratch), num_workers=num_workers)
@@ -110,10 +111,6 @@ def _with_splits(
     elif config.validation_fraction > 0 and min(map(writer.num_different, SPLITS)) < FEWEST_DOCUMENTS:
         return with_both_splits(folder, config, writer)
     return writer
-
-
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="bertline-corpus-")
 
 
 class _Preparation(Protocol):

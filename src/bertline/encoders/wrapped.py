@@ -71,11 +71,11 @@ class WrappedEncoder(nn.Module):
     @property
     def below_layers(self) -> list[nn.Module]:
         """Modules that the first layer reads or that all layers share, as relative positions."""
-        outside = (_wrapping(self).layers, *_wrapping(self).above_layers)
+        outside = tuple(f"{name}." for name in (_wrapping(self).layers, *_wrapping(self).above_layers))
         return [
             module
             for name, module in self.hf.named_modules()
-            if name and not any(True for _ in module.children()) and not f"{name}.".startswith(_with_dots(outside))
+            if name and not any(True for _ in module.children()) and not f"{name}.".startswith(outside)
         ]
 
     @property
@@ -387,10 +387,6 @@ def _encoder(hf: Any, folder: Path, dropout_probs: Dropouts | None) -> WrappedEn
 
 def _wrapping(encoder: WrappedEncoder) -> Any:
     return FAMILIES[encoder.config.family].wrapping
-
-
-def _with_dots(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{name}." for name in names)
 
 
 @contextmanager

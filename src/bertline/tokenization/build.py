@@ -241,17 +241,14 @@ def _kept_marks(vocabulary: Vocabulary, corpus_folder: Path, *, may_keep: bool, 
     """
     strips = vocabulary.lowercase if vocabulary.strip_accents is None else vocabulary.strip_accents
     shares = marks_lost(corpus_folder) if strips else {}
-    why = f"in {_listed(shares)} they are vowels or make other letters, and words that differ in them alone"
+    listed = ", ".join(f"{script} ({share:.2%} of all letters)" for script, share in shares.items())
+    why = f"in {listed} they are vowels or make other letters, and words that differ in them alone"
     if may_keep and sum(shares.values()) >= _MARKS_MATTER:
         say(f"accents are kept, as with tokenizer.strip_accents=false: {why} would be one")
         return shares
     if sum(shares.values()) >= _MARKS_NAMED:
         warn(f"the vocabulary strips accents: {why} become one. {remedy}")
     return {}
-
-
-def _listed(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{script} ({share:.2%} of all letters)" for script, share in shares.items())
 
 
 def marks_lost(corpus_folder: Path) -> dict[str, float]:
