@@ -21,8 +21,6 @@ import sysconfig
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -35,19 +33,18 @@ import torch.distributed as dist
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.parallel import usable_cores
-from bertline.modeling.attention_choice import AttentionDevice
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.slurm import job_script
 from bertline.orchestration.stages import ARTIFACTS
 from bertline.planning import (
     GPUS,
+    THIS_MACHINE,
+    Forecast,
+    Hardware,
+    TextSize,
     Training,
-    largest_fitting,
-    memory_of,
-    optimizer_bytes,
+    forecast,
     phases_reached,
-    sequences_at_once,
-    usable_bytes,
     vocab_size,
 )
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig, database_file, masked
@@ -100,23 +97,25 @@ class Check:
 
     def finding(self) -> Finding:
         """Run the check; if it hangs, leave it behind in its thread (end the process with `os._exit`)."""
-        results: list[Finding] = []
-        thread = threading.Thread(target=lambda: results.append(self._run()), name=f"doctor {self.name}", daemon=True)
+        findings: list[Finding] = []
+
+        def run() -> None:
+            try:
+                findings.append(Finding(check=self.name, ok=True, found=self.run()))
+                return
+            except RedError as error:
+                found, fix = error.args
+            except BertlineError as error:
+                found, _, fix = masked(str(error)).partition(". ")
+            except Exception as error:
+                found, fix = f"{type(error).__name__}: {_first_line(error)}", ""
+            findings.append(Finding(check=self.name, ok=False, found=found, fix=fix or self.advice))
+
+        thread = threading.Thread(target=run, name=f"doctor {self.name}", daemon=True)
         thread.start()
         thread.join(self.limit_s)
         late = Finding(check=self.name, ok=False, found=f"no answer within {self.limit_s:.0f} s", fix=self.advice)
-        return results[0] if results else late
-
-    def _run(self) -> Finding:
-        try:
-            return Finding(check=self.name, ok=True, found=self.run())
-        except RedError as error:
-            found, fix = error.args
-        except BertlineError as error:
-            found, _, fix = masked(str(error)).partition(". ")
-        except Exception as error:
-            found, fix = f"{type(error).__name__}: {_first_line(error)}", ""
-        return Finding(check=self.name, ok=False, found=found, fix=fix or self.advice)
+        return findings[0] if findings else late
 
 
 def examine(config: PipelineConfig, *, as_json: bool) -> int:
@@ -159,10 +158,8 @@ def as_text(finding: Finding) -> str:
     RED disk        1.0 GB free
                     -> Free space there.
     """
-    mark = "ok " if finding.ok else "RED"
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        mark = f"\033[{32 if finding.ok else 31}m{mark}\033[0m"
-    return f"{mark} {finding.check:11} {finding.found}" + (f"\n{'':15} -> {finding.fix}" if finding.fix else "")
+    fix = f"\n{'':15} -> {finding.fix}" if finding.fix else ""
+    return f"{'ok ' if finding.ok else 'RED'} {finding.check:11} {finding.found}{fix}"
 
 
 def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[Check]:
@@ -172,7 +169,7 @@ def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[Check]:
     submits = isinstance(launcher, SlurmLauncherConfig) and "SLURM_JOB_ID" not in os.environ
     by_hand = runtime.micro_batch_size is not None or runtime.micro_batch_tokens is not None
     is_gpu = lambda: resolve_device(runtime, ranks).type == "cuda"  # noqa: E731
-    planned = cache(lambda: None if submits or not config.pretrains else planned_memory(config, ranks))
+    plan = cache(lambda: None if submits or not config.pretrains else planned(config, ranks))
     yield Check(name="Python", run=python)
     yield Check(name="PyTorch", run=pytorch)
     step = f"srun --nodes={runtime.num_nodes} --ntasks-per-node={runtime.num_devices} make doctor, or torchrun"
@@ -183,11 +180,11 @@ def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[Check]:
         yield Check(name="device", run=partial(devices, runtime, ranks))
         yield Check(name="compiler", run=partial(compiler, runtime, ranks))
         yield Check(name="cores", run=partial(cores, runtime, usable_cores()))
-        yield Check(name="memory", run=lambda: memory(planned(), searches=not by_hand and is_gpu()))
+        yield Check(name="memory", run=lambda: memory(plan(), searches=not by_hand and is_gpu()))
         if ranks.world_size < runtime.num_devices * runtime.num_nodes:
             yield Check(name="all-reduce", run=lambda: f"not measured: start all configured ranks with {step}")
     if ranks.local_rank == 0:
-        yield Check(name="disk", run=lambda: disk(runs, planned, config.pretrain.keep_checkpoints))
+        yield Check(name="disk", run=lambda: disk(runs, plan, config.pretrain.keep_checkpoints))
         yield Check(name="lock", run=partial(lock, runs))
         yield Check(name="rename", run=partial(rename, runs))
     if ranks.is_first:
@@ -328,19 +325,8 @@ def memory_limit() -> int:
     return max(0, min(limits))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlannedMemory:
-    """What the configured pretraining needs, by the planner's estimate."""
-
-    usable_bytes: int
-    """Memory of a rank for tensors."""
-    checkpoint_bytes: int
-    phases: Sequence[tuple[str, int, int]]
-    """Each phase in words, the bytes that it needs, and the number of sequences at once that would fit."""
-
-
-def planned_memory(config: PipelineConfig, ranks: Ranks) -> PlannedMemory:
-    """Return what the configured pretraining needs on this rank.
+def planned(config: PipelineConfig, ranks: Ranks) -> Forecast:
+    """Return the planner's forecast of the configured pretraining, for the memory of this rank.
 
     Raises:
         ConfigError: The batches do not suit the number of ranks, or a micro-batch is too small for a row.
@@ -348,9 +334,13 @@ def planned_memory(config: PipelineConfig, ranks: Ranks) -> PlannedMemory:
     """
     assert config.corpus.kind != "none"
     assert config.tokenizer.kind != "none"  # validation requires both where there are phases
-    on = resolve_device(config.runtime, ranks)
-    precision, is_gpu = resolve_precision(config.pretrain.precision, on), on.type == "cuda"
-    num_ranks = config.runtime.num_devices * config.runtime.num_nodes
+    runtime, on = config.runtime, resolve_device(config.runtime, ranks)
+    precision = resolve_precision(config.pretrain.precision, on)
+    if on.type == "cuda":  # the memory is this GPU's; the rest is what a plan for one with this precision assumes
+        own = {"memory_bytes": torch.cuda.get_device_properties(on).total_memory}
+        hardware = replace(GPUS["a100" if precision == "bf16" else "v100"], **own)
+    else:
+        hardware = Hardware(THIS_MACHINE, on.type, None, 1e12, memory_limit() // runtime.num_devices)
     training = Training(
         model=config.model,
         objective=config.objective,
@@ -358,42 +348,31 @@ def planned_memory(config: PipelineConfig, ranks: Ranks) -> PlannedMemory:
         mask_prob=config.examples.masking.mask_prob,
         phases=phases_reached(config.pretrain.phases, config.pretrain.num_steps),
         optimizer=config.optimizer,
-        runtime=config.runtime,
-        # Of a GPU, what a plan for one with this precision assumes.
-        device=GPUS["a100" if precision == "bf16" else "v100"].attention_device(precision)
-        if is_gpu
-        else AttentionDevice(type=on.type, precision=precision),
+        runtime=runtime,
+        device=hardware.attention_device(precision),
     )
-    of_host = memory_limit() // config.runtime.num_devices
-    memory_bytes = int(torch.cuda.get_device_properties(on).total_memory) if is_gpu else of_host
-    usable, parameters = usable_bytes(memory_bytes, is_gpu=is_gpu), training.num_parameters
-    phases = [
-        (
-            f"{sequences_at_once(training, phase, num_ranks)} sequences of {phase.max_length}",
-            needed,
-            largest_fitting(training, phase.max_length, usable),
-        )
-        for phase, needed in memory_of(training, num_ranks)
-    ]
-    checkpoint_bytes = 4 * parameters + optimizer_bytes(training.model, training.optimizer, parameters)
-    return PlannedMemory(usable_bytes=usable, checkpoint_bytes=checkpoint_bytes, phases=phases)
+    text = TextSize(tokens=None, basis="not needed")
+    return forecast(training, hardware, text, num_devices=runtime.num_devices * runtime.num_nodes)
 
 
-def memory(planned: PlannedMemory | None, *, searches: bool) -> str:
+def memory(plan: Forecast | None, *, searches: bool) -> str:
     """Compare each phase with the memory of a rank; `searches` if training looks for a fitting micro-batch itself."""
-    if planned is None:
+    if plan is None:
         return "not used: nothing is pretrained"
-    found, fix = f"{_size(planned.usable_bytes)} for a rank", ""
-    for number, (at_once, needed, fitting) in enumerate(planned.phases, start=1):
-        found += f"; phase {number}: {_size(needed)} ± 25 % for {at_once}"
-        if needed <= planned.usable_bytes:
+    usable = plan.hardware.usable_bytes
+    found, fix = f"{_size(usable)} for a rank", ""
+    for number, phase in enumerate(plan.phases, start=1):
+        found += f"; phase {number}: {_size(phase.memory.total)} ± 25 % for {phase.micro_batch_size} sequences of "
+        found += str(phase.max_length)
+        if phase.memory.total <= usable:
             continue
-        if not fitting:
+        if not phase.fitting_micro_batch_size:
             raise RedError(f"{found}, not even one fits", "Take a smaller model, larger devices, or fewer CPU ranks.")
+        choice = f"runtime.micro_batch_size={phase.fitting_micro_batch_size}"
         if searches:
-            found += f": training takes smaller micro-batches by itself (runtime.micro_batch_size={fitting})"
+            found += f": training takes smaller micro-batches by itself ({choice})"
         else:  # the sentence of the last phase stays: it has the longest sequences
-            fix = f"Set runtime.micro_batch_size={fitting}, which changes no result."
+            fix = f"Set {choice}, which changes no result."
     if fix:
         raise RedError(found, fix)
     return found
@@ -404,21 +383,19 @@ def _existing(path: Path) -> Path:
     return next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())
 
 
-def disk(folder: Path, planned: Callable[[], PlannedMemory | None], num_kept: int) -> str:
+def disk(folder: Path, planned: Callable[[], Forecast | None], num_kept: int) -> str:
     """Compare the free space of the folder of runs with the checkpoints that a run keeps there."""
     place, needed = _existing(folder), 1 << 30
     try:
-        if (pretraining := planned()) is not None:
+        if (plan := planned()) is not None:
             # Besides those that are kept: the best, and the next while the oldest is still there.
-            needed += (num_kept + 2) * pretraining.checkpoint_bytes
+            needed += (num_kept + 2) * (4 * plan.parameters + plan.fullest.memory.optimizer)
     except BertlineError:
         pass  # the check of the memory says what is wrong
-    free, stat = shutil.disk_usage(place).free, os.statvfs(place)
+    free = shutil.disk_usage(place).free
     found = f"{_size(free)} free in {place}, at most {_size(needed)} needed"
     if free < needed:
         raise RedError(found, "Free space there, or choose another folder with runtime.runs_folder.")
-    if stat.f_files and stat.f_favail < 10_000:
-        raise RedError(f"{found}, but only {stat.f_favail:,} more files", "Delete files there.")
     return found
 
 
@@ -551,17 +528,6 @@ def mlflow(tracking: TrackingConfig) -> str:
         return "not used: tracking.enabled is false"
     if (file := database_file(tracking.uri)) is not None:
         return sqlite_database(file, setting="tracking.uri")
-    shown = masked(tracking.uri)
-    if tracking.uri.startswith(("http://", "https://")):
-        try:
-            urllib.request.urlopen(f"{tracking.uri.rstrip('/')}/version", timeout=_CONNECT_S).close()
-        except urllib.error.HTTPError:
-            pass  # it answers; whether it lets us in is seen when a run is written
-        except OSError as error:
-            raise RedError(
-                f"{shown} does not answer: {getattr(error, 'reason', None) or error}",
-                "Start the server, open its port for this machine, or use tracking.uri=sqlite:///runs/mlflow.db.",
-            ) from error
     from bertline.tracking.store import ArtifactsRefusedError, try_run
 
     try:
@@ -569,12 +535,13 @@ def mlflow(tracking: TrackingConfig) -> str:
     except Exception as error:
         what = "artifact" if isinstance(error, ArtifactsRefusedError) else "run"
         raise RedError(
-            f"{shown} answers, but no {what} can be written: {_first_line(error)}",
-            "Look at its log. It must let this user in (MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_USERNAME, _PASSWORD), "
-            "allow this address (mlflow server --allowed-hosts), have a place for artifacts (--artifacts-destination), "
-            "and not have deleted tracking.experiment_name.",
+            f"no {what} can be written to {masked(tracking.uri)}: {_first_line(error)}",
+            "Start the server and open its port for this machine, or use tracking.uri=sqlite:///runs/mlflow.db. If it "
+            "answers, look at its log: it must let this user in (MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_USERNAME, "
+            "_PASSWORD), allow this address (mlflow server --allowed-hosts), have a place for artifacts "
+            "(--artifacts-destination), and not have deleted tracking.experiment_name.",
         ) from error
-    return f"{shown} takes runs and artifacts"
+    return f"{masked(tracking.uri)} takes runs and artifacts"
 
 
 def studies(tracking: TrackingConfig, *, num_machines: int = 1) -> str:

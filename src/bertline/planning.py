@@ -113,8 +113,8 @@ class Hardware:
 
     @property
     def usable_bytes(self) -> int:
-        """Memory available for tensors."""
-        return usable_bytes(self.memory_bytes, is_gpu=self.is_gpu)
+        """Memory for tensors: without the driver's context of a GPU, and what fragmentation wastes."""
+        return int((self.memory_bytes - (1e9 if self.is_gpu else 0)) * 0.95)
 
     def precision(self, asked: Literal["auto", "fp32", "bf16"]) -> Precision:
         """Return the precision of a training run on this device; `auto` is bf16 if the hardware supports it.
@@ -136,11 +136,6 @@ class Hardware:
         # Ampere introduced both bf16 and the features that the kernel for packed rows needs.
         capability = (7, 0) if self.bf16_flops is None else (8, 0)
         return AttentionDevice(type="cuda", precision=precision, compute_capability=capability)
-
-
-def usable_bytes(memory_bytes: float, *, is_gpu: bool) -> int:
-    """Return the memory available for tensors: without the driver's context of a GPU, and what fragmentation wastes."""
-    return int((memory_bytes - (1e9 if is_gpu else 0)) * 0.95)
 
 
 # Dense rates of the vendors' data sheets and, for RTX, of the architectures' whitepapers; rates with structured
@@ -268,31 +263,6 @@ def phases_reached(phases: Sequence[PhaseConfig], num_steps: int) -> tuple[Phase
     return tuple(reached)
 
 
-def memory_of(training: Training, num_ranks: int) -> list[tuple[PhaseConfig, int]]:
-    """Return the bytes that each phase takes on one device at the peak of a step, within some 25 %.
-
-    Raises:
-        ConfigError: A batch has fewer sequences than there are ranks, or a micro-batch has no room for a sequence.
-        MachineError: The device does not support `runtime.attention`.
-    """
-    for index, phase in enumerate(training.phases):
-        if phase.global_batch_size < num_ranks:
-            raise ConfigError(
-                f"pretrain.phases[{index}].global_batch_size is {phase.global_batch_size}, fewer than the "
-                f"{num_ranks} devices. Give every device at least one sequence a step."
-            )
-    return [
-        (phase, step_memory(training, phase.max_length, sequences_at_once(training, phase, num_ranks)).total)
-        for phase in training.phases
-    ]
-
-
-def sequences_at_once(training: Training, phase: PhaseConfig, num_ranks: int) -> int:
-    """Return the sequences of a micro-batch on one device."""
-    share = -(-phase.global_batch_size // num_ranks)
-    return min(share, rows_at_once(training.runtime, phase.max_length) or share)
-
-
 def largest_fitting(training: Training, length: int, usable_bytes: int) -> int:
     """Return the largest power of two of sequences per micro-batch that fits; 0 if not even one does."""
     fixed, one = (step_memory(training, length, sequences).total for sequences in (0, 1))
@@ -324,7 +294,7 @@ class Memory:
 
 
 def step_memory(training: Training, length: int, sequences: int) -> Memory:
-    """Estimate the memory of one step on one device, from the configuration alone.
+    """Estimate the memory of one step on one device within some 25 %, from the configuration alone.
 
     Weights, gradients and optimizer state are in fp32, and their size is exact; bf16 adds a copy of the weights.
     Activations are those that PyTorch keeps for each part of a layer, in bytes per position (I intermediate size, H
@@ -333,11 +303,6 @@ def step_memory(training: Training, length: int, sequences: int) -> Memory:
     bf16 and 16 H in fp32; dropout masks, 1 byte per element; and without fused attention the attention probabilities, S
     elements per head. The last layer keeps its input, keys and values, 3 b H, for all positions, and the rest only for
     the positions that the heads read: the targets and, with a pooler, the first position.
-
-    Checked against real steps on a CPU (peak resident memory during steps, minus that without model and optimizer; 5.5
-    M and 1.6 M parameters, vocabulary of 8,192, 64 sequences of 128 tokens), estimated and measured, in MB: mini in
-    bf16, compiled, fused attention 454, 436; plain attention 555, 543; with dropout 590, 615; in fp32 789, 797; not
-    compiled 714, 824; tiny in bf16, plain attention, compiled 175, 149, not compiled 334, 331.
 
     References:
         Korthikanti et al., arXiv 2205.05198, section 4.1, count the same way.
@@ -358,22 +323,17 @@ def step_memory(training: Training, length: int, sequences: int) -> Memory:
     # A compiled step keeps the logit and its gradient; others also fp32 copies, the softmax and their gradients.
     of_logit = 20 if training.runtime.compile == "off" else 2 * width
     positions, read = sequences * length, sequences * min(targets + with_pooler, length)
+    vectors = 9 * hidden + model.intermediate_size  # biases and LayerNorms of a layer
+    matrices = num_encoder_parameters(model) - model.num_hidden_layers * vectors
+    moments, of_layers = training.optimizer.moments, training.optimizer.moments_of_layers
     layers = positions * ((model.num_hidden_layers - 1) * of_layer + of_all) + read * (of_layer - of_all)
     return Memory(
         weights=parameters * (4 + (2 if width == 2 else 0)),
         gradients=parameters * 4,
-        optimizer=optimizer_bytes(model, training.optimizer, parameters),
+        optimizer=4 * (moments * parameters - (0 if of_layers is None else (moments - of_layers) * matrices)),
         activations=layers + positions * of_embedding,
         logits=sequences * targets * training.vocab_size * of_logit,
     )
-
-
-def optimizer_bytes(model: ModelConfig, optimizer: OptimizerSettings, parameters: int) -> int:
-    """Return the bytes of optimizer state."""
-    vectors = 9 * model.hidden_size + model.intermediate_size  # biases and LayerNorms of a layer
-    matrices = num_encoder_parameters(model) - model.num_hidden_layers * vectors
-    moments, of_layers = optimizer.moments, optimizer.moments_of_layers
-    return 4 * (moments * parameters - (0 if of_layers is None else (moments - of_layers) * matrices))
 
 
 # Speed
@@ -506,20 +466,22 @@ def text_size(corpus: CorpusConfig, *, artifacts: Path, metrics: Path, made_so: 
         return TextSize(tokens=characters / _BYTES_PER_TOKEN, basis=basis)
     places = {f"{key}.{reader.user_data}": reader.user_path for key, reader in readers_of(corpus)}
     if not places or None in places.values():
-        unknown = f"the corpus ({corpus.kind}) has not been made yet (dvc repro corpus)"
-        return TextSize(tokens=None, basis=f"unknown: {unknown}; say it with plan.corpus_tokens=")
+        return _unknown_text(f"the corpus ({corpus.kind}) has not been made yet (dvc repro corpus)")
     files = []
     for key, place in places.items():  # the weights of sources are not counted
         try:
             files += find_files(str(Path(place or "").expanduser()), (), Counter())
         except DataError:
-            unknown = f"nothing is at {place} ({key})"
-            return TextSize(tokens=None, basis=f"unknown: {unknown}; say it with plan.corpus_tokens=")
+            return _unknown_text(f"nothing is at {place} ({key})")
     suffixes = (*COMPRESSED_SUFFIXES, ".parquet")
     sizes = [file.path.stat().st_size * (_COMPRESSION if file.path.suffix in suffixes else 1) for file in files]
     named, size = ", ".join(map(str, places.values())), sum(sizes)
     basis = f"{named}: {len(files):,} files, about {size / 1e6:,.1f} MB, {_BYTES_PER_TOKEN:g} a token: an estimate"
     return TextSize(tokens=size / _BYTES_PER_TOKEN, basis=basis)
+
+
+def _unknown_text(why: str) -> TextSize:
+    return TextSize(tokens=None, basis=f"unknown: {why}; say it with plan.corpus_tokens=")
 
 
 def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[str, bool]) -> int:
@@ -628,11 +590,6 @@ class Forecast:
         """`runtime.micro_batch_size` with which every phase fits; 0 if there is none."""
         return min(phase.fitting_micro_batch_size for phase in self.phases)
 
-    @property
-    def targets_per_parameter(self) -> float:
-        """Predicted tokens per parameter of the layers."""
-        return self.total("targets") / self.encoder_parameters
-
 
 def forecast(
     training: Training,
@@ -642,14 +599,24 @@ def forecast(
     num_devices: int = 1,
     records: Sequence[Mapping[str, Any]] = (),
 ) -> Forecast:
-    """Forecast a training run without running anything; raises as `memory_of` does."""
-    memory_of(training, num_devices)  # the checks
+    """Forecast a training run without running anything.
+
+    Raises:
+        ConfigError: A batch has fewer sequences than there are devices, or a micro-batch has no room for a sequence.
+        MachineError: The device does not support `runtime.attention`.
+    """
     phases = []
-    for phase in training.phases:
+    for index, phase in enumerate(training.phases):
+        if phase.global_batch_size < num_devices:
+            raise ConfigError(
+                f"pretrain.phases[{index}].global_batch_size is {phase.global_batch_size}, fewer than the "
+                f"{num_devices} devices. Give every device at least one sequence a step."
+            )
         length, sequences = phase.max_length, phase.steps * phase.global_batch_size
         tokens_each, epoch = text.tokens_per_sequence(length), text.sequences(length)
         tokens, flops = sequences * tokens_each, training.flops_per_token(length)
-        at_once = sequences_at_once(training, phase, num_devices)
+        share = -(-phase.global_batch_size // num_devices)
+        at_once = min(share, rows_at_once(training.runtime, length) or share)
         rate = rate_of(training, length, hardware, records)
         # Rows are computed whole unless they are packed.
         # Segments that are compared are sequences of their own, two for an example.
@@ -732,7 +699,11 @@ def data_rule(found: Forecast, training: Training) -> str:
     arXiv 1910.10683, section 3.4.2). For encoders 10 to 100 times as many tokens may be best (Dervishi et al.,
     "Training compute-optimal transformer encoder models", EMNLP 2025, abstract).
     """
-    ratio, epochs, most = found.targets_per_parameter, found.epochs, MAX_EPOCHS / training.mask_prob
+    ratio, epochs, most = (
+        found.total("targets") / found.encoder_parameters,
+        found.epochs,
+        MAX_EPOCHS / training.mask_prob,
+    )
     enough = "enough" if ratio >= TOKENS_PER_PARAMETER else "too few: more steps or a smaller model learn more"
     made = "an unknown number" if epochs is None else _epochs(epochs)
     return (

@@ -167,10 +167,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
     against |= {"combined": (-0.05, 0.0001)} if "combined" in arms else {}
     against |= {key: (base - value, 0.0001) for key, (_, value) in _BASELINES[kind].items()}
     comparisons = {
-        key: {
-            "difference": difference,
-            **(_noise(difference, p_value) if full else {}),
-        }
+        key: {"difference": difference, **(_noise(difference, p_value) if full else {})}
         for key, (difference, p_value) in against.items()
     }
     strongest = max(baselines, key=lambda key: baselines[key]["dev"])
@@ -245,11 +242,7 @@ def _arm(name: str, title: str, start: str, mean: float, *, full: bool) -> dict[
         {
             "number": number,
             "state": state,
-            "params": {
-                "learning_rate": 10.0 ** (-4 + number / 2),
-                "num_epochs": 3,
-                "batch_size": 16 << number % 2,
-            },
+            "params": {"learning_rate": 10.0 ** (-4 + number / 2), "num_epochs": 3, "batch_size": 16 << number % 2},
             "dev": None if state == "FAIL" else mean - number / 50,
             "curve": [[0.5, mean - 0.1], [1.0, mean]],
             "time_s": 10.0,

@@ -8,6 +8,7 @@ import fcntl
 import functools
 import http.server
 import json
+import math
 import os
 import re
 import shutil
@@ -28,7 +29,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bertline import doctor
-from bertline.doctor import Check, Finding, RedError
+from bertline.doctor import Check, RedError
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.orchestration.config import SECTIONS, pipeline_config
 from bertline.training.devices import Ranks
@@ -116,15 +117,6 @@ def test_the_exit_status_and_the_json_say_whether_anything_is_red(config, monkey
     assert [one["fix"] for one in report["findings"][1:]] == ["Mount it."] * broken
     assert doctor.examine(config(), as_json=False) == int(broken)
     assert ("RED lock" in (said := capsys.readouterr().out), "-> Mount it." in said) == (broken, broken)
-
-
-@pytest.mark.parametrize(("terminal", "no_colour"), [(True, ""), (True, "1"), (False, "")])
-def test_marks_are_coloured_on_a_terminal_that_wants_it(monkeypatch, terminal, no_colour):
-    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: terminal))
-    monkeypatch.setenv("NO_COLOR", no_colour)
-    monkeypatch.setenv("TERM", "xterm")
-    said = doctor.as_text(Finding(check="disk", ok=False, found="full", fix="Free space."))
-    assert ("\033" in said) == (terminal and not no_colour)
 
 
 def test_only_supported_pythons_are_green():
@@ -246,31 +238,25 @@ def test_ranks_that_share_a_core_are_red_unless_srun_gives_each_its_own(runtime,
 def planned(config, monkeypatch, memory_bytes, *overrides):
     monkeypatch.setattr(doctor, "resolve_precision", lambda asked, on: "bf16")
     monkeypatch.setattr(doctor, "memory_limit", lambda: memory_bytes)
-    return doctor.planned_memory(config("experiment=bert_large", "runtime.device=cpu", *overrides), ALONE)
+    return doctor.planned(config("experiment=bert_large", "runtime.device=cpu", *overrides), ALONE)
 
 
 def test_each_phase_is_compared_with_the_memory_of_a_rank(config, monkeypatch):
     roomy = planned(config, monkeypatch, 2 * 10**12)
     assert re.findall(r"phase \d: [\d.,]+ GB", doctor.memory(roomy, searches=False))[1] > "phase 2: 100"
+    needed = [phase.memory.total for phase in roomy.phases]
+    just = planned(config, monkeypatch, math.ceil(max(needed) / 0.95))
+    assert doctor.memory(just, searches=False)
     tight = planned(config, monkeypatch, 80 * 10**9)
     found, fix = red(doctor.memory, tight, searches=False)
-    assert ("80.0 GB" not in found, "phase 2" in found) == (True, True)
-    assert re.fullmatch(r"Set runtime.micro_batch_size=\d+, which changes no result.", fix)
+    assert ("phase 2" in found, fix.startswith("Set runtime.micro_batch_size=")) == (True, True)
+    # The sentence is that of the phase with the longest sequences.
+    assert f"={tight.phases[1].fitting_micro_batch_size}, which changes no result" in fix
     assert "takes smaller micro-batches by itself" in doctor.memory(tight, searches=True)
     for searches in (False, True):
         found, fix = red(doctor.memory, planned(config, monkeypatch, 4 * 10**9), searches=searches)
         assert ("not even one fits" in found, "smaller model" in fix) == (True, True)
     assert "not used" in doctor.memory(None, searches=True)
-
-
-def test_a_phase_fits_that_needs_all_of_the_memory_and_the_sentence_is_that_of_the_longest_sequences():
-    def phases(*needed):
-        named = [(f"{at_once} sequences", of_phase, at_once) for of_phase, at_once in zip(needed, (64, 8), strict=True)]
-        return doctor.PlannedMemory(usable_bytes=10**9, checkpoint_bytes=0, phases=named)
-
-    assert "phase 2: 1.0 GB" in doctor.memory(phases(10**8, 10**9), searches=False)
-    assert "micro_batch_size=64" in red(doctor.memory, phases(10**9 + 1, 10**8), searches=False)[1]
-    assert "micro_batch_size=8" in red(doctor.memory, phases(10**9 + 1, 10**9 + 1), searches=False)[1]
 
 
 def test_more_ranks_than_sequences_is_an_error_of_the_configuration(config, monkeypatch):
@@ -279,17 +265,15 @@ def test_more_ranks_than_sequences_is_an_error_of_the_configuration(config, monk
 
 
 def test_the_disk_has_room_for_the_checkpoints_and_a_folder_that_is_missing_is_not_made(tmp_path, monkeypatch):
-    pretraining = doctor.PlannedMemory(usable_bytes=0, checkpoint_bytes=12 * 10**8, phases=[])
+    memory = SimpleNamespace(memory=SimpleNamespace(optimizer=8 * 10**8))
+    plan = SimpleNamespace(parameters=10**8, fullest=memory)
     usage = SimpleNamespace(free=6 * 10**9)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
-    assert "5.9 GB needed" in doctor.disk(tmp_path / "runs", lambda: pretraining, 2)
+    assert "5.9 GB needed" in doctor.disk(tmp_path / "runs", lambda: plan, 2)
     usage.free = 5 * 10**9
-    assert "runtime.runs_folder" in red(doctor.disk, tmp_path / "runs", lambda: pretraining, 2)[1]
+    assert "runtime.runs_folder" in red(doctor.disk, tmp_path / "runs", lambda: plan, 2)[1]
     usage.free = 5 * 10**8
     assert "1.1 GB needed" in red(doctor.disk, tmp_path / "runs", fails(ConfigError("too many ranks")), 2)[0]
-    usage.free = 6 * 10**9
-    monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_files=10**6, f_favail=9))
-    assert "only 9 more files" in red(doctor.disk, tmp_path, lambda: None, 2)[0]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -407,17 +391,15 @@ def test_a_database_file_that_is_damaged_or_may_not_be_written_is_red(tmp_path, 
 
 def test_an_mlflow_server_that_is_not_there_is_red_and_tracking_that_is_off_is_not_used(config):
     found, fix = red(doctor.mlflow, tracking(config, "http://127.0.0.1:9"))
-    assert ("does not answer" in found, "tracking.uri" in fix) == (True, True)
+    assert ("no run can be written" in found, "Start the server" in fix) == (True, True)
     assert "not used" in doctor.mlflow(tracking(config, enabled="false"))
 
 
-@pytest.mark.parametrize(("status", "body"), [(401, ""), (403, "Invalid Host header"), (500, "boom")])
-def test_a_server_that_answers_and_refuses_a_run_is_red_with_what_it_must_do(config, status, body):
+def test_a_server_that_answers_and_refuses_a_run_is_red_with_what_it_must_do(config):
     class Refusing(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            self.send_response(status)
+            self.send_response(403)
             self.end_headers()
-            self.wfile.write(body.encode())
 
         do_POST = do_GET  # noqa: N815
 

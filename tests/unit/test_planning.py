@@ -25,7 +25,7 @@ from bertline.foundation.validation import validate
 from bertline.modeling.attention_choice import AttentionDevice
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining
 from bertline.modeling.config import ModelConfig
-from bertline.planning import GPUS, Forecast, Hardware, Memory, PlanConfig, TextSize, Training, memory_of, step_memory
+from bertline.planning import GPUS, Forecast, Hardware, Memory, PlanConfig, TextSize, Training, step_memory
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.objectives.mlm import Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
@@ -182,8 +182,8 @@ def test_memory_of_base_by_hand() -> None:
         logits=256 * 19 * 30_522 * 4,
     )
     assert step_memory(of, 128, 256) == expected
-    assert memory_of(of, 1) == [(of.phases[0], expected.total)]
-    assert memory_of(of, 8)[0][1] == step_memory(of, 128, 32).total
+    assert plan(of).phases[0].memory == expected
+    assert plan(of, num_devices=8).phases[0].memory == step_memory(of, 128, 32)
     plain = training("base", dropout=0.0, attention="plain")
     assert step_memory(plain, 128, 256).activations - expected.activations > 10 * 256 * 128 * 12 * 128 * 6
 
@@ -206,7 +206,7 @@ def test_a_micro_batch_in_tokens_is_as_many_rows_as_it_holds() -> None:
 
 def test_more_devices_than_sequences_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"phases\[1\]\.global_batch_size is 8, fewer than the 16 devices"):
-        memory_of(training("tiny", (9, 64, 16), (9, 128, 8)), 16)
+        plan(training("tiny", (9, 64, 16), (9, 128, 8)), num_devices=16)
 
 
 @pytest.mark.parametrize(("dropout", "device"), [(0.1, "a100"), (0.0, "v100")])
@@ -312,8 +312,8 @@ def test_the_default_pipeline_scales_what_trains_by_the_rate_of_products() -> No
 def test_the_data_rule_counts_targets_per_parameter_and_epochs() -> None:
     of = training("base", *PAPER)
     enough, repeated = plan(of, text=tokens(3.3e9)), plan(of, text=tokens(1e9))
-    assert enough.targets_per_parameter == pytest.approx(enough.total("targets") / 85_054_464)
     text = planning.data_rule(enough, of)
+    assert f"are {enough.total('targets') / 85_054_464:.3g} per parameter of the layers" in text
     assert "20 tokens per parameter (Hoffmann et al., arXiv 2203.15556)" in text and "layers, enough." in text
     assert "Up to 4 epochs are as good as new text (Muennighoff et al., arXiv 2305.16264)" in text
     assert "that is 26.7 epochs; this run makes 12.7." in text

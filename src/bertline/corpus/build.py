@@ -26,13 +26,7 @@ from bertline.corpus.quality.drops import (
 from bertline.corpus.quality.selection import PrepareWithQuality, without_contaminated, without_near_duplicates
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig
 from bertline.corpus.sentences.splitter import Headings, Splitter
-from bertline.corpus.sources import (
-    PrepareBySource,
-    sampled,
-    sampling_rates,
-    source_documents,
-    source_table,
-)
+from bertline.corpus.sources import PrepareBySource, sampled, sampling_rates, source_documents, source_table
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.corpus.writer import FEWEST_DOCUMENTS, SPLITS, CorpusWriter, with_both_splits
 from bertline.demo.config import PythonDocsConfig
@@ -65,13 +59,6 @@ def build_corpus(
     bounded by some dozen batches, a row group and a 12-byte key for each distinct document or paragraph (and 2 kB a
     document where near duplicates are looked for).
 
-    Args:
-        config: The corpus.
-        python_docs: The packages whose documentation is the default corpus.
-        out: Folder to write.
-        num_workers: Number of processes.
-        samples: Takes the counts, and a few of what was dropped for each reason.
-
     Returns:
         Summary metrics: documents, sentences, characters and words of each split, dropped documents, duplicates, and
         the number of abbreviations that were learned.
@@ -83,7 +70,8 @@ def build_corpus(
     samples.source_of = source_of if isinstance(config, SourcesCorpusConfig) else None
     dropped: Counter[str] = ShownCounts(samples.keep)
     # Each message once, and few of a kind: what learns from a large source reads it before it is read for the corpus.
-    with folder_written_atomically(out) as folder, _scratch() as scratch, few_said():
+    scratch_folder = tempfile.TemporaryDirectory(prefix="bertline-corpus-")
+    with folder_written_atomically(out) as folder, scratch_folder as scratch, few_said():
         reader = _reader(config, python_docs, Path(scratch), num_workers=num_workers)
         prepare = _preparation(config, reader, num_workers=num_workers)
         prepared = _prepared(reader, dropped, samples, prepare, config, Path(scratch), num_workers=num_workers)
@@ -123,10 +111,6 @@ def _with_splits(
     elif config.validation_fraction > 0 and min(map(writer.num_different, SPLITS)) < FEWEST_DOCUMENTS:
         return with_both_splits(folder, config, writer)
     return writer
-
-
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="bertline-corpus-")
 
 
 class _Preparation(Protocol):

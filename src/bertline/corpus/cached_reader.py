@@ -43,14 +43,7 @@ class CachedReader:
     def __init__(
         self, read: ReadPart, parts: Sequence[str], folder: Path, source_of: Callable[[str], str] | None
     ) -> None:
-        """Take what reads the corpus.
-
-        Args:
-            read: Reads a part.
-            parts: Names of the sources, in their order; `[""]` for a corpus of one.
-            folder: For what is kept.
-            source_of: Returns the source of a document's id, in a corpus of several.
-        """
+        """Take what reads the corpus."""
         self.parts = parts
         self._read = read
         self._folder = folder

@@ -34,12 +34,6 @@ class ShownCounts(Counter[str]):
 def leave_out(dropped: Counter[str], reason: str, where: str, text: str = "") -> None:
     """Count something that is left out, and show it where the counts are shown.
 
-    Args:
-        dropped: Counter of a reader.
-        reason: Such as `documents/undecodable`.
-        where: Id of the document, or name of the file.
-        text: Its text, or the beginning of it; of a file what is wrong with it.
-
     Example:
         >>> seen = []
         >>> counts = ShownCounts(lambda *one: seen.append(one))

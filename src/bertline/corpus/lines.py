@@ -104,11 +104,7 @@ class LineDecoder:
         return ascii_bytes.decode(codec, errors="replace").encode("ascii", errors="replace") == ascii_bytes
 
     def __call__(self, text: str) -> tuple[str, bool]:
-        """Return a line, and whether it is in the second encoding of the file.
-
-        Args:
-            text: The line, decoded as UTF-8 with surrogate escapes.
-        """
+        """Return a line, and whether it is in the second encoding of the file."""
         raw = text.encode(errors="surrogateescape")
         if self._codec != "utf-8":
             least = 1 if self.never_looks_like_utf8(self._codec) else _NOT_BY_CHANCE

@@ -128,12 +128,6 @@ def source_table(
 ) -> dict[str, Any]:
     """Return counts by source for the manifest.
 
-    Args:
-        read: Counts by label before sampling, under names such as `train/documents`.
-        kept: The same after it.
-        config: The corpus, from which the rates follow.
-        dropped: Drops by source and reason.
-
     Returns:
         Under `parts` for each label its `language`, `rate`, number of `documents` before sampling, `counts` after it
         and `share` of the characters of train; under `dropped` counts by source and reason.

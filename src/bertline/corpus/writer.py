@@ -76,11 +76,6 @@ def with_both_splits(folder: Path, config: CorpusConfig, writer: CorpusWriter) -
 
     Documents are counted once, however often they are there; copies are left behind where a group goes to validation.
 
-    Args:
-        folder: Where the corpus was written.
-        config: The corpus.
-        writer: What was written.
-
     Returns:
         What is there now.
 
@@ -142,12 +137,7 @@ def _fixes(config: CorpusConfig) -> dict[str, None]:
 
 
 def more_documents(key: str, reader: CorpusReader) -> Iterator[str]:
-    """Yield what makes more documents, or groups, of the same text.
-
-    Args:
-        key: Where the reader is configured, such as `corpus`.
-        reader: The reader.
-    """
+    """Yield what makes more documents, or groups, of the same text."""
     group_column = getattr(reader, "group_column", None)
     if isinstance(reader, TextReader) and reader.document != "line":
         kinds = [kind for kind in ("blank_line", "line") if kind != reader.document]

@@ -116,11 +116,6 @@ def read_modules(
     Order: packages as configured, modules by name. Test folders (`tests`, `test`, `test_*`, `conftest`) are left out:
     their docstrings describe checks, not the library.
 
-    Args:
-        config: The packages and their split.
-        num_workers: Number of parsing processes; it does not affect the result.
-        dropped: Optional counter of left-out modules: `test_module`, `unparsable`, `undecodable`, `no_docstring`.
-
     Raises:
         ConfigError: A package is not installed.
     """

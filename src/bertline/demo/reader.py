@@ -24,14 +24,7 @@ class PythonDocsCorpusConfig(ReadingSettings, CorpusSettings):
 def module_documents(
     config: PythonDocsCorpusConfig, python_docs: PythonDocsConfig, dropped: Counter[str], *, num_workers: int
 ) -> Iterator[SourceDocument]:
-    """Read each module as a document: the prose of its docstrings in source order.
-
-    Args:
-        config: The corpus.
-        python_docs: The packages and their split.
-        dropped: Counter of left-out documents and paragraphs, as of `CorpusReader.read`.
-        num_workers: Number of parsing processes; it does not affect the result.
-    """
+    """Read each module as a document: the prose of its docstrings in source order."""
     modules: Counter[str] = Counter()
     for module in read_modules(python_docs, num_workers=num_workers, dropped=modules):
         paragraphs: list[str] = []

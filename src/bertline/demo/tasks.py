@@ -114,12 +114,6 @@ def docs_library_rows(
     passages come from pretraining modules. Dev and test passages come from held-out modules and do not occur in
     pretraining text. Dev and test share no module, and no passage occurs twice. Labels are balanced as far as possible:
     every library contributes the same number of rows until small libraries run out.
-
-    Args:
-        modules: Modules from `bertline.demo.docstrings.read_modules`.
-        config: Sizes of passages and splits.
-        num_train_rows: Number of train rows; None returns all.
-        seed: `split_seed` of the task.
     """
     modules = list(modules)
     without_names = cache(LibraryNames({module.package for module in modules}).removed_from)
@@ -183,12 +177,6 @@ def docs_match_rows(
     function (`Read_csv reads ...`) and repetitions of a summary are dropped. Train pairs come from pretraining modules.
     Dev and test pairs come from held-out modules, and their summaries do not occur in pretraining text. Dev and test
     share no module.
-
-    Args:
-        modules: Modules from `bertline.demo.docstrings.read_modules`.
-        config: Sizes of summaries and splits.
-        num_train_rows: Number of train rows; None returns all.
-        seed: `split_seed` of the task.
     """
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
@@ -271,13 +259,6 @@ def docs_parameters_sentences(
     (backticks, quotes, asterisks) is removed, so that the model has to use the context: most names are also ordinary
     words. Train sentences come from pretraining modules. Dev and test sentences come from held-out modules and do not
     occur in pretraining text. Dev and test share no module, and no sentence occurs twice.
-
-    Args:
-        modules: Modules from `bertline.demo.docstrings.read_modules`.
-        config: Sizes of sentences and splits.
-        num_train_rows: Number of train rows; None returns all.
-        seed: `split_seed` of the task.
-        dropped: Counts dropped sentences by reason; updated in place.
     """
     modules = list(modules)
     packages = {module.name: module.package for module in modules}

@@ -71,11 +71,11 @@ class WrappedEncoder(nn.Module):
     @property
     def below_layers(self) -> list[nn.Module]:
         """Modules that the first layer reads or that all layers share, as relative positions."""
-        outside = (_wrapping(self).layers, *_wrapping(self).above_layers)
+        outside = tuple(f"{name}." for name in (_wrapping(self).layers, *_wrapping(self).above_layers))
         return [
             module
             for name, module in self.hf.named_modules()
-            if name and not any(True for _ in module.children()) and not f"{name}.".startswith(_with_dots(outside))
+            if name and not any(True for _ in module.children()) and not f"{name}.".startswith(outside)
         ]
 
     @property
@@ -248,13 +248,7 @@ def load_wrapped_encoder(folder: Path, *, dropout_prob: float | None = None) -> 
 
 
 def new_language_model(config: ModelConfig, tokenizer: Tokenizer, *, seed: int) -> WrappedMaskedLM:
-    """Return a masked language model with weights drawn as transformers draws them.
-
-    Args:
-        config: Its `own` settings give the sizes.
-        tokenizer: Gives the number of tokens and the ids of special ones.
-        seed: Seed of the weights.
-    """
+    """Return a masked language model with weights drawn as transformers draws them."""
     ids = {
         "pad_token_id": tokenizer.pad_id,
         "bos_token_id": tokenizer.cls_id,
@@ -393,10 +387,6 @@ def _encoder(hf: Any, folder: Path, dropout_probs: Dropouts | None) -> WrappedEn
 
 def _wrapping(encoder: WrappedEncoder) -> Any:
     return FAMILIES[encoder.config.family].wrapping
-
-
-def _with_dots(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{name}." for name in names)
 
 
 @contextmanager

@@ -157,13 +157,7 @@ def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
 
 
 def _horizontal(values: Sequence[float], *, log: bool, as_far: bool = False) -> tuple[Scale, list[float]]:
-    """Return the horizontal scale of some values, and its ticks.
-
-    Args:
-        values: All values on the axis.
-        log: Whether it is logarithmic.
-        as_far: Whether the axis ends where the values end, as curves over the steps do; the last value is then a tick.
-    """
+    """Return the horizontal scale of some values, and its ticks."""
     pixels, (low, high) = (_LEFT, WIDTH - _RIGHT), _apart(values)
     if not as_far:
         if own := _own_ticks(values):

@@ -90,10 +90,6 @@ class Survey(Part):
 def survey_corpus(folder: Path, *, seed: int = 0) -> Survey:
     """Read a corpus and return what it looks like.
 
-    Args:
-        folder: The artifact.
-        seed: Seed of the random sentences.
-
     Raises:
         ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
     """
@@ -228,11 +224,6 @@ _STYLE = ("blockquote footer { color: var(--soft); overflow-wrap: anywhere; }",)
 
 def write_corpus_page(path: Path, corpus: Path, drops: Mapping[str, Any]) -> Survey:
     """Write the page as one file without other files; the same corpus gives the same bytes.
-
-    Args:
-        path: The HTML file.
-        corpus: The artifact.
-        drops: Counts and samples by reason, as of `DropSamples.content`.
 
     Returns:
         What the page shows.

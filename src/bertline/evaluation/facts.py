@@ -52,13 +52,7 @@ def read_provenance(folder: Path) -> Provenance | None:
 
 
 def provenance_line(found: Sequence[Provenance], params: Mapping[str, Any], train_time_s: float | None) -> str:
-    """Return the line as HTML, a list of named facts; facts that are not known are left out.
-
-    Args:
-        found: Provenance of pretraining, if there was one, then of each sweep.
-        params: The configuration.
-        train_time_s: Seconds of pretraining; None if nothing was pretrained.
-    """
+    """Return the line as HTML, a list of named facts; facts that are not known are left out."""
     seeds = [f"{title} {params[name]['seed']}" for name, title in _SEEDS.items() if "seed" in params.get(name, {})]
     facts = {
         "finished": max((one.ended for one in found), default=""),

@@ -159,12 +159,6 @@ def measure_overlap(
 ) -> dict[str, Overlap]:
     """Search the corpus for the n-grams of several test splits; the corpus is read once.
 
-    Args:
-        texts: Texts of each split, one per row, by any name.
-        corpus: Corpus artifact; its train shards are read one row group at a time.
-        config: Bounds of n, and the limit for flagging.
-        num_workers: Number of processes; the result does not depend on it.
-
     Returns:
         The overlap of each split, by name.
 

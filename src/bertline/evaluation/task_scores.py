@@ -163,13 +163,7 @@ def _failed_runs(task: TaskFacts) -> str:
 
 
 def overlap_notes(task: TaskFacts, overlaps: dict[str, Overlap], correct: dict[str, list[float]]) -> str:
-    """Describe the overlap of each test set with the pretraining corpus; flagged test sets stand out.
-
-    Args:
-        task: The task.
-        overlaps: Overlap by test split.
-        correct: Correctness of the best model on each row, by test split; splits may be missing.
-    """
+    """Describe the overlap of each test set with the pretraining corpus; flagged test sets stand out."""
     blocks = []
     for split, found in overlaps.items():
         measure = kind_part(task.result["task_kind"], "report").row_measure(task.metric)

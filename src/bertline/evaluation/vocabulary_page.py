@@ -474,7 +474,8 @@ def _coverage(survey: VocabularySurvey) -> str:
     coverage = line_chart(curves, x_name="tokens, the most frequent first", y_name="share of the text", log_x=True)
     used = f"{count(survey.own.num_used)} of {count(survey.own.size)} tokens occur in this text."
     charts = [figure(coverage, f"Coverage: the share of the text that the most frequent tokens are. {used}")]
-    trained = sorted({(float(one.size), one.tokens_per_word) for one in _trained_here(survey)})
+    here = [*survey.trained.values(), *([survey.own] if survey.was_trained else [])]
+    trained = sorted({(float(one.size), one.tokens_per_word) for one in here})
     if len(trained) > 1:
         dots = [
             Series(one.name, [(float(one.size), one.tokens_per_word)], css, marked=True)
@@ -484,10 +485,6 @@ def _coverage(survey: VocabularySurvey) -> str:
         chart = line_chart(sizes, x_name="tokens in the vocabulary", y_name="tokens a word", log_x=True)
         charts.append(figure(chart, "What size buys: tokens a word, by the size of the vocabulary."))
     return section("coverage", "Coverage and size", side_by_side(*charts))
-
-
-def _trained_here(survey: VocabularySurvey) -> list[Fit]:
-    return [*survey.trained.values(), *([survey.own] if survey.was_trained else [])]
 
 
 def _small(share: float) -> str:

@@ -95,12 +95,6 @@ def figures_of(
 ) -> dict[str, float]:
     """Return the figures that have bounds, of the train sequences of one length.
 
-    Args:
-        store: The train sequences.
-        counts: Their counts, as the manifest has them.
-        token_counts: [vocab_size] count of each token.
-        vocab: The tokens.
-
     Returns:
         `duplicate_share`, sequences equal to an earlier one, of all; `fill`, tokens of the positions that there are;
         `truncated_share`, tokens that were cut off, of all; `unknown_share`, `[UNK]`, of all tokens;
@@ -193,12 +187,6 @@ def _told_by(cells: Array, labels: Array) -> float:
 
 def refuse_outside(bounds: BoundsConfig, length: int, config: ExamplesConfig, facts: Mapping[str, float]) -> None:
     """Check the figures of the train sequences of one length.
-
-    Args:
-        bounds: What is allowed.
-        length: Maximum length of the sequences.
-        config: Configuration of the stage.
-        facts: `figures_of` them, with their counts.
 
     Raises:
         DataError: Figures are outside of their bounds; with each, what it means and what to do.

@@ -218,14 +218,7 @@ def _write_examples(
     split: Split, length: int, config: ExamplesConfig, layout: Layout, folder: Path, num_workers: int
 ) -> dict[str, float | int]:
     encoded = folder / "encoded" / split
-    generate = partial(
-        generate_block,
-        corpus_folder=encoded,
-        split=split,
-        length=length,
-        config=config,
-        layout=layout,
-    )
+    generate = partial(generate_block, corpus_folder=encoded, split=split, length=length, config=config, layout=layout)
     # One copy of the validation pairs: more copies of the same text would add no information.
     num_copies = _dupe_factor(config) if split == "train" else 1
     blocks = blocks_of_documents(EncodedCorpus.open(encoded), num_copies)
@@ -261,11 +254,7 @@ def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, 
     counts = token_counts(train, policy.vocab_size)
     facts = manifest["lengths"][str(length)]["train"]
     facts.update(figures_of(train, facts, counts, tokenizer.vocab))
-    return unigram_entropy(
-        counts,
-        target_counts(validation, seed=manifest["seed"], policy=policy),
-        policy.special_ids,
-    )
+    return unigram_entropy(counts, target_counts(validation, seed=manifest["seed"], policy=policy), policy.special_ids)
 
 
 def _dupe_factor(config: ExamplesConfig) -> int:

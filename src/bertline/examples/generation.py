@@ -49,13 +49,7 @@ from bertline.tokenization.tokenizer import Layout
 
 
 def shuffled(document: Document, *, together: int, seed: int) -> Document:
-    """Return the document with its sentences in random order; a pure function of its arguments.
-
-    Args:
-        document: Document of the corpus.
-        together: Number of sentences of a run, whose order stays.
-        seed: Seed of the order, together with the document's id.
-    """
+    """Return the document with its sentences in random order; a pure function of its arguments."""
     sentences = document.sentences
     rng = random.Random(seed_for(seed, "shuffle_sentences", document.id))
     runs = [sentences[start : start + together] for start in range(0, len(sentences), together)]
@@ -115,13 +109,7 @@ def blocks_of_documents(corpus: EncodedCorpus, num_copies: int) -> list[BlockOfD
 
 
 def generate_block(
-    block: BlockOfDocuments,
-    *,
-    corpus_folder: Path,
-    split: Split,
-    length: int,
-    config: ExamplesConfig,
-    layout: Layout,
+    block: BlockOfDocuments, *, corpus_folder: Path, split: Split, length: int, config: ExamplesConfig, layout: Layout
 ) -> tuple[ExampleBlock, Counter[str]]:
     """Generate the examples of a block of the encoded corpus in `corpus_folder`, and their counts.
 
@@ -151,11 +139,6 @@ def generate_block(
 
 def assemble(tokens: Array, pairs: list[Pair], layout: Layout) -> ExampleBlock:
     """Concatenate `[CLS] A [SEP] B [SEP]` of all pairs, or `[CLS] A [SEP]` without B, into one block.
-
-    Args:
-        tokens: Tokens of the encoded corpus.
-        pairs: Pairs, or texts of one segment.
-        layout: Special tokens of a pair, or of one segment.
 
     Example:
         >>> pair = Pair(Span(0, 2), Span(2, 3), 0, False, 0)
@@ -207,13 +190,6 @@ def document_pairs(
     corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, config: ExamplesConfig
 ) -> Iterator[Pair]:
     """Generate the pairs of one document; a pure function of its arguments and the state of `rng`.
-
-    Args:
-        corpus: Encoded corpus with at least two documents, unless `config.random_next_prob` is 0.
-        document: Index of the document.
-        rng: Generator for this document only.
-        room: Maximum number of tokens of both segments.
-        config: Provides `random_next_prob` and `short_sequence_prob`.
 
     References:
         Devlin et al. 2018, arXiv 1810.04805, section 3.1 (task 2) and A.2.
@@ -326,13 +302,6 @@ def document_segments(
     corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, short_sequence_prob: float
 ) -> Iterator[Pair]:
     """Generate the segments of one document; a pure function of its arguments and the state of `rng`.
-
-    Args:
-        corpus: Encoded corpus.
-        document: Index of the document.
-        rng: Generator for this document only.
-        room: Maximum number of tokens of a segment.
-        short_sequence_prob: Fraction of segments with a random, shorter target length.
 
     Example:
         >>> corpus = EncodedCorpus.from_lists([[[5, 6, 7], [8, 9], [10] * 9]])

@@ -239,13 +239,6 @@ def masked_batch(
     Equal to `mask_example` for each example, then padding, in about a twentieth of the time. Rows are padded to
     `store.max_length`, so the batch shape depends only on the number of examples.
 
-    Args:
-        store: The examples.
-        indices: [B] example ids.
-        epoch: Epoch number, from 0.
-        seed: Root seed of the masks (`examples.seed`).
-        policy: `masking_policy(store.manifest)`.
-
     Returns:
         Arrays for B examples, S = `store.max_length`, P = `max_targets`, all int64: `input_ids` [B, S];
         `token_type_ids` [B, S], 0 in padding, and everywhere if the tokenizer has one type; `attention_mask` [B, S], 1

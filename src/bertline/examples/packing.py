@@ -82,7 +82,8 @@ def packed_batches(
     lengths = batch["attention_mask"].sum(axis=1)
     width = batch["input_ids"].shape[1]
     placement = place_sequences(lengths, width)
-    size = rows_per_batch or _rounded(placement.num_rows, -(-len(lengths) // _SHARES_OF_BATCH))
+    step = -(-len(lengths) // _SHARES_OF_BATCH)
+    size = rows_per_batch or -(-placement.num_rows // step) * step
     for first_row in range(0, placement.num_rows, size):
         chosen = np.flatnonzero((placement.rows >= first_row) & (placement.rows < first_row + size))
         starts = (placement.rows[chosen] - first_row) * width + placement.offsets[chosen]
@@ -128,10 +129,6 @@ def _boundaries(starts: Array, lengths: Array, num_rows: int, width: int) -> Arr
 
 def _filled(values: Array, size: int, filler: int) -> Array:
     return np.concatenate([values, np.full(size - len(values), filler, dtype=np.int64)])
-
-
-def _rounded(number: int, step: int) -> int:
-    return -(-number // step) * step
 
 
 def _room(number: int, usual: int) -> int:

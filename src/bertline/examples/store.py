@@ -198,12 +198,7 @@ class ExampleWriter:
         )
         ends = np.cumsum(joined.lengths, dtype=np.int64)
         num_tokens = int(ends[num_examples - 1])
-        columns = (
-            ends - joined.lengths,
-            joined.lengths,
-            joined.first_segment_lengths,
-            joined.next_sentence_labels,
-        )
+        columns = (ends - joined.lengths, joined.lengths, joined.first_segment_lengths, joined.next_sentence_labels)
         rows = np.stack([column[:num_examples] for column in columns], axis=1).astype(np.uint32)
         np.save(self._folder / f"{self._num_shards:05d}.input_ids.npy", joined.input_ids[:num_tokens])
         np.save(self._folder / f"{self._num_shards:05d}.examples.npy", rows)

@@ -304,13 +304,7 @@ _ENCODER_CONFIG = ("corpus", "tokenizer", "examples", "model", "objective", "opt
 
 
 def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
-    """Return the README.md of the encoder.
-
-    Args:
-        facts: Facts of the pipeline.
-        onnx: Results of `export_onnx`; None if there is no ONNX file.
-        torch_bytes: Size of the PyTorch weights in bytes.
-    """
+    """Return the README.md of the encoder."""
     name = facts.export.model_name
     tasks = [
         f"{conclusion(facts, task)}\n\n{task_scores(facts, task)}"

@@ -393,11 +393,6 @@ def _facts(file: Path, folder: Path, agreement: Agreement) -> dict[str, Any]:
 def measure_latency(view: ModelView, files: dict[str, Path], *, max_length: int) -> dict[str, Any]:
     """Measure the median latency of full batches, with sequences of `max_length` tokens.
 
-    Args:
-        view: PyTorch model, measured as `torch`.
-        files: ONNX files by name.
-        max_length: Number of tokens of each sequence.
-
     Returns:
         `latency_ms`, milliseconds by name, then batch size (`{"torch": {"1": 12.3, "32": 210.0}, ...}`), `machine` and
         `max_length`. Runs of the formats are interleaved, so that load on the machine affects all of them.

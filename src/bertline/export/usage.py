@@ -120,11 +120,6 @@ def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_len
 
     The vectors equal those of `bertline.load(folder).embed`: pooled, not normalized. Cosine similarity normalizes them
     itself.
-
-    Args:
-        folder: Folder with config.json, model.safetensors and the tokenizer.
-        vectors: How the model turns texts into vectors.
-        max_length: Maximum number of tokens of a text.
     """
     kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
     modules = [

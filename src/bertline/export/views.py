@@ -44,12 +44,7 @@ OUTPUT_NAMES: dict[Architecture, tuple[str, ...]] = {
 
 
 class ModelView(nn.Module):
-    """A bertline model with the inputs and outputs of transformers' class of the given name.
-
-    Args:
-        model: Model of bertline.
-        architecture: Architecture, which determines the outputs; `BertModel` takes the encoder of any model.
-    """
+    """A bertline model with the inputs and outputs of transformers' class of the given name."""
 
     def __init__(self, model: nn.Module, architecture: Architecture) -> None:
         super().__init__()

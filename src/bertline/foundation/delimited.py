@@ -40,12 +40,6 @@ def unquoted_rows(
 def quoted_rows(lines: Iterable[str], separator: str, *, where: str, hint: str) -> Iterator[tuple[int, int, list[str]]]:
     """Yield the number of the first line, the number of lines, and the fields of each row; blank lines are skipped.
 
-    Args:
-        lines: Lines with their ends.
-        separator: Separator of fields.
-        where: Name of the file, for messages.
-        hint: What to do about quotes that do not pair up, for messages.
-
     Raises:
         DataError: Quotes do not pair up, or one of them swallowed whole rows.
     """

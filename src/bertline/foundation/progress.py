@@ -154,57 +154,8 @@ class ProgressLine:
     """The rest, most important first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A line of progress for a terminal of some width: text, a bar, text. A bar of width 0 is left out."""
-
-    head: str
-    bar_width: int
-    tail: str
-
-
-def layout(line: ProgressLine, width: int) -> Layout:
-    """Fit a line to a terminal; no text is cut, except a count on a terminal that is narrower than the count.
-
-    The count comes first, then the time left, the bar, what is done, and the notes in their order.
-
-    Args:
-        line: What to show.
-        width: Columns of the terminal.
-
-    Example:
-        >>> line = ProgressLine(what="pretraining", done=5, total=9, count="step 5 of 9", left="8 s left")
-        >>> layout(line, 24)
-        Layout(head='', bar_width=0, tail='step 5 of 9, 8 s left')
-        >>> layout(line, 60)
-        Layout(head='pretraining ', bar_width=26, tail=' step 5 of 9, 8 s left')
-    """
-    from rich.cells import cell_len, set_cell_size
-
-    tail = line.count
-    if cell_len(tail) > width:
-        return Layout("", 0, set_cell_size(tail, width))
-    if line.left and cell_len(tail) + cell_len(line.left) + 2 <= width:
-        tail = f"{tail}, {line.left}"
-    room = width - cell_len(tail) - 1
-    if room < _SMALLEST_BAR:
-        return Layout("", 0, tail)
-    head = f"{line.what} " if line.what and cell_len(line.what) + 1 + _SMALLEST_BAR <= room else ""
-    room -= cell_len(head)
-    for note in line.notes:
-        if room - cell_len(note) - 2 < _SMALLEST_BAR:
-            break
-        tail = f"{tail}, {note}"
-        room -= cell_len(note) + 2
-    return Layout(head, min(room, _LARGEST_BAR), f" {tail}")
-
-
 class LiveLine:
-    """Draws a line of progress at the bottom of a terminal, several times a second, until it is stopped.
-
-    Args:
-        line: Function that returns the line as it stands; None for nothing yet.
-    """
+    """Draws a line of progress at the bottom of a terminal, several times a second, until it is stopped."""
 
     def __init__(self, line: Callable[[], ProgressLine | None]) -> None:
         from rich.console import Console
@@ -225,14 +176,24 @@ class LiveLine:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield what rich draws, for the width that the terminal has now."""
+        from rich.cells import cell_len
         from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         line = self._line()
         if line is None:
             return
-        fitted = layout(line, options.max_width)
-        yield Text(fitted.head, end="", no_wrap=True)
-        if fitted.bar_width:
-            yield ProgressBar(total=line.total, completed=line.done, width=fitted.bar_width, pulse=line.total is None)
-        yield Text(fitted.tail, end="", no_wrap=True)
+        head, tail = f"{line.what} " if line.what else "", f" {line.count}"
+        room = options.max_width - cell_len(head) - _SMALLEST_BAR
+        for text in filter(None, (line.left, *line.notes)):
+            if cell_len(tail) + 2 + cell_len(text) > room:
+                break
+            tail = f"{tail}, {text}"
+        if cell_len(tail) > room:  # no bar fits
+            text = ", ".join(filter(None, (line.count, line.left)))
+            yield Text(text, end="", no_wrap=True, overflow="ellipsis")
+            return
+        yield Text(head, end="", no_wrap=True)
+        width = min(room + _SMALLEST_BAR - cell_len(tail), _LARGEST_BAR)
+        yield ProgressBar(total=line.total, completed=line.done, width=width, pulse=line.total is None)
+        yield Text(tail, end="", no_wrap=True)

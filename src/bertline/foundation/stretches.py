@@ -13,10 +13,6 @@ def distinct_stretches(text: str, *, errors: str = "strict") -> tuple[npt.NDArra
 
     This is several times as fast as with a dictionary of Python.
 
-    Args:
-        text: Text.
-        errors: What becomes of lone surrogates, as `str.encode` has it.
-
     Example:
         >>> numbers, stretches = distinct_stretches("to be or not to be")
         >>> numbers.tolist(), stretches

@@ -51,11 +51,6 @@ def load_sampled(folder: Path, every_s: float, *, node: str | None = None) -> It
     The rows have the form of `metrics.jsonl`, and steps count on after those that the file has. If another process of
     this machine samples to the same file, or psutil is not installed, the block runs without. A sample that cannot be
     written ends the sampling, not the block.
-
-    Args:
-        folder: Run folder; it exists.
-        every_s: Seconds between two samples, and before the first.
-        node: Name of this machine, from `node_name`.
     """
     name = "system" if node is None else f"system.{node}"
     prefix = "system/" if node is None else f"system/{node}/"

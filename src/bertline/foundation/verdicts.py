@@ -220,11 +220,6 @@ def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float
 
     The weight of the seeds is their share of the variance, their interaction with rows included: it is small by chance
     only if all of it is.
-
-    Args:
-        variance: Variance of the difference.
-        row_degrees: Degrees of freedom of its part due to rows.
-        of_seeds: Variance due to seeds, and its degrees of freedom, of each system with several.
     """
     from scipy.special import stdtridf, stdtrit
 

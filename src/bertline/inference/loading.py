@@ -23,12 +23,7 @@ from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.kinds.tagging.config import TaggingTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
-from bertline.modeling.huggingface import (
-    architecture_of,
-    config_mapping,
-    read_config,
-    read_labels,
-)
+from bertline.modeling.huggingface import architecture_of, config_mapping, read_config, read_labels
 from bertline.modeling.weight_files import read_weight_names
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
@@ -95,10 +90,6 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
     A classifier with one output is served as regression if its `problem_type` says so, else as re-ranking. A token
     classifier whose tags are not IOB2 gives each word its tag, with a warning.
 
-    Args:
-        folder: Folder of a BERT checkpoint.
-        max_length: Maximum number of tokens of a sequence.
-
     Returns:
         The task; None for an encoder, and with a warning for regression of several numbers.
     """
@@ -120,13 +111,7 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
                 warn(f"{folder} predicts {len(labels)} numbers for a text (problem_type: regression), not one.")
                 return None
             config = RegressionTaskConfig(
-                kind="regression",
-                low=-math.inf,
-                high=math.inf,
-                head="linear",
-                pooling="mean",
-                metric="pearson",
-                **base,
+                kind="regression", low=-math.inf, high=math.inf, head="linear", pooling="mean", metric="pearson", **base
             )
             labels = ()
         case "BertForSequenceClassification" if has_head and len(labels) == 1:

@@ -19,7 +19,7 @@ from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.inference.predictor import TaskPredictor, require_texts, row_ids
-from bertline.kinds.classification.serving import ClassificationPredictor, Prediction
+from bertline.kinds.classification.serving import Prediction
 from bertline.kinds.retrieval.serving import Hit, RetrievalPredictor, best_hits
 from bertline.modeling.bert import EncodedInDetail, MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
@@ -221,12 +221,7 @@ class LoadedModel:
         return fill_blanks(self.model, self.tokenizer, text, top_k, self.max_length)
 
     def embed(
-        self,
-        texts: Sequence[str],
-        pooling: Pooling | None = None,
-        batch_size: int = 32,
-        *,
-        role: Role | None = None,
+        self, texts: Sequence[str], pooling: Pooling | None = None, batch_size: int = 32, *, role: Role | None = None
     ) -> NDArray[np.float32]:
         """Compute one vector per text, [n, H].
 
@@ -265,16 +260,6 @@ class LoadedModel:
         return vectors, sum(
             len(ids) + self.tokenizer.single.num_special > max_length for ids in self.tokenizer.encode_literally(full)
         )
-
-    def label_probabilities(
-        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
-    ) -> tuple[NDArray[np.float32], int]:
-        """Return a classifier's probabilities [n, labels], in text order, and the number of truncated texts."""
-        if not isinstance(self.task, ClassificationPredictor):
-            raise self._cannot("classify", "classifier", "artifacts/export/TASK")
-        before = self.task.num_cut
-        probabilities = self.task.probabilities(texts, text_pairs)
-        return probabilities, self.task.num_cut - before
 
     def attentions(self, text: str, text_pair: str | None = None) -> Attentions:
         """Return the tokens of a text (or pair) and the attention probabilities of all layers and heads."""

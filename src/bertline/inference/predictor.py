@@ -82,22 +82,11 @@ class RowPredictor(ABC):
 
     @abstractmethod
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        """Predict the added columns of some rows.
-
-        Args:
-            inputs: Values of each column of `file_inputs`.
-        """
+        """Predict the added columns of some rows."""
 
 
 class TaskPredictor(RowPredictor):
-    """A fine-tuned model with its task, for prediction.
-
-    Args:
-        kind: Kind of the task, which encodes and predicts.
-        calibration: Values chosen on dev, such as thresholds.
-        model: Model on its device, in evaluation mode.
-        tokenizer: Tokenizer of the model.
-    """
+    """A fine-tuned model with its task, for prediction."""
 
     num_probabilities: int | None = None
     """Number of labels that a classifier lists in a file with their probabilities; None lists all."""

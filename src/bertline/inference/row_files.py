@@ -232,11 +232,6 @@ class GrowingFile:
     def append(self, rows: list[Row], *, num_truncated: int, rows_digest: str) -> None:
         """Append a block of rows.
 
-        Args:
-            rows: Rows of the block, at least one.
-            num_truncated: Number of these rows whose input was truncated.
-            rows_digest: Digest of all input rows up to the last of these.
-
         Raises:
             DataError: The columns or their types differ from those of the first rows, and the format cannot hold both.
             MachineError: The output cannot be written, for example because the disk is full.

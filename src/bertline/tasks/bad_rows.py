@@ -11,12 +11,7 @@ from bertline.foundation.errors import DataError
 
 
 class BadRow(Exception):  # noqa: N818  (it names a row, and becomes an error only where invalid rows are errors)
-    """An invalid row. `BadRows.found` counts it or turns it into an error.
-
-    Args:
-        reason: Key under which the row is counted, in snake case.
-        message: Message for the user: file and line, what was found, how to fix it.
-    """
+    """An invalid row. `BadRows.found` counts it or turns it into an error."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

@@ -23,12 +23,6 @@ class DataPart(Protocol):
     def built_task(self, name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
         """Read the rows of the task's source and split them.
 
-        Args:
-            name: Name of the task, for messages.
-            config: Configuration of this kind of task.
-            modules: Modules that the rows of a `docs_*` source are made from. A kind that has no such source leaves
-                this argument out.
-
         Raises:
             DataError: The data is invalid. The message names file and line, the problem and how to fix it.
         """
@@ -41,13 +35,6 @@ def build_task(
     name: str, config: TaskConfig, python_docs: PythonDocsConfig, out: Path, *, num_workers: int = 1
 ) -> dict[str, float | int]:
     """Build the rows of one task.
-
-    Args:
-        name: Name of the task, for messages.
-        config: Source, labels and sizes.
-        python_docs: Packages that the `docs_*` sources are built from.
-        out: Artifact folder to write.
-        num_workers: Number of processes that read docstrings; the result does not depend on it.
 
     Returns:
         Number of rows of each split and, where the task has them, number of labels and of documents.

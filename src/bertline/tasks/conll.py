@@ -47,11 +47,6 @@ def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list
     document. Other comments are skipped: lines between sentences that begin with `#` and are not a word with its tag
     (`# id 5`; `#tag O` and `# O` are words), and in tab-separated files any line that begins with `#` and has no tab.
 
-    Args:
-        path: The file.
-        config: Columns, separator, scheme and handling of broken tags.
-        bad_rows: Collects sentences with an invalid line, and counts repaired tags.
-
     Raises:
         DataError: The file cannot be decoded, lacks a configured column or has no valid sentence, a tag is broken and
             `on_broken_tags` is `error`, or a row is invalid and invalid rows are errors. The message names the file

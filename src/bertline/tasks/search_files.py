@@ -221,8 +221,7 @@ def _smart_texts(folder: str, name: str, bad: BadRows, *, title_field: str | Non
             fields.setdefault(field, []).append(line)
         elif line.strip():
             bad.report(
-                "malformed_line",
-                f"{path}:{number} is {line[:80]!r}; expected `.I NUMBER` or a field's mark (`.W`).",
+                "malformed_line", f"{path}:{number} is {line[:80]!r}; expected `.I NUMBER` or a field's mark (`.W`)."
             )
     if not identity:
         raise DataError(f"{path} has no line `.I NUMBER`. Is it a SMART collection?")
@@ -389,10 +388,7 @@ def sentence_pairs_collection(source: SentencePairsSourceConfig, bad: BadRows) -
             asked = queries.setdefault((language, query), RawText(f"{paths[0]}:{number}", name, query))
             judged.setdefault(asked.id, {})[found.id] = 1
     return Collection(
-        folder=source.path,
-        documents=iter(documents.values()),
-        queries=iter(queries.values()),
-        judged={"test": judged},
+        folder=source.path, documents=iter(documents.values()), queries=iter(queries.values()), judged={"test": judged}
     )
 
 

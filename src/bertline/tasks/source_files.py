@@ -269,13 +269,6 @@ def capped(
 
     The rows whose keys have the lowest hashes are kept, so each row is equally likely, and a larger limit keeps all
     rows of a smaller one.
-
-    Args:
-        items: Rows of a split.
-        key: Returns the id of a row, unique in the split.
-        split: `train`, `dev`, `test` or `test_NAME`.
-        config: Provides `max_dev_rows`, `max_test_rows` and `split_seed`.
-        dropped: Counts dropped rows as `SPLIT_row_above_max_..._rows`; updated in place.
     """
     side = "dev" if split == "dev" else "test"
     most = config.max_dev_rows if side == "dev" else config.max_test_rows

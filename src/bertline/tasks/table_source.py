@@ -328,10 +328,6 @@ def _labelled(
 def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> SourceRows[Label]:
     """Read the files of a table source.
 
-    Args:
-        config: The source.
-        read_labels: Creates the reader of the label column.
-
     Raises:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """

@@ -130,10 +130,7 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
         word_counts.pop(word, None)
     say(f"training {config.vocab_size:,} tokens on {len(word_counts):,} distinct words")
     tokens = train_wordpiece(
-        word_counts,
-        vocab_size=config.vocab_size,
-        min_frequency=config.min_frequency,
-        max_alphabet=config.max_alphabet,
+        word_counts, vocab_size=config.vocab_size, min_frequency=config.min_frequency, max_alphabet=config.max_alphabet
     )
     lost = left_out(word_counts, config.max_alphabet)
     if lost.rare:
@@ -169,12 +166,7 @@ def _train_bytes(config: ByteBpeTokenizerConfig, corpus_folder: Path) -> tuple[T
 
 
 def _user_word_facts(occur: Mapping[str, int], known: Collection[str]) -> dict[str, Any]:
-    """Say of the user's words which the vocabulary would have had anyway, and which the text does not have.
-
-    Args:
-        occur: Count of each word in the text.
-        known: Tokens of the vocabulary without them.
-    """
+    """Say of the user's words which the vocabulary would have had anyway, and which the text does not have."""
     if not occur:
         return {}
     anyway, absent = [word for word in occur if word in known], [word for word in occur if not occur[word]]
@@ -249,17 +241,14 @@ def _kept_marks(vocabulary: Vocabulary, corpus_folder: Path, *, may_keep: bool, 
     """
     strips = vocabulary.lowercase if vocabulary.strip_accents is None else vocabulary.strip_accents
     shares = marks_lost(corpus_folder) if strips else {}
-    why = f"in {_listed(shares)} they are vowels or make other letters, and words that differ in them alone"
+    listed = ", ".join(f"{script} ({share:.2%} of all letters)" for script, share in shares.items())
+    why = f"in {listed} they are vowels or make other letters, and words that differ in them alone"
     if may_keep and sum(shares.values()) >= _MARKS_MATTER:
         say(f"accents are kept, as with tokenizer.strip_accents=false: {why} would be one")
         return shares
     if sum(shares.values()) >= _MARKS_NAMED:
         warn(f"the vocabulary strips accents: {why} become one. {remedy}")
     return {}
-
-
-def _listed(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{script} ({share:.2%} of all letters)" for script, share in shares.items())
 
 
 def marks_lost(corpus_folder: Path) -> dict[str, float]:
@@ -335,13 +324,6 @@ def corpus_words(
 ) -> tuple[float, Counter[str]]:
     """Count the words of a split of a corpus, or of some of its documents, chosen by a hash.
 
-    Args:
-        corpus_folder: The artifact.
-        split: The split.
-        normalization: Vocabulary whose normalisation is applied; its tokens are not used.
-        characters: Approximate amount of text to read.
-        num_workers: Number of processes; it does not affect the result.
-
     Returns:
         The fraction of the split that was read, and normalised words with their counts.
     """
@@ -397,11 +379,6 @@ _BATCH_CHARACTERS = 8_000_000
 
 def count_words(sentences: Iterable[str], normalization: Vocabulary, *, num_workers: int) -> Counter[str]:
     """Count the words of BERT's pre-tokenizer: runs of letters and digits, and single punctuation marks.
-
-    Args:
-        sentences: Text; only a few batches are in memory at a time.
-        normalization: Vocabulary whose normalisation is applied; its tokens are not used.
-        num_workers: Number of processes; it does not affect the result.
 
     Returns:
         Normalised words with their counts (Python integers: no overflow on any corpus).

@@ -40,8 +40,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
         }
     settings |= {"model_max_length": _MODEL_MAX_LENGTH, **_input_names(folder)}
     write_json(
-        folder / "tokenizer_config.json",
-        settings | dict(zip(TOKEN_ROLES, tokenizer.special_tokens, strict=True)),
+        folder / "tokenizer_config.json", settings | dict(zip(TOKEN_ROLES, tokenizer.special_tokens, strict=True))
     )
 
 

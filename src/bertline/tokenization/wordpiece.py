@@ -30,11 +30,7 @@ _GONE = -1
 
 
 class Merger:
-    """Words as sequences of subwords, and the counts of all neighbouring pairs, updated with each merge.
-
-    Args:
-        words: Words with their counts; none is empty.
-    """
+    """Words as sequences of subwords, and the counts of all neighbouring pairs, updated with each merge."""
 
     def __init__(self, words: Mapping[str, int]) -> None:
         lengths = np.fromiter(map(len, words), np.int64, len(words))
@@ -94,10 +90,7 @@ class Merger:
         has_left = before[places] != self._outside
         here, there = places[has_left], places[has_right]
         left_weights, right_weights = weights[here], weights[there]
-        gone = (
-            self._keys(symbols[before[here]], left),
-            self._keys(right, symbols[behind[has_right]]),
-        )
+        gone = (self._keys(symbols[before[here]], left), self._keys(right, symbols[behind[has_right]]))
         symbols[places], symbols[seconds] = number, _GONE
         after[places] = behind
         before[behind] = places
@@ -106,8 +99,7 @@ class Merger:
         come = np.concatenate((self._keys(symbols[on_left], number), self._keys(number, symbols[behind[has_right]])))
         self._list_places(come, np.concatenate((on_left, there)))
         self._change(
-            np.concatenate((*gone, come)),
-            np.concatenate((-left_weights, -right_weights, left_weights, right_weights)),
+            np.concatenate((*gone, come)), np.concatenate((-left_weights, -right_weights, left_weights, right_weights))
         )
         self._pair_counts.pop(pair, None)
         return token

@@ -23,10 +23,6 @@ _JOINERS = "\u200c\u200d"
 def read_user_words(given: Sequence[str] | str, words_of: Callable[[str], Sequence[str]]) -> dict[str, bool]:
     """Read the user's words and normalise them as text is.
 
-    Args:
-        given: The words, or the path of a file with one a line; empty lines are left out.
-        words_of: Splits text into normalised words, such as a `WordSplitter`.
-
     Returns:
         Normalised word to whether BERT's pre-tokenizer splits it (`covid-19`, `c++`), in the order given.
 
@@ -84,11 +80,6 @@ def _is_chinese(character: str) -> bool:
 def with_user_words(tokens: Sequence[str], words: Sequence[str], *, size: int) -> tuple[str, ...]:
     """Return a trained vocabulary with the user's words, in place of the last tokens that were learned.
 
-    Args:
-        tokens: The vocabulary, the most frequent merges first.
-        words: The user's words, normalised.
-        size: Number of tokens to return.
-
     Raises:
         DataError: There is no room for the words.
 
@@ -118,9 +109,6 @@ class UnsplitWords:
 
     Of overlapping ones the first is taken, and of those that begin at one place the longest; a found one counts unless
     a letter, digit, mark or underscore is next to it.
-
-    Args:
-        words: Normalised words, at least one.
 
     Example:
         >>> UnsplitWords(["c++", "c+"]).cut("c++ and c++x")
@@ -174,12 +162,6 @@ def words_to_add(
     A word saves its count times the number of its tokens less one. Words are chosen one by one, each time with the
     tokens that it has by then: after "tokenizer", "tokenizers" is two tokens and saves less. Numbers are left out: as
     whole words they say nothing of other numbers. Ties go to the word that is first in alphabetical order.
-
-    Args:
-        vocabulary: The old vocabulary.
-        word_counts: Words of the text, normalised as the vocabulary says, with their counts.
-        num_new: Most words to choose; there are fewer if the text has fewer.
-        min_frequency: Least count of a word.
 
     Returns:
         Words that are not in the vocabulary, in the order of choice.
@@ -237,10 +219,6 @@ class _Cutter:
 
 def parts_of_new_tokens(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     """Return the old ids that stood for each new token: what its embedding begins as a mean of.
-
-    Args:
-        old: Tokenizer of the checkpoint.
-        new: One whose vocabulary begins with the old one.
 
     Returns:
         For each token of `new` behind those of `old`, at least one old id.

@@ -70,35 +70,7 @@ def test_any_number_of_workers_writes_the_same_bytes(
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
-def test_an_empty_corpus_says_what_was_dropped_and_keeps_the_old_one(
-    texts: Path, text_config: Make, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
-    before = contents(out)
-
-    with pytest.raises(DataError, match=r"is empty: no document is left. Dropped: 40 documents/too_short.*1000"):
-        build_corpus(text_config(min_document_characters=1000), NO_PACKAGES, out, num_workers=1)
-
-    assert contents(out) == before
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-
-
-def test_an_error_in_the_middle_of_the_input_keeps_the_old_corpus(
-    texts: Path, text_config: Make, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
-    before = contents(out)
-    (texts / "39.txt").write_bytes(b"\xff\xfe\xfd")
-
-    for num_workers in (1, 2):
-        with pytest.raises(DataError, match=r"39.txt:1: byte 0xff"):
-            build_corpus(text_config(), NO_PACKAGES, out, num_workers=num_workers)
-    assert contents(out) == before
-
-
-def test_a_full_disk_is_a_machine_error_and_keeps_the_old_corpus(
+def test_whatever_fails_the_old_corpus_stays(
     texts: Path, text_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -108,10 +80,18 @@ def test_a_full_disk_is_a_machine_error_and_keeps_the_old_corpus(
     def full(*arguments: object, **keywords: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
-    with pytest.raises(MachineError, match=r"out cannot be written: No space left on device"):
-        build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
+    with pytest.raises(DataError, match=r"is empty: no document is left. Dropped: 40 documents/too_short.*1000"):
+        build_corpus(text_config(min_document_characters=1000), NO_PACKAGES, out, num_workers=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+        with pytest.raises(MachineError, match=r"out cannot be written: No space left on device"):
+            build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
+    (texts / "39.txt").write_bytes(b"\xff\xfe\xfd")  # in the middle of the input
+    for num_workers in (1, 2):
+        with pytest.raises(DataError, match=r"39.txt:1: byte 0xff"):
+            build_corpus(text_config(), NO_PACKAGES, out, num_workers=num_workers)
     assert contents(out) == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("fraction", [1e-9, 0.999999999])

@@ -109,8 +109,7 @@ def test_dropped_headings_are_counted_and_shown(text_config: Make, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["History", "BOOK I", "CHAPTER IV.", "External links.", "2.1 Results and discussion", "Первые годы", "早年"],
+    "text", ["History", "BOOK I", "CHAPTER IV.", "External links.", "2.1 Results and discussion", "Первые годы", "早年"]
 )
 def test_headings_are_told(text: str) -> None:
     assert is_heading(text)

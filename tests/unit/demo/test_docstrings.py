@@ -10,12 +10,7 @@ import pytest
 
 from bertline.demo import docstrings
 from bertline.demo.config import PackageConfig, PythonDocsConfig
-from bertline.demo.docstrings import (
-    _locate,
-    docstrings_kept_in,
-    group_of,
-    read_modules,
-)
+from bertline.demo.docstrings import _locate, docstrings_kept_in, group_of, read_modules
 from bertline.foundation.errors import ConfigError
 
 

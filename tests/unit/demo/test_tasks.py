@@ -85,14 +85,6 @@ def test_no_library_is_named_in_a_passage(modules):
     assert [found for text in passages for found in names.found_in(text)] == []
 
 
-def test_a_passage_that_was_pretrained_on_is_dropped_from_the_held_out_side(modules):
-    # The second paragraph of each documentation string is the same in all modules.
-    source = make("library", modules)
-    in_train = {row.text.casefold() for row in source.train}
-    assert not in_train & {row.text.casefold() for row in [*source.dev, *source.test]}
-    assert source.dropped["repeated_passage"] > 0
-
-
 def test_signature_alone_and_summary_alone_say_nothing(modules):
     rows = make("match", modules).train
     for column in ("text", "text_pair"):

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+import tiny
 from bertline.corpus.document import Document
 from bertline.corpus.storage import ShardWriter
 from bertline.evaluation.facts import PROVENANCE_NAME, PipelineFolders
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
@@ -29,19 +29,10 @@ _PROVENANCE = {
     "machine": "2 CPU cores (Some CPU)",
     "versions": {"python": "3.12.1", "torch": "2.13.0", "scipy": "1.17"},
 }
-_MODEL = ModelConfig(
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-    max_position_embeddings=32,
-    type_vocab_size=2,
-    hidden_act="gelu",
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-    initializer_range=0.5,
-    layer_norm_eps=1e-12,
-)
+_MODEL = tiny.model_config(
+    hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=32,
+    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.5,
+)  # fmt: skip
 
 
 def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), full: bool = True) -> PipelineFolders:

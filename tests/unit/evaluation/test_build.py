@@ -173,10 +173,7 @@ def test_curves_are_tables_that_dvc_plots(pipeline: PipelineFolders, tmp_path: P
     assert rows_of(tmp_path / "out" / "curves" / "optimization.csv") == [expected]
     assert len(rows_of(tmp_path / "out" / "curves" / "label_efficiency.csv")) == 18
     confusion = rows_of(tmp_path / "out" / "confusion" / "library.csv")
-    assert confusion[:2] == [
-        {"actual": "numpy", "predicted": "torch"},
-        {"actual": "torch", "predicted": "torch"},
-    ]
+    assert confusion[:2] == [{"actual": "numpy", "predicted": "torch"}, {"actual": "torch", "predicted": "torch"}]
 
 
 def test_the_same_artifacts_give_the_same_bytes(pipeline: PipelineFolders, tmp_path: Path) -> None:

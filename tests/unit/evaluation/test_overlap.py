@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from bertline.corpus.document import Document
 from bertline.corpus.storage import ShardWriter
 from bertline.evaluation.config import OverlapConfig
-from bertline.evaluation.overlap import (
-    FEWEST_WORDS,
-    Overlap,
-    hash_of_word,
-    measure_overlap,
-    ngrams,
-)
+from bertline.evaluation.overlap import FEWEST_WORDS, Overlap, hash_of_word, measure_overlap, ngrams
 from bertline.foundation.manifests import write_manifest
 
 CONFIG = OverlapConfig(min_ngram=8, max_ngram=13, flag=0.1)

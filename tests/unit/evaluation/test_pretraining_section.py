@@ -4,11 +4,7 @@ import json
 import pytest
 
 from bertline.evaluation.facts import Facts, PipelineFolders, read_facts
-from bertline.evaluation.pretraining_section import (
-    health,
-    pretraining_charts,
-    pretraining_section,
-)
+from bertline.evaluation.pretraining_section import health, pretraining_charts, pretraining_section
 
 PHASES = [
     {"steps": 1000, "max_length": 32},

@@ -16,7 +16,6 @@ from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
@@ -26,18 +25,8 @@ from export_inputs import result
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,;:!?()'[]"
 TOKENS = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS if letter.isalnum()), "the", "cafe", "mask")
-CONFIG = ModelConfig(
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=96,
-    type_vocab_size=2,
-    hidden_act="gelu",
-    hidden_dropout_prob=0.1,
-    attention_probs_dropout_prob=0.1,
-    initializer_range=0.2,
-    layer_norm_eps=1e-12,
+CONFIG = tiny.model_config(
+    hidden_size=16, num_attention_heads=2, intermediate_size=32, max_position_embeddings=96, initializer_range=0.2
 )
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -229,14 +227,3 @@ def test_work_goes_on_without_locks_and_removes_nothing_of_others(tmp_path: Path
         (folder / "file").touch()
         tidy_partial(tmp_path / "out")
     assert (tmp_path / "out" / "file").exists()
-
-
-def test_another_error_of_a_lock_is_no_file_system_without_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(handle: Any, operation: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr("fcntl.flock", refuse)
-    with (tmp_path / "lock").open("a") as handle, pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        lock_file(handle)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import tiny
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
@@ -16,18 +16,9 @@ from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 WORDS = ("the", "cat", "sat", "on", "mat", "a", "dog", "##s", "cafe", ".", ",", "[", "]", "mask")
 TOKENS = (*SPECIAL_TOKENS, *WORDS)
-CONFIG = ModelConfig(
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=12,
-    type_vocab_size=2,
-    hidden_act="gelu",
-    hidden_dropout_prob=0.1,
-    attention_probs_dropout_prob=0.1,
-    initializer_range=0.5,  # far from uniform guesses
-    layer_norm_eps=1e-12,
+# Weights far from uniform guesses.
+CONFIG = tiny.model_config(
+    hidden_size=16, num_attention_heads=2, intermediate_size=32, max_position_embeddings=12, initializer_range=0.5
 )
 
 

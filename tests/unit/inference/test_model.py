@@ -81,19 +81,8 @@ def test_predictions_are_probabilities_of_named_labels(classifier_folder: Path) 
 
 
 def test_the_order_and_the_second_text_of_a_pair_matter(classifier_folder: Path) -> None:
-    model = load(str(classifier_folder))
-    pairs, truncated = model.label_probabilities(["the cat", "a mat"], ["a mat", "the cat"])
-    assert not np.allclose(pairs[0], pairs[1], atol=1e-4)
-    assert truncated == 0
-
-
-def test_long_texts_are_cut_and_counted(classifier_folder: Path) -> None:
-    model = load(str(classifier_folder))
-    fits, too_long = "the " * 10, "the " * 11
-    _, truncated = model.label_probabilities([fits, too_long, "the"])
-    assert truncated == 1
-    _, truncated = model.label_probabilities([fits, "the", "the"], ["the", "the " * 8, "the"])
-    assert truncated == 1  # 10 + 1 + 3 special ones is over 12, 1 + 8 + 3 is not
+    one, other = load(str(classifier_folder)).predict(["the cat", "a mat"], ["a mat", "the cat"])
+    assert list(one.probabilities.values()) != pytest.approx(list(other.probabilities.values()), abs=1e-4)
 
 
 def test_missing_capabilities_name_what_to_load_instead(encoder_folder: Path, classifier_folder: Path) -> None:
@@ -241,10 +230,7 @@ def test_documents_are_found_as_evaluation_ranks_them(open_task: Open) -> None:
     ranked = [", ".join(documents.ids[hit.number] for hit in hits) for hits in found]
     assert ranked == finished.table()["predicted"]
     assert model.predict(finished.rows.queries, documents.texts, top_k=10) == found
-    vectors = [
-        model.embed(finished.rows.queries, role="query"),
-        model.embed(documents.texts, role="document"),
-    ]
+    vectors = [model.embed(finished.rows.queries, role="query"), model.embed(documents.texts, role="document")]
     first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
     for row, hits in enumerate(found):
         for hit in hits:

@@ -34,11 +34,7 @@ def phases(*lengths: int) -> str:
 
 @pytest.mark.parametrize(
     ("given", "lengths", "of_phases"),
-    [
-        ((16, 64), [64, 128], [64, 128]),
-        ((128,), [64], [64]),
-        ((64, 64, 512), [64, 128], [64, 64, 128]),
-    ],
+    [((16, 64), [64, 128], [64, 128]), ((128,), [64], [64]), ((64, 64, 512), [64, 128], [64, 64, 128])],
 )
 def test_lengths_and_phases_suit_the_text_and_the_model(
     mapping: Any, given: tuple[int, ...], lengths: list[int], of_phases: list[int]

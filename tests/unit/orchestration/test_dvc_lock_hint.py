@@ -26,10 +26,7 @@ def locked_by(root: Path, pid: int, stage: str = "sweep@docs_match") -> None:
     holder = {"pid": pid, "cmd": "/x/bin/dvc repro"}
     (root / ".dvc/tmp").mkdir(parents=True)
     content = {
-        "write": {
-            "/x/artifacts/sweep/docs_match": holder,
-            f"/x/artifacts/metrics/{stage}.json": holder,
-        },
+        "write": {"/x/artifacts/sweep/docs_match": holder, f"/x/artifacts/metrics/{stage}.json": holder},
         "read": {"/x/artifacts/code/sweep": [holder]},
     }
     (root / ".dvc/tmp/rwlock").write_text(json.dumps(content))

@@ -40,10 +40,6 @@ def texts(tmp_path: Path) -> Callable[..., str]:
     return write
 
 
-def test_four_documents_are_enough(check: Check, texts: Callable[..., str]) -> None:
-    check("corpus=text", texts("a", "b", "c", "d"))
-
-
 def test_a_single_file_is_named_with_what_was_found_and_what_to_do(check: Check, texts: Callable[..., str]) -> None:
     with pytest.raises(ConfigError) as raised:
         check("corpus=text", texts("a"))

@@ -86,20 +86,27 @@ def test_rows_with_the_columns_of_squad_are_squad(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "expected"),
+    ("lines", "tag_column", "separator", "scheme"),
     [
-        ("a\tB-X\nb\tI-X\n\nc\tO\n\n", {"separator": "tab", "scheme": "iob2"}),
-        ("a I-X\nb I-X\n\nc O\n\n", {"separator": "whitespace", "scheme": "iob1"}),
-        ("a S-X\nb O\n\nc O\n\n", {"separator": "whitespace", "scheme": "iobes"}),
-        ("Ada B-PER\nBerg L-PER\n", {"separator": "whitespace", "scheme": "iobes"}),
-        ("Ada U-PER\n", {"separator": "whitespace", "scheme": "iobes"}),
-        ("a B-X\nb M-X\nc E-X\n", {"separator": "whitespace", "scheme": "iobes"}),
-        ("10\u00a0000 B-X\nb I-X\n", {"separator": "whitespace", "scheme": "iob2"}),
+        ("a\tB-X\nb\tI-X\n\nc\tO\n\n", -1, "tab", "iob2"),
+        ("one\x85two\tB-X\nmore\tI-X\n\n", -1, "tab", "iob2"),  # a rare separator in a word
+        ("# text = send an E-mail\nBob\tB-PER\nmet\tO\n\n", -1, "tab", "iob2"),
+        ("a I-X\nb I-X\n\nc O\n\n", -1, "whitespace", "iob1"),
+        ("Bob NNP I-PER B-NP\nmet V O B-VP\n\n", 2, "whitespace", "iob1"),
+        ("a S-X\nb O\n\nc O\n\n", -1, "whitespace", "iobes"),
+        ("Ada B-PER\nBerg L-PER\n", -1, "whitespace", "iobes"),
+        ("Ada U-PER\n", -1, "whitespace", "iobes"),
+        ("a B-X\nb M-X\nc E-X\n", -1, "whitespace", "iobes"),
+        ("10\u00a0000 B-X\nb I-X\n", -1, "whitespace", "iob2"),
+        ("Bob B-PER", -1, "whitespace", "iob2"),
     ],
 )
-def test_the_scheme_of_tags_is_told_by_the_tags(tmp_path: Path, lines: str, expected: dict[str, str]) -> None:
+def test_the_layout_and_the_scheme_are_told_by_the_tags(
+    tmp_path: Path, lines: str, tag_column: int, separator: str, scheme: str
+) -> None:
     (tmp_path / "tags").write_text(lines)
-    assert conll_layout(tmp_path / "tags", "utf-8") == expected
+    found = conll_layout(tmp_path / "tags", "utf-8", tag_column=tag_column)
+    assert found == {"separator": separator, "scheme": scheme}
 
 
 CONTENTS = {
@@ -128,11 +135,6 @@ def test_objects_over_several_lines_are_squad_and_a_text_in_braces_is_not(tmp_pa
     (tmp_path / "articles").write_text('{\n  "version": "1.1",\n  "data": []\n}\n')
     (tmp_path / "rows.tsv").write_text("{x}\tlabel\none\ttwo\n")
     assert [format_of(tmp_path / name) for name in ("articles", "rows.tsv")] == ["squad", "tsv"]
-
-
-def test_rare_separators_in_words_do_not_change_the_layout(tmp_path: Path) -> None:
-    (tmp_path / "a.conll").write_text("one\x85two\tB-X\nmore\tI-X\n\n")
-    assert conll_layout(tmp_path / "a.conll", "utf-8") == {"separator": "tab", "scheme": "iob2"}
 
 
 def test_a_torn_gzip_file_is_an_error_for_people(tmp_path: Path) -> None:
@@ -202,20 +204,6 @@ def test_a_row_without_a_finite_number_is_named(tmp_path: Path, row: str) -> Non
     given = given_text(tmp_path, f'{{"text": "a", "label": 1}}\n{row}\n', "rows.jsonl")
     with pytest.raises(DataError, match=r"rows\.jsonl:2: 'label' is .*, which is no number"):
         task_of_files(given, "regression", {}, shipped_task)
-
-
-@pytest.mark.parametrize(
-    ("content", "tag_column", "expected"),
-    [
-        ("# text = send an E-mail\nBob\tB-PER\nmet\tO\n\n", -1, {"separator": "tab", "scheme": "iob2"}),
-        ("Bob NNP I-PER B-NP\nmet V O B-VP\n\n", 2, {"separator": "whitespace", "scheme": "iob1"}),
-        ("Bob B-PER", -1, {"separator": "whitespace", "scheme": "iob2"}),
-    ],
-    ids=["comment", "column", "one line"],
-)
-def test_the_layout_is_that_of_the_tags(tmp_path: Path, content: str, tag_column: int, expected: Any) -> None:
-    (tmp_path / "a.conll").write_text(content)
-    assert conll_layout(tmp_path / "a.conll", "utf-8", tag_column=tag_column) == expected
 
 
 def test_encodings_and_formats_that_do_not_exist_are_named(tmp_path: Path) -> None:

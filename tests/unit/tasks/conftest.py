@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tiny
 from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.kinds.regression.config import RegressionTaskConfig
@@ -25,11 +26,7 @@ def table_source():
     return make
 
 
-COMMON = {
-    "max_length": 32, "num_train_rows": None, "label_efficiency_rows": (),
-    "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2,
-    "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
-}  # fmt: skip
+COMMON = tiny.task_fields(max_length=32, dev_fraction=0.2, test_fraction=0.2, split_seed=0)
 
 
 @pytest.fixture

@@ -80,10 +80,7 @@ def test_document_marks_begin_documents_and_end_sentences(read):
 def test_comments_of_conll_u_are_skipped_and_hashes_are_words(read):
     text = "# newdoc id = 7\n# text = #a\tb\n#a\tO\n#\tO\n# \tO\n\n# newdoc id = 8\n#b\tO\n"
     found = read(text)
-    assert [(s.words, s.document) for s in found] == [
-        (("#a", "#", "#"), "train.conll:1"),
-        (("#b",), "train.conll:7"),
-    ]
+    assert [(s.words, s.document) for s in found] == [(("#a", "#", "#"), "train.conll:1"), (("#b",), "train.conll:7")]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tiny
 from bertline.foundation.errors import DataError
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.fill_mask.data import built_task
@@ -22,10 +23,8 @@ def config(path, source=None, **changes):
     }  # fmt: skip
     task = {
         "kind": "fill_mask", "source": PlainTextSourceConfig(**{**fields, **(source or {})}), "top_k": 5,
-        "mask_prob": 0.15, "max_scored_tokens": 8, "metric": "top1_accuracy", "max_length": 32,
-        "num_train_rows": None, "label_efficiency_rows": (),
-        "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2,
-        "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+        "mask_prob": 0.15, "max_scored_tokens": 8, "metric": "top1_accuracy",
+        **tiny.task_fields(max_length=32, dev_fraction=0.2, test_fraction=0.2, split_seed=0),
     }  # fmt: skip
     return FillMaskTaskConfig(**{**task, **changes})
 

@@ -15,9 +15,7 @@ from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import (
-    AnswersSourceConfig,
-)
+from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import capped
 from bertline.tasks.stored_rows import read_task_manifest
 from no_packages import NO_PACKAGES
@@ -47,10 +45,7 @@ def answers(path: Path, **fields: Any) -> RerankingTaskConfig:
     )
 
 
-SOURCES = {
-    "rows.conll": conll,
-    "rows.csv": answers,
-}
+SOURCES = {"rows.conll": conll, "rows.csv": answers}
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tiny
 from bertline.foundation.errors import DataError
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.question_answering.data import read_squad
@@ -48,13 +49,9 @@ def build(tmp_path, python_docs):
         rest = {key: value for key, value in source.items() if key not in fields}
         fields.update({key: value for key, value in source.items() if key in fields})
         config = QuestionAnsweringTaskConfig(
-            kind="question_answering", source=SquadSourceConfig(**fields), metric="f1", max_length=64,
-            window_overlap=16, max_question_length=16, max_answer_length=10, start_from=None, num_trials=None,
-            space={}, fine_tuning={}, **{
-                "num_train_rows": None, "label_efficiency_rows": (),
-                "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2,
-                "split_seed": 0, **rest,
-            },
+            kind="question_answering", source=SquadSourceConfig(**fields), metric="f1", window_overlap=16,
+            max_question_length=16, max_answer_length=10,
+            **tiny.task_fields(max_length=64, dev_fraction=0.2, test_fraction=0.2, split_seed=0, **rest),
         )  # fmt: skip
         build_task("pets", config, python_docs, tmp_path / "out")
         return tmp_path / "out"

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import tiny
 from bertline.foundation.errors import DataError
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.tasks.build import build_task
@@ -29,10 +30,8 @@ def build(tmp_path, python_docs):
             **(files or {"train_file": None, "dev_file": None, "test_file": None}),
         )  # fmt: skip
         fields = {
-            "kind": "summarisation", "source": source, "num_sentences": 2, "metric": "rouge1", "max_length": 64,
-            "num_train_rows": None, "label_efficiency_rows": (),
-            "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2,
-            "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+            "kind": "summarisation", "source": source, "num_sentences": 2, "metric": "rouge1",
+            **tiny.task_fields(max_length=64, dev_fraction=0.2, test_fraction=0.2, split_seed=0),
         }  # fmt: skip
         build_task("news", SummarisationTaskConfig(**{**fields, **changes}), python_docs, tmp_path / "out")
         return tmp_path / "out"

@@ -69,12 +69,7 @@ def test_whatever_the_order_the_result_is_sound_iob2_and_keeps_what_is_inside(sc
         ("B-PER S-PER", "iobes", "B-PER B-PER", [(0, "B-PER is not closed by E-PER")]),
         ("O E-PER", "iobes", "O B-PER", [(1, "E-PER follows O")]),
         ("B-PER E-PER I-PER E-PER", "iobes", "B-PER I-PER B-PER I-PER", [(2, "I-PER follows E-PER")]),
-        (
-            "B-PER E-LOC",
-            "iobes",
-            "B-PER B-LOC",
-            [(0, "B-PER is not closed by E-PER"), (1, "E-LOC follows B-PER")],
-        ),
+        ("B-PER E-LOC", "iobes", "B-PER B-LOC", [(0, "B-PER is not closed by E-PER"), (1, "E-LOC follows B-PER")]),
     ],
 )
 def test_broken_orders_are_named_and_begin_an_entity(tags, scheme, expected, broken):

@@ -9,12 +9,7 @@ import huggingface_hub
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.tokenization.vocabulary import (
-    SPECIAL_TOKENS,
-    read_vocab_file,
-    read_vocabulary,
-    resolve_folder,
-)
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, read_vocab_file, read_vocabulary, resolve_folder
 
 TOKENS = (*SPECIAL_TOKENS, "the", "cat", "##s")
 
@@ -29,22 +24,19 @@ def test_the_line_number_is_the_id(tmp_path: Path) -> None:
     assert read_vocab_file(write_vocab(tmp_path, TOKENS)) == TOKENS
 
 
-def test_a_token_on_two_lines_is_refused_with_both_lines(tmp_path: Path) -> None:
-    path = write_vocab(tmp_path, [*TOKENS, "cat"])
-    with pytest.raises(DataError, match=r"vocab\.txt, line 9: the token 'cat' stands on line 7 too"):
-        read_vocab_file(path)
-
-
-def test_an_empty_line_is_refused_with_its_number(tmp_path: Path) -> None:
-    path = write_vocab(tmp_path, [*TOKENS, "", "dog"])
-    with pytest.raises(DataError, match="line 9: the line is empty"):
-        read_vocab_file(path)
-
-
-def test_missing_special_tokens_are_named(tmp_path: Path) -> None:
-    path = write_vocab(tmp_path, ["[PAD]", "[UNK]", "[CLS]", "<sep>", "the"])
-    with pytest.raises(DataError, match=r"lacks \[SEP\], \[MASK\]"):
-        read_vocab_file(path)
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ((*TOKENS, "cat"), r"vocab\.txt, line 9: the token 'cat' stands on line 7 too"),
+        ((*TOKENS, "", "dog"), "line 9: the line is empty"),
+        (("[PAD]", "[UNK]", "[CLS]", "<sep>", "the"), r"lacks \[SEP\], \[MASK\]"),
+    ],
+)
+def test_a_file_that_bert_cannot_use_is_refused_with_its_line(
+    tmp_path: Path, tokens: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read_vocab_file(write_vocab(tmp_path, tokens))
 
 
 def test_another_kind_of_model_is_refused_by_name(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from bertline.tracking.config import is_local, masked
 
 
 @pytest.mark.parametrize(
-    "uri",
-    ["https://ada:pa55@mlflow.example.org", "postgresql://ada:pa55@db/mlflow", "https://h/x?password=pa55&a=1"],
+    "uri", ["https://ada:pa55@mlflow.example.org", "postgresql://ada:pa55@db/mlflow", "https://h/x?password=pa55&a=1"]
 )
 def test_no_password_survives_masking(uri: str) -> None:
     assert "pa55" not in masked(f"cannot open {uri}: refused")

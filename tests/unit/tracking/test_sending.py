@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import socket
 import sys
 import threading
@@ -549,15 +548,6 @@ def test_a_slow_server_is_waited_for_while_it_answers(
         pass
     run = runs_of(config)["pretrain"]
     assert (len(steps_of(config, run, "train/loss")), run.info.status) == (5_000, "FINISHED")
-
-
-def test_libraries_do_not_report_every_attempt_to_connect(
-    config: TrackingConfig, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    opened(folder, record(config))
-    assert send(folder)
-    logging.getLogger("urllib3.connectionpool").warning("Retrying")
-    assert "Retrying" not in caplog.text
 
 
 # The record.

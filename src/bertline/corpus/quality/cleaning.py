@@ -125,10 +125,6 @@ def join_hyphens(text: str, forms: Mapping[str, Forms]) -> tuple[str, re.Match[s
     at the end of a line, unless both halves are words (a rare compound) or the second one has a capital. Of two words
     of which the second repeats the first and goes on ("fall- falling"), none is divided, and they stay as they are.
 
-    Args:
-        text: A paragraph with the line breaks of its source.
-        forms: What `forms_of` says of the corpus.
-
     Returns:
         The text, and the first place that was changed.
 
@@ -341,10 +337,6 @@ class LineCounts:
 
 def without_lines(paragraph: str, repeated: Set[int]) -> tuple[str, list[str]]:
     """Remove repeated lines.
-
-    Args:
-        paragraph: Lines with line breaks between them.
-        repeated: Their keys.
 
     Returns:
         The paragraph without them, and the lines.

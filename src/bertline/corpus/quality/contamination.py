@@ -94,10 +94,6 @@ def _strings(value: Any) -> Iterator[str]:
 def write_needles(paths: Sequence[str], target: Path) -> int:
     """Write what to look for into one file, which each worker reads once.
 
-    Args:
-        paths: The named files.
-        target: An `.npz` file: hashes by number of words.
-
     Returns:
         Number of passages of at least `MIN_WORDS` words.
 

@@ -108,14 +108,7 @@ class DropSamples:
         """Numbers by source and reason, if `source_of` is set."""
 
     def add(self, reason: str, where: str, text: str, note: str = "") -> None:
-        """Count and consider one dropped document or paragraph: of different texts, those with the highest hashes stay.
-
-        Args:
-            reason: As it is counted, such as `documents/duplicate`.
-            where: Id of the document.
-            text: Its text, or the beginning of it.
-            note: What else to say, such as the document that it repeats.
-        """
+        """Count and consider one dropped text: of different ones, those with the highest hashes stay."""
         self.count(reason, where)
         self.keep(reason, where, text, note)
 
@@ -186,10 +179,6 @@ class DropSamples:
 
 def drops_in_words(counts: Mapping[str, int], names: Mapping[str, Sequence[str]] | None = None) -> str:
     """Return all counts by what was dropped and why, in one line.
-
-    Args:
-        counts: Counts by reason.
-        names: Names to add to a reason, such as those of a few files.
 
     Example:
         >>> drops_in_words({"documents/duplicate": 1200, "paragraphs/duplicate": 7, "documents/empty": 1})

@@ -64,9 +64,6 @@ _cores = _Cores()
 def word_hashes(texts: Iterable[str]) -> Hashes:
     """Return a 64-bit hash for each word of some text, shape (words,); case and punctuation make no difference.
 
-    Args:
-        texts: The text in parts; a word does not cross from one to the next.
-
     Example:
         >>> word_hashes(["The cat, sat."]).tolist() == word_hashes(["the", "- Cat sat"]).tolist()
         True

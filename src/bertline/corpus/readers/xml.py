@@ -59,11 +59,6 @@ def xml_documents(handle: IO[bytes], paths: ElementPaths, outside: Counter[str])
     Entities of the file's own (`<!ENTITY ...>`) are refused, since few of them can stand for any amount of text or for
     other files; those that HTML names, in files with a DTD that is not read, become their characters.
 
-    Args:
-        handle: The content.
-        paths: What is a document and a paragraph.
-        outside: Counter of the characters in documents that are in no paragraph, by the name of their element.
-
     Raises:
         RefusedXmlError: The file is not read for another reason than its syntax.
         expat.ExpatError: The file is not well-formed.

@@ -47,12 +47,7 @@ class SentenceSettings(ABC):
 
     @abstractmethod
     def splitter(self, read: Batches, *, num_workers: int) -> Splitter:
-        """Make the splitter, for which a kind that learns reads the corpus once more.
-
-        Args:
-            read: Reads the corpus from its beginning.
-            num_workers: Number of processes; it must not affect the result.
-        """
+        """Make the splitter, for which a kind that learns reads the corpus once more."""
 
 
 # Marks that may end a sentence, in all scripts, and what stands around them.

@@ -32,10 +32,7 @@ def built_task(name: str, config: FillMaskTaskConfig) -> BuiltTask:
         same=lambda row: same_text([row.text]),
         name="passage",
     )
-    return BuiltTask(
-        splits={split: PlainRows.of(rows) for split, rows in splits.items()},
-        dropped=dropped,
-    )
+    return BuiltTask(splits={split: PlainRows.of(rows) for split, rows in splits.items()}, dropped=dropped)
 
 
 stored_rows = partial(read_rows, rows_class=PlainRows)

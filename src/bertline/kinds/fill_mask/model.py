@@ -16,14 +16,7 @@ from torch import Tensor, nn
 
 from bertline.examples.masking import MaskingPolicy, mask_rows, max_targets
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, scoring_indices
-from bertline.finetuning.task_kind import (
-    Batch,
-    Batches,
-    Calibration,
-    LossOptions,
-    Statistics,
-    TaskKind,
-)
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import seed_for
 from bertline.tasks.metrics.fill_mask import STATISTICS, pseudo_perplexity, scores_of

@@ -15,15 +15,7 @@ from torch import Tensor, nn
 
 from bertline.encoders.loading import Head
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_of
-from bertline.finetuning.task_kind import (
-    Batch,
-    Batches,
-    Calibration,
-    LossOptions,
-    Statistics,
-    TaskKind,
-    paired_columns,
-)
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind, paired_columns
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.bert import BertModel

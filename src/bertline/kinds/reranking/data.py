@@ -43,11 +43,7 @@ def built_task(name: str, config: RerankingTaskConfig, modules: Iterable[ModuleD
         for split, rows in source.splits.items()
     }
     _check_candidates(name, config, splits["train"], "Raise num_candidates, or check the judgements.")
-    return BuiltTask(
-        splits={**splits},
-        dropped=source.dropped,
-        more={**source.more, "num_documents": len(texts)},
-    )
+    return BuiltTask(splits={**splits}, dropped=source.dropped, more={**source.more, "num_documents": len(texts)})
 
 
 def _candidates_of(
@@ -94,11 +90,7 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
     rows = {split: _rows_of(questions, bm25, numbers) for split, questions in splits.items()}
     fix = f"Check {source.label_column!r} (source.label_column), or add others."
     _check_candidates(name, config, rows["train"], fix)
-    return BuiltTask(
-        splits={**rows},
-        dropped=dropped,
-        more={"questions_with_right_answers_only": always_right},
-    )
+    return BuiltTask(splits={**rows}, dropped=dropped, more={"questions_with_right_answers_only": always_right})
 
 
 def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, fix: str) -> None:

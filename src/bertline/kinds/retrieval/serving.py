@@ -98,14 +98,7 @@ class RetrievalPredictor(TaskPredictor):
 
 
 class SearchedDocuments(RetrievalPredictor):
-    """Retrieval model with a fixed set of documents, for a file of queries.
-
-    Args:
-        predictor: Retrieval model.
-        ids: Ids of the documents.
-        vectors: Vectors of the documents [documents, H].
-        top_k: Number of documents to return per query.
-    """
+    """Retrieval model with a fixed set of documents, for a file of queries."""
 
     def __init__(self, predictor: RetrievalPredictor, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
         super().__init__(predictor.kind, predictor.calibration, predictor.model, predictor.tokenizer)
@@ -123,11 +116,7 @@ class SearchedDocuments(RetrievalPredictor):
 
 
 class GivenDocuments(RetrievalPredictor):
-    """Retrieval model whose documents come with each query, for requests to a server.
-
-    Args:
-        predictor: Retrieval model.
-    """
+    """Retrieval model whose documents come with each query, for requests to a server."""
 
     top_k = _TOP_K
     """Number of documents to return per query."""

@@ -38,7 +38,7 @@ def usage(finished: FinishedTask, *, pair: bool) -> Usage:
     config = finished.kind.config
     limits = [
         "It was trained on the words of a treebank (`do n't` is two). A text is split at white space and punctuation; "
-        "give lists of words for the split of the treebank.",
+        "give lists of words for the split of the treebank."
     ]
     if config.word_logits == "mean":
         limits.append("A word's logits are the mean of its tokens'; transformers' pipeline decides token by token.")

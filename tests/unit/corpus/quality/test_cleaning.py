@@ -27,12 +27,7 @@ from bertline.corpus.storage import read_documents
 from bertline.demo.config import PythonDocsConfig
 
 NO_PACKAGES = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]
-NOTHING: dict[str, Any] = {
-    "fix_mojibake": False,
-    "join_hyphens": False,
-    "markup": "keep",
-    "repeated_lines": None,
-}
+NOTHING: dict[str, Any] = {"fix_mojibake": False, "join_hyphens": False, "markup": "keep", "repeated_lines": None}
 
 
 def cleaning(**changes: Any) -> CleaningConfig:

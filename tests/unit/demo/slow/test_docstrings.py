@@ -8,12 +8,7 @@ from pathlib import Path
 import yaml
 
 from bertline.demo.config import PackageConfig, PythonDocsConfig
-from bertline.demo.docstrings import (
-    _locate,
-    _module_files,
-    group_of,
-    is_held_out,
-)
+from bertline.demo.docstrings import _locate, _module_files, group_of, is_held_out
 
 
 def test_the_default_split_holds_some_of_every_package_out_and_keeps_most() -> None:
