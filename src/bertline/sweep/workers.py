@@ -54,6 +54,8 @@ from bertline.sweep.trials import run_trial
 _LOOK_AGAIN_S = 1.0
 _VISIBLE_WITHIN_S = 120.0
 """How long another machine's file may take to be seen here: NFS caches folders for a minute."""
+_IDENTITY = "study"
+"""File of the run folder with its identity; it is there when others may join."""
 _SEEDS = "seeds"
 """Name of the study of the best configurations, beside those of the arms."""
 _FINISHED = "finished"
@@ -211,12 +213,12 @@ def leading(plan: PlannedSweep) -> Iterator[Leader]:
     Raises:
         MachineError: The database of the studies cannot be reached.
     """
-    file = _identity_file(plan.job.run_folder)
+    file = plan.job.run_folder / _IDENTITY
     identity = file.read_text(encoding="utf-8") if file.exists() else token_hex(4)
     with reached(plan.job.studies_url):
         leader = Leader(plan, identity)
         leader.queue_trials()
-        write_atomically(file, identity)  # from here on others may join
+        write_atomically(file, identity)
         with _helpers(plan, identity) as leader.helpers:
             yield leader
 
@@ -228,7 +230,7 @@ def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
             "tracking.studies_url is a SQLite file, which several machines cannot share. Give "
             "postgresql://HOST/DATABASE, or let one machine do the sweep."
         )
-    file = _identity_file(job.run_folder)
+    file = job.run_folder / _IDENTITY
     while not _is_visible(file):
         if not is_led():
             return False
@@ -243,10 +245,6 @@ def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
             if not worker.run_next():
                 time.sleep(_LOOK_AGAIN_S)
         return True
-
-
-def _identity_file(run_folder: Path) -> Path:
-    return run_folder / "study"
 
 
 class _Helper:
