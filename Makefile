@@ -20,8 +20,8 @@ help:            ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported encoder
-	@$(BIN)/python pipelines/plan.py plan.pipeline=true
-	dvc repro || { status=$$?; $(BIN)/python pipelines/busy.py --quiet; exit $$status; }
+	@$(BIN)/bertline plan plan.pipeline=true
+	dvc repro || { status=$$?; $(BIN)/python -m bertline.orchestration.dvc_lock_hint; exit $$status; }
 
 # One thread each: there is a process of pytest for every core. Each begins with a half of the tests, in their order, and
 # takes from the end of the other's when done: a module's tests stay together, what they share is made once.
@@ -56,15 +56,15 @@ install-slurm: install-dev
 SLURM := slurm-wlm munge iproute2 nftables postgresql
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)
-	$(BIN)/python pipelines/ui.py $(ARGS)
+	$(BIN)/bertline ui $(ARGS)
 
 # A step of many tasks must not install many times at once.
 doctor: $(if $(SLURM_STEP_NUM_TASKS),,install) ## Check this machine before the first run: also srun make doctor
 	@test -x $(BIN)/python || { echo "error: nothing is installed here yet: first run make install, once"; exit 1; }
-	@$(BIN)/python pipelines/doctor.py $(ARGS)
+	@$(BIN)/bertline doctor $(ARGS)
 
 try: install     ## Type a sentence with blanks, see the guesses (also of a run in progress)
-	@$(BIN)/python pipelines/try_blanks.py
+	@$(BIN)/bertline try
 
 docs: install-dev ## Build the documentation: docs/_build/index.html
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build

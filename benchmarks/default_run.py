@@ -70,7 +70,7 @@ def _of_seed(folder: Path, seed: int, experiment: str) -> dict[str, Any]:
     """Run the pipeline with one seed of pretraining; return wall seconds and all figures."""
     chosen = [*([f"experiment={experiment}"] * (experiment != DEFAULT)), *([f"pretrain.seed={seed}"] * (seed != 0))]
     if chosen:
-        _run([sys.executable, "pipelines/configure.py", *chosen, "--save"], folder, cache=folder)
+        _run([sys.executable, "-m", "bertline", "configure", *chosen, "--save"], folder, cache=folder)
     begun = time.monotonic()
     _run(["dvc", "repro"], folder, cache=folder.parent / f"compiled-{seed}")
     wall_s = time.monotonic() - begun

@@ -203,7 +203,7 @@ class Pipeline:
 
     def _configured(self, choices: Sequence[str]) -> None:
         (self.clone / "conf/local/default.yaml").unlink(missing_ok=True)  # those of another arm
-        self._run("pipelines/configure.py", *choices, *self._changes, "--save")
+        self._run("-m", "bertline", "configure", *choices, *self._changes, "--save")
 
     def _text_choices(self, kind: str) -> list[str]:
         """Return the choices that name the text; those of tasks are written as a JSONL file."""

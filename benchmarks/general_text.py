@@ -8,7 +8,7 @@
 
 The stages run in a clone in FOLDER, with one thread unless --cores says more, and the processor time of the pretraining
 worker and all its children is summed over all its starts. The encoder is then fine-tuned on each set by
-pipelines/glue.py, with the fixed recipe of conf/sweep/glue.yaml, or with what --recipe changes in it, which the record
+`bertline glue`, with the fixed recipe of conf/sweep/glue.yaml, or with what --recipe changes in it, which the record
 says; --at-once fine-tunes with several seeds beside each other. A call that was killed is repeated without loss.
 
 Each score is compared with TF-IDF as it was published when the goal was set (results/glue.md), with today's n-grams and
@@ -76,7 +76,7 @@ def pretrained(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
     if not (clone.folder / "conf/local/default.yaml").exists():
         choices = ["experiment=wiki_mini", f"corpus.path={Path(arguments.corpus).resolve()}"]
         threads = [f"runtime.num_threads={arguments.cores}", "runtime.num_workers=0"]
-        clone.run("pipelines/configure.py", *choices, *threads, *arguments.set, "--save")
+        clone.run("-m", "bertline", "configure", *choices, *threads, *arguments.set, "--save")
     with times:
         clone.run("-m", "dvc", "repro", "pretrain")
     metrics = read_manifest(clone.folder / "artifacts/pretrain", kind="pretrain", format_version=1)["metrics"]
@@ -90,11 +90,11 @@ def pretrained(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def fine_tuned(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Fine-tune the encoder on the sets with pipelines/glue.py; return the content of its table."""
+    """Fine-tune the encoder on the sets with `bertline glue`; return the content of its table."""
     before = set(_tables(clone))
     sets = [f"sets=[{','.join(arguments.sets)}]"] if arguments.sets else []
     clone.run(
-        "pipelines/glue.py", f"data={Path(arguments.data).resolve()}", f"sweep.num_seeds={arguments.seeds}",
+        "-m", "bertline", "glue", f"data={Path(arguments.data).resolve()}", f"sweep.num_seeds={arguments.seeds}",
         "runtime.num_threads=1", f"runtime.sweep_workers={arguments.at_once}", *arguments.recipe, *sets,
     )  # fmt: skip
     tables = _tables(clone)

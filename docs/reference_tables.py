@@ -21,6 +21,7 @@ from configuration_files import ABSENT, CONF, ROOT, at, comments, flat, header, 
 from configuration_types import kinds_of, members_of, names_of, step_of, type_in_words
 from import_layers import forbidden_imports, layers_picture
 
+from bertline.cli.main import COMMANDS, function_of
 from bertline.corpus.registry import SourceConfig
 from bertline.kinds.registry import KINDS, kind_part
 from bertline.orchestration.config import PipelineConfig
@@ -90,19 +91,30 @@ def tasks() -> str:
     return "\n\n".join(parts)
 
 
-def arguments() -> str:
-    """Return the tables of the arguments of scripts that are no stages."""
-    parts = ["## plan.py", _table(_keys(PlanConfig, Values(CONF / "plan.yaml", None), prefix="plan."))]
-    for name in ("finetune", "glue", "predict", "promote", "reference_curve"):
-        file = CONF / f"{name}.yaml"
-        said = comments(file)
-        keys = [
-            Key(name=path, type="", default=_shown(value), meaning=said.get(path, ""))
-            for path, value in flat(loaded(file)).items()
-            if path.split(".")[0] not in ("defaults", "hydra")
-        ]
-        parts += [f"## {name}.py", _table(keys, types=False)]
+def commands() -> str:
+    """Return the subcommands of `bertline`: what their `--help` says, with their keys as a table."""
+    parts = []
+    for name, command in COMMANDS.items():
+        parts += [f"### bertline {name}", *_with_code(inspect.getdoc(function_of(command)) or "")]
+        if command.config == "plan":
+            parts.append(_table(_keys(PlanConfig, Values(CONF / "plan.yaml", None), prefix="plan.")))
+        elif command.config not in (None, "config"):
+            file = CONF / f"{command.config}.yaml"
+            said = comments(file)
+            keys = [
+                Key(name=path, type="", default=_shown(value), meaning=said.get(path, ""))
+                for path, value in flat(loaded(file)).items()
+                if path.split(".")[0] not in ("defaults", "hydra")
+            ]
+            parts.append(_table(keys, types=False))
     return "\n\n".join(parts)
+
+
+def _with_code(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a docstring; lines of commands become blocks."""
+    for paragraph in text.split("\n\n"):
+        is_code = paragraph.lstrip().startswith(("bertline ", "HF_TOKEN", "srun "))
+        yield f"```text\n{inspect.cleandoc(paragraph)}\n```" if is_code else paragraph
 
 
 def stages() -> str:
@@ -141,7 +153,7 @@ def predictions() -> str:
 
 def missing_meanings() -> list[str]:
     """Return the keys of all tables that have no meaning, as `TABLE: KEY`."""
-    lines = [(name, line) for name in ("configuration", "tasks", "arguments") for line in TABLES[name]().splitlines()]
+    lines = [(name, line) for name in ("configuration", "tasks", "commands") for line in TABLES[name]().splitlines()]
     return [f"{name}: {line.split('|')[1].strip()}" for name, line in lines if line.endswith("|  |")]
 
 
@@ -302,7 +314,7 @@ def _code(names: Any) -> str:
 TABLES: Mapping[str, Callable[[], str]] = {
     "configuration": configuration,
     "tasks": tasks,
-    "arguments": arguments,
+    "commands": commands,
     "predictions": predictions,
     "stages": stages,
     "make_targets": make_targets,

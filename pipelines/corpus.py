@@ -3,32 +3,30 @@
 python pipelines/corpus.py corpus=text corpus.path=data/text corpus.document=line
 """
 
-import on_ctrl_c  # noqa: F401
-
-# isort: split
 from typing import Any
 
+from bertline.cli.composition import recipe
 from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.drops import DropSamples
 from bertline.orchestration.corpus_page import show_corpus
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.unused import leave_out
-from composition import recipe
 
 
 @recipe
 def main(composed: dict[str, Any]) -> None:
     """Read, clean, de-duplicate and split the text."""
-    if leave_out("corpus", composed):
+    if leave_out("corpus", composed):  # a checkpoint is fine-tuned as it is
         return
     with open_stage("corpus", composed) as stage:
-        assert stage.config.corpus.kind != "none"  # otherwise the stage was skipped
+        config = stage.config
+        assert config.corpus.kind != "none"
         samples = DropSamples()
         metrics = build_corpus(
-            stage.config.corpus,
-            stage.config.python_docs,
+            config.corpus,
+            config.python_docs,
             stage.output,
-            num_workers=stage.config.runtime.num_workers,
+            num_workers=config.runtime.num_workers,
             samples=samples,
         )
         for shard in sorted(stage.output.glob("train-*.parquet"))[:1]:

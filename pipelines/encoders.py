@@ -1,28 +1,21 @@
-"""encoders: record the encoder that each task starts from, so that DVC compares it (artifacts/encoders).
+"""encoders: the encoder that each task starts from, for DVC to compare (artifacts/encoders).
 
 DVC repeats a sweep if its encoder has changed. Only DVC needs this stage: a sweep run by hand finds its encoder itself.
 """
 
-import on_ctrl_c  # noqa: F401
-
-# isort: split
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.progress import say
-from bertline.orchestration.config import SECTIONS, pipeline_config
+from bertline.cli.composition import recipe, sections_in
 from bertline.orchestration.stages import stage_named
-from bertline.orchestration.unused import uses_pretrained, write_encoder_pointers
-from composition import recipe
+from bertline.orchestration.unused import write_encoder_pointers
 
 
 @recipe
 def main(composed: dict[str, Any]) -> None:
     """Write the pointers. Nothing is computed, so no run is tracked."""
-    config = pipeline_config({key: composed[key] for key in SECTIONS})
-    write_encoder_pointers(config, Path(stage_named("pretrain").output), Path(stage_named("encoders").output))
-    others = [name for name, task in config.tasks.items() if not uses_pretrained(task.start_from)]
-    say(f"encoders: {len(config.tasks) - len(others)} tasks start from the pipeline's own encoder, {len(others)} not")
+    pretrained, out = (Path(stage_named(name).output) for name in ("pretrain", "encoders"))
+    write_encoder_pointers(sections_in(composed), pretrained, out)
 
 
 if __name__ == "__main__":

@@ -3,21 +3,18 @@
 python pipelines/examples.py examples.lengths=[64,128]
 """
 
-import on_ctrl_c  # noqa: F401
-
-# isort: split
 from typing import Any
 
+from bertline.cli.composition import recipe
 from bertline.examples.build import build_examples
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.unused import leave_out
-from composition import recipe
 
 
 @recipe
 def main(composed: dict[str, Any]) -> None:
     """Encode the corpus and pair its segments."""
-    if leave_out("examples", composed):
+    if leave_out("examples", composed):  # a checkpoint is fine-tuned as it is
         return
     with open_stage("examples", composed) as stage:
         metrics = build_examples(

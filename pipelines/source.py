@@ -1,33 +1,21 @@
-"""source: what a source of the corpus is, for DVC to compare (artifacts/sources/NAME).
+"""source: size and digest of a source of the corpus, for DVC to compare (artifacts/sources/NAME).
 
-A stage of DVC has a fixed list of dependencies. So each source has a stage of its own, which depends on the data and
-writes its digest, and the corpus depends on the digests.
-
-python pipelines/source.py source_name=NAME
+A stage of DVC has a fixed list of dependencies, so each source has a stage, and the corpus depends on the digests.
 """
 
-import on_ctrl_c  # noqa: F401
-
-# isort: split
-import os
 import sys
-from pathlib import Path
 
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_path, size_of_path, write_json
 from bertline.orchestration.stages import SOURCES, USER_SOURCES
 from bertline.orchestration.stopping import in_one_line
 
 
-def main(arguments: list[str]) -> None:
-    """Write size and digest of one source."""
-    os.chdir(Path(__file__).resolve().parent.parent)
-    key, _, name = (arguments or [""])[0].partition("=")
-    place = USER_SOURCES / name
-    if key != "source_name" or not name or not place.exists():
-        raise ConfigError(f"source_name={name}: {place} is no source. Run python pipelines/configure.py first.")
-    write_json(SOURCES / name, {"bytes": size_of_path(place), "sha256": sha256_of_path(place)})
+def main() -> None:
+    """Write size and digest of the source that `source_name=NAME` names."""
+    name = sys.argv[1].removeprefix("source_name=")
+    content = USER_SOURCES / name
+    write_json(SOURCES / name, {"bytes": size_of_path(content), "sha256": sha256_of_path(content)})
 
 
 if __name__ == "__main__":
-    in_one_line(lambda: main(sys.argv[1:]))
+    in_one_line(main)

@@ -1,13 +1,8 @@
-"""versions: the package versions that each stage reads or computes with, for DVC to compare (artifacts/versions).
+"""versions: package versions that each stage reads or computes with, for DVC to compare (artifacts/versions).
 
-DVC sees files, not installed packages, so this stage runs at every `dvc repro`; it takes a moment. If a version has
-changed, the stages that depend on it run again.
+DVC sees files, not installed packages, so this stage runs at every `dvc repro`; it takes a moment.
 """
 
-import on_ctrl_c  # noqa: F401
-
-# isort: split
-import os
 from pathlib import Path
 
 import yaml
@@ -19,10 +14,8 @@ from bertline.orchestration.stopping import in_one_line
 
 
 def main() -> None:
-    """Write one file per stage, and one per task for a stage that runs once per task."""
-    os.chdir(Path(__file__).resolve().parent.parent)
-    config = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
-    for name, versions in versions_by_stage(config).items():
+    """Write a file for each stage, and for each task of a stage that runs once per task."""
+    for name, versions in versions_by_stage(yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))).items():
         write_json(VERSIONS / name, versions)
 
 

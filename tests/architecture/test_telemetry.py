@@ -14,7 +14,7 @@ import bertline
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY_POINTS = sorted([*(ROOT / "pipelines").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")])
-TURNS_OFF = ("bertline", "repository_source", "composition")
+TURNS_OFF = ("bertline", "repository_source")
 REPORTING = ("mlflow", "dvc", "datasets", "transformers", "huggingface_hub", "sentence_transformers", "ray")
 
 

@@ -101,9 +101,9 @@ def pipelines(browser: Any, being_made: Future[Path]) -> Path:
 
 def _two_pipelines(folder: Path) -> Path:
     smoke.clone(folder)
-    smoke.run([sys.executable, "pipelines/configure.py", "experiment=smoke", *DIVERGING, "--save"], folder)
+    smoke.run([sys.executable, "-m", "bertline", "configure", "experiment=smoke", *DIVERGING, "--save"], folder)
     smoke.run(["dvc", "repro", "--quiet"], folder)
-    smoke.run([sys.executable, "pipelines/configure.py", "pretrain.seed=1", "--save"], folder)
+    smoke.run([sys.executable, "-m", "bertline", "configure", "pretrain.seed=1", "--save"], folder)
     smoke.run(["dvc", "repro", "--quiet", "pretrain"], folder)
     return folder
 
@@ -118,7 +118,7 @@ def views(pipelines: Path) -> Iterator[dict[str, str]]:
 @contextmanager
 def views_of(clone: Path) -> Iterator[dict[str, str]]:
     """Serve the store of a clone as `make ui` does, which prints these addresses."""
-    command = [sys.executable, "pipelines/ui.py", "--port", str(free_port())]
+    command = [sys.executable, "-m", "bertline", "ui", "--port", str(free_port())]
     with subprocess.Popen(
         command, cwd=clone, env=smoke.environment(clone), stdout=subprocess.PIPE, text=True
     ) as server:

@@ -22,7 +22,7 @@ PACKAGES = {"mpmath": "mpmath", "networkx": "networkx", "optuna": "optuna", "pyt
 def test_the_data_stages_of_the_default_run_print_no_warning(tmp_path: Path, run: Run) -> None:
     folder = smoke.clone(tmp_path / "clone", experiment="docs_tiny")
     packages = ", ".join(f"{{module: {module}, distribution: {name}}}" for module, name in PACKAGES.items())
-    chosen = run(folder, sys.executable, "pipelines/configure.py", f"python_docs.packages=[{packages}]", "--save")
+    chosen = run(folder, sys.executable, "-m", "bertline", "configure", f"python_docs.packages=[{packages}]", "--save")
     assert chosen.returncode == 0, chosen.stderr
     made = run(folder, "dvc", "repro", "examples")
     assert made.returncode == 0, made.stdout + made.stderr

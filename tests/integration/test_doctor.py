@@ -1,4 +1,4 @@
-"""`pipelines/doctor.py` as people start it: alone, under torchrun and srun, and against real servers."""
+"""`bertline doctor` as people start it: alone, under torchrun and srun, and against real servers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from ports import free_port
 from servers import MLflowServer, PostgreSQL
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCTOR = ROOT / "pipelines/doctor.py"
+DOCTOR = ("-m", "bertline", "doctor")
 # The doctor whose ranks wait 3 s for one another instead of 120.
-IMPATIENT = f"""
+IMPATIENT = """
 import runpy, sys
-sys.argv[0] = {str(DOCTOR)!r}
-sys.path.insert(0, {str(DOCTOR.parent)!r})
+sys.argv[:1] = ["bertline", "doctor"]
 from bertline import doctor
 from bertline.training import process_group as group
 doctor._PEER_TIMEOUT_S, group._LEAST_JOIN_S = 0.5, 3.0
-runpy.run_path(sys.argv[0], run_name="__main__")
+runpy.run_module("bertline", run_name="__main__")
 """
 # The doctor of a rank whose part of a sum changes on its way.
 WRONG = """
@@ -78,7 +77,7 @@ def findings(text):
 
 
 def test_alone_the_machine_is_examined_and_nothing_is_left(places, tmp_path):
-    done = run(sys.executable, DOCTOR, *places, "--json")
+    done = run(sys.executable, *DOCTOR, *places, "--json")
     report = json.loads(done.stdout)
     assert (done.returncode, report["ok"]) == (0, True), done.stdout + done.stderr
     assert [one["check"] for one in report["findings"]] == [
@@ -90,7 +89,7 @@ def test_alone_the_machine_is_examined_and_nothing_is_left(places, tmp_path):
 
 def test_two_ranks_of_torchrun_sum_correctly_and_the_first_prints_all(places):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = run(*launcher, DOCTOR, *places, "runtime.num_devices=2")
+    done = run(*launcher, *DOCTOR, *places, "runtime.num_devices=2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("Nothing is red") == 1
     assert "all-reduce  correct over 2 ranks with gloo" in done.stdout
@@ -98,7 +97,7 @@ def test_two_ranks_of_torchrun_sum_correctly_and_the_first_prints_all(places):
 
 def test_tasks_of_srun_tell_the_first_what_is_red_on_them_and_that_is_the_exit_status(places):
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "PATH": f"{Path(sys.executable).parent}:/bin"}
-    first, second = together([DOCTOR], *places, "runtime.num_nodes=2", "runtime.compile=on", "--json", **step, CXX="no")
+    first, second = together(DOCTOR, *places, "runtime.num_nodes=2", "runtime.compile=on", "--json", **step, CXX="no")
     assert (first[0], *second[:2]) == (1, 0, ""), second
     reds = [one for one in json.loads(first[1])["findings"] if not one["ok"]]
     assert [one["check"] for one in reds] == ["compiler", "Slurm", "compiler"]  # a job, without Slurm's commands
@@ -111,7 +110,7 @@ def test_the_rank_that_adds_wrongly_is_named_and_so_is_another_number_of_ranks(p
     line = findings(first[1])["all-reduce"]
     assert (first[0], second[0], line["ok"]) == (1, 0, False)
     assert ("by the part of rank 1 (node2)" in line["found"], "take its node out" in line["fix"]) == (True, True)
-    first, _ = together([DOCTOR], *places, "--json")
+    first, _ = together(DOCTOR, *places, "--json")
     assert "the configuration has 1 x 1 ranks" in findings(first[1])["all-reduce"]["found"]
 
 
@@ -128,13 +127,13 @@ def test_servers_that_take_connections_and_say_nothing_do_not_keep_the_doctor(pl
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         stores = [f"tracking.uri=http://{address}", f"tracking.studies_url=postgresql://ada@{address}/studies"]
-        done = run(sys.executable, DOCTOR, "--json", *places, *stores)
+        done = run(sys.executable, *DOCTOR, "--json", *places, *stores)
     assert done.returncode == 1
     assert {name for name, one in findings(done.stdout).items() if not one["ok"]} == {"MLflow", "studies"}
 
 
 def test_a_mistyped_key_is_explained():
-    done = run(sys.executable, DOCTOR, "runtime.num_device=2")
+    done = run(sys.executable, *DOCTOR, "runtime.num_device=2")
     assert (done.returncode, "runtime.num_devices" in done.stderr) == (1, True)
 
 
@@ -144,7 +143,7 @@ def test_make_installs_first_but_not_in_each_task_of_a_step():
 
     alone, task = planned(), planned(SLURM_STEP_NUM_TASKS="16")
     assert ("pip install" in alone, "pip install" in task) == (True, False)
-    assert "pipelines/doctor.py --json" in task
+    assert "bertline doctor --json" in task
 
 
 def tracking(uri="sqlite:///none.db", studies_url="sqlite:///none.db"):

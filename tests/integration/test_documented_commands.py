@@ -36,7 +36,7 @@ NOT_RUN = (
     "curl ",
 )
 # Run by other tests as the pages have them: test_pipeline.py an experiment, test_dvc_remote.py what shares results.
-RUN_ELSEWHERE = ("dvc exp run ", "dvc remote add ", "dvc push ", "python pipelines/share.py")
+RUN_ELSEWHERE = ("dvc exp run ", "dvc remote add ", "dvc push ", "bertline share")
 LEFT_OUT = (*NOT_RUN, *RUN_ELSEWHERE)
 # Of other blocks: test_plan.py compares the output, tests/slurm/test_documented.py has a cluster, test_dvc_remote.py a
 # second clone.
@@ -98,7 +98,8 @@ def test_all_blocks_are_marked_so_that_they_are_run() -> None:
         (page.name, text)
         for page in PAGES
         for language, text in FENCE.findall(page.read_text())
-        if language in ("", "text") and re.search(r"^(\w+=\S+ )*(python|dvc|make|srun|sbatch|git) ", text, re.MULTILINE)
+        if language in ("", "text")
+        and re.search(r"^(\w+=\S+ )*(python|bertline|dvc|make|srun|sbatch|git) ", text, re.MULTILINE)
     ]
     assert {language for _, language in found} <= {"bash", "python", "yaml", "", *ELSEWHERE}
     assert commands == []
@@ -239,7 +240,7 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         "experiment=domain": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "/path/to/checkpoint": f"{tmp_path}/checkpoint",
         "examples=segment_pairs": "examples=segment_pairs objective.group_size=8",
-        "finetune.py data=reviews.csv": f"finetune.py data=reviews.csv {ONE_RUN}",
+        "finetune data=reviews.csv": f"finetune data=reviews.csv {ONE_RUN}",
         "FOLDER_OR_NAME": f"{tmp_path}/checkpoint",
         "/path/to/GLUE": f"{tmp_path}/GLUE {ONE_RUN}",
         "model=base": "model=tiny",

@@ -39,7 +39,7 @@ def pushed(run: Run, pipeline: Path, url: str, **environment: str) -> None:
     else:
         of_page(run, pipeline, "dvc remote add --default store /path/to/store", "/path/to/store", url)
     of_page(run, pipeline, "dvc push --run-cache", **environment)
-    assert "runs of stages" in of_page(run, pipeline, "python pipelines/share.py", **environment)
+    assert "runs of stages" in of_page(run, pipeline, "bertline share", **environment)
     of(run, pipeline, "git", "add", "--all")  # the tree of the tests may have files that are not committed
     of(run, pipeline, "git", "add", "--force", "conf/local")
     identity = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]

@@ -53,7 +53,7 @@ def test_own_text_becomes_an_exported_encoder_without_tasks_and_without_a_warnin
     for number in range(30):
         (texts / f"{number}.txt").write_text(novel(number))
     chosen = ("corpus=text", f"corpus.path={texts}", "corpus.validation_fraction=0.2", "tasks=[]", *TINY)
-    saved = run(folder, sys.executable, "pipelines/configure.py", *chosen, "--save")
+    saved = run(folder, sys.executable, "-m", "bertline", "configure", *chosen, "--save")
     assert saved.returncode == 0, saved.stderr
 
     made = run(folder, "dvc", "repro")

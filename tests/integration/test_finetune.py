@@ -60,7 +60,7 @@ def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "conf/local/default.yaml").unlink()
     (folder / "params.yaml").unlink()
     chosen = ["experiment=finetune", f"pretrain.start_from={base / 'first'}", *QUICK]
-    smoke.run(["python", "pipelines/configure.py", *chosen, "--save"], folder, programs=warm_python.programs())
+    smoke.run(["python", "-m", "bertline", "configure", *chosen, "--save"], folder, programs=warm_python.programs())
     smoke.run(["dvc", "repro"], folder, programs=warm_python.programs())
     return folder
 
@@ -108,7 +108,7 @@ def test_the_models_are_exported_and_registered_and_the_checkpoint_is_not(finetu
 
 def test_another_checkpoint_re_runs_only_the_sweeps_that_start_from_it(finetuned: Path, run: Run) -> None:
     second = finetuned.parent / "second"
-    saved = run(finetuned, PYTHON, "pipelines/configure.py", f"pretrain.start_from={second}", "--save")
+    saved = run(finetuned, PYTHON, "-m", "bertline", "configure", f"pretrain.start_from={second}", "--save")
     assert saved.returncode == 0, saved.stderr
     made = run(finetuned, "dvc", "repro", "encoders")
     assert made.returncode == 0, made.stdout + made.stderr
@@ -121,7 +121,7 @@ def test_one_command_needs_no_yaml_and_resumes(finetuned: Path, run: Run, tmp_pa
     (tmp_path / "rows.txt").write_text(rows())
     before = {path: path.stat().st_mtime for path in (finetuned / "artifacts").rglob("*")}
     start = f"start_from={finetuned.parent / 'own'}"
-    command = [PYTHON, "pipelines/finetune.py", f"data={tmp_path / 'rows.txt'}", start, "max_length=24", *QUICK]
+    command = [PYTHON, "-m", "bertline", "finetune", f"data={tmp_path / 'rows.txt'}", start, "max_length=24", *QUICK]
     first, again = run(finetuned, *command), run(finetuned, *command)
     assert first.returncode == 0, first.stdout + first.stderr
     said = json.loads(first.stdout.splitlines()[-1])
@@ -138,7 +138,7 @@ def test_one_command_needs_no_yaml_and_resumes(finetuned: Path, run: Run, tmp_pa
 def test_a_column_that_is_not_there_is_named_with_those_that_are(finetuned: Path, run: Run, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(rows())
     start = f"start_from={finetuned.parent / 'own'}"
-    command = [PYTHON, "pipelines/finetune.py", f"data={tmp_path / 'rows.csv'}", start, "text_column=body"]
+    command = [PYTHON, "-m", "bertline", "finetune", f"data={tmp_path / 'rows.csv'}", start, "text_column=body"]
     stopped = run(finetuned, *command)
     assert stopped.returncode == 1
     assert f"{tmp_path / 'rows.csv'} has no column 'body' (text_column)" in stopped.stderr
@@ -149,6 +149,6 @@ def test_an_error_names_the_users_file_as_it_is_called(finetuned: Path, run: Run
     """Keys of the configuration lose their section in messages, which a file called like it must not."""
     (tmp_path / "resource.csv").write_text(rows() + "one,two,three,four\n")
     start = f"start_from={finetuned.parent / 'own'}"
-    stopped = run(finetuned, PYTHON, "pipelines/finetune.py", f"data={tmp_path / 'resource.csv'}", start)
+    stopped = run(finetuned, PYTHON, "-m", "bertline", "finetune", f"data={tmp_path / 'resource.csv'}", start)
     assert stopped.returncode == 1
     assert f"{tmp_path / 'resource.csv'}:" in stopped.stderr

@@ -202,12 +202,12 @@ def test_what_is_unsent_at_the_end_is_sent_by_one_command(
 ) -> None:
     if not tracked.mlflow.is_up():
         tracked.mlflow.start()
-    send = ["pipelines/send.py", f"tracking.uri={tracked.uri}", "tracking.experiment_name=chaos"]
+    send = ["-m", "bertline", "send", f"tracking.uri={tracked.uri}", "tracking.experiment_name=chaos"]
     training = Training(pipeline, tracked.uri, tmp_path, num_steps=400)
     training.wait_for_rows(3)
     tracked.proxy.go_away()
     training.end()
-    assert "did not take all records" in training.said() and "pipelines/send.py" in training.said()
+    assert "did not take all records" in training.said() and "bertline send" in training.said()
     (kept,) = pipeline.glob("runs/unsent/*/*.json")
     failed = run(pipeline, sys.executable, *send, **planted.ENVIRONMENT)
     assert failed.returncode == 1 and "kept in runs/unsent" in failed.stderr

@@ -132,7 +132,7 @@ def test_what_an_experiment_sets_stays_until_a_person_decides(pipeline: Path, ru
     assert "--keep" in stopped.stderr and "--drop" in stopped.stderr
     assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "another title"
 
-    kept = run(pipeline, PYTHON, "pipelines/configure.py", "--keep")
+    kept = run(pipeline, PYTHON, "-m", "bertline", "configure", "--keep")
     assert kept.returncode == 0, kept.stderr
     assert stale(pipeline, run) == set()
     assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "another title"
@@ -140,10 +140,10 @@ def test_what_an_experiment_sets_stays_until_a_person_decides(pipeline: Path, ru
 
 def test_a_choice_is_shown_without_save_and_lasts_with_it(pipeline: Path, run: Run) -> None:
     before = (pipeline / "params.yaml").read_text()
-    shown = run(pipeline, PYTHON, "pipelines/configure.py", "optimizer.lr=1e-3")
+    shown = run(pipeline, PYTHON, "-m", "bertline", "configure", "optimizer.lr=1e-3")
     assert "optimizer.lr: 0.003 -> 0.001" in shown.stdout
     assert (pipeline / "params.yaml").read_text() == before
-    run(pipeline, PYTHON, "pipelines/configure.py", "optimizer.lr=1e-3", "--save")
+    run(pipeline, PYTHON, "-m", "bertline", "configure", "optimizer.lr=1e-3", "--save")
     assert stale(pipeline, run) == {"pretrain"}
     assert yaml.safe_load((pipeline / "params.yaml").read_text())["optimizer"]["lr"] == 0.001
 
@@ -173,7 +173,7 @@ def test_changed_user_text_re_runs_the_corpus(pipeline: Path, run: Run, tmp_path
         sentences = " ".join(f"This is sentence {i} of the long document number {number}." for i in range(8))
         (texts / f"{number}.txt").write_text(sentences)
     chosen = ("corpus=text", f"corpus.path={texts}", "corpus.validation_fraction=0.2")
-    saved = run(pipeline, PYTHON, "pipelines/configure.py", *chosen, "--save")
+    saved = run(pipeline, PYTHON, "-m", "bertline", "configure", *chosen, "--save")
     assert saved.returncode == 0, saved.stderr
     made = run(pipeline, "dvc", "repro", "corpus")
     assert made.returncode == 0, made.stdout + made.stderr

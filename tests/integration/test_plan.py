@@ -1,4 +1,4 @@
-"""`pipelines/plan.py` as people run it: the figures, the documented page, the errors."""
+"""`bertline plan` as people run it: the figures, the documented page, the errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 import pytest
 
 from bertline.foundation.manifests import write_manifest
-from fork_server import run_recipe
+from fork_server import run_bertline
+from projects import copy_project
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs/howto/gpu.md"
@@ -23,10 +23,8 @@ GUIDE = ROOT / "docs/howto/gpu.md"
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """The recipes and conf/ without lasting choices; nothing has been run or measured there."""
-    for name in ("pipelines", "conf"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("local", "__pycache__"))
-    return tmp_path
+    """A project without lasting choices; nothing has been run or measured there."""
+    return copy_project(tmp_path)
 
 
 def run(repository: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -37,9 +35,9 @@ def run(repository: Path, *command: str) -> subprocess.CompletedProcess[str]:
 def plan(repository: Path, *overrides: str, by_itself: bool = False) -> tuple[str, dict[str, Any]]:
     """What is printed, and the content of the file that it names at the end; `by_itself`, as people start it."""
     if by_itself:
-        done = run(repository, sys.executable, "pipelines/plan.py", *overrides)
+        done = run(repository, sys.executable, "-m", "bertline", "plan", *overrides)
     else:
-        done = run_recipe(repository, "pipelines/plan.py", *overrides)
+        done = run_bertline(repository, "plan", *overrides)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((repository / done.stdout.splitlines()[-1]).read_text())
 
@@ -53,9 +51,9 @@ def test_the_present_configuration_is_forecast_and_nothing_is_touched(repository
     assert content["money"] == pytest.approx(166.61, abs=0.02)
     assert (content["fits"], content["precision"]) == (True, "bf16")
     assert max(map(len, text.splitlines())) <= 100
-    (shown,) = re.findall(r"```console\n\$ python (.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    (shown,) = re.findall(r"```console\n\$ (bertline .*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     command, *lines = shown.splitlines()
-    assert command == shlex.join(["pipelines/plan.py", *arguments])
+    assert command == shlex.join(["bertline", "plan", *arguments])
     assert set(lines) - {"..."} <= set(text.splitlines())
     after = sorted(path for path in repository.rglob("*") if path.is_file())
     written = {path.relative_to(repository) for path in set(after) - set(before)}
@@ -101,7 +99,7 @@ def test_examples_that_are_made_are_counted(repository: Path) -> None:
     ],
 )  # fmt: skip
 def test_nonsense_is_refused_in_a_sentence(repository: Path, asked: tuple[str, ...], said: str) -> None:
-    done = run_recipe(repository, "pipelines/plan.py", *asked)
+    done = run_bertline(repository, "plan", *asked)
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -109,8 +107,6 @@ def test_nonsense_is_refused_in_a_sentence(repository: Path, asked: tuple[str, .
 
 
 def test_a_plan_for_a_gpu_starts_without_pytorch(repository: Path) -> None:
-    code = "import sys, runpy\nsys.modules['torch'] = None\nsys.argv = ['plan.py', 'plan.device=a100']\n"
-    path = f"sys.path.insert(0, {str(repository / 'pipelines')!r})\n"
-    start = f"runpy.run_path({str(repository / 'pipelines/plan.py')!r}, run_name='__main__')"
-    done = run(repository, sys.executable, "-c", code + path + start)
+    code = "import sys, runpy\nsys.modules['torch'] = None\nsys.argv = ['bertline', 'plan', 'plan.device=a100']\n"
+    done = run(repository, sys.executable, "-c", code + "runpy.run_module('bertline', run_name='__main__')")
     assert done.returncode == 0, done.stderr

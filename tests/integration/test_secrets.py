@@ -27,10 +27,10 @@ def test_a_pipeline_that_ran_with_secrets_in_its_environment_wrote_none_of_them(
 @pytest.mark.parametrize(
     ("command", "advice"),
     [
-        (["python", "pipelines/configure.py", f"tracking.uri={SERVER}"], "MLFLOW_TRACKING_TOKEN"),
-        (["python", "pipelines/configure.py", f"tracking.uri={SERVER}", "--save"], "MLFLOW_TRACKING_TOKEN"),
+        (["python", "-m", "bertline", "configure", f"tracking.uri={SERVER}"], "MLFLOW_TRACKING_TOKEN"),
+        (["python", "-m", "bertline", "configure", f"tracking.uri={SERVER}", "--save"], "MLFLOW_TRACKING_TOKEN"),
         (["python", "pipelines/pretrain.py", f"tracking.studies_url={STUDIES}"], "BERTLINE_STUDIES_URL"),
-        (["python", "pipelines/send.py", f"tracking.uri={SERVER}"], "MLFLOW_TRACKING_TOKEN"),
+        (["python", "-m", "bertline", "send", f"tracking.uri={SERVER}"], "MLFLOW_TRACKING_TOKEN"),
         (
             ["python", "pipelines/sweep.py", "task_name=docs_match", f"sweep.reference_encoder={TOKEN}"],
             "HF_TOKEN",
@@ -55,11 +55,11 @@ def test_a_remote_with_its_key_in_the_file_that_git_tracks_is_refused(pipeline: 
     run(pipeline, "dvc", "remote", "add", "--default", "store", "s3://bucket/bertline")
     key = ["dvc", "remote", "modify", "store", "secret_access_key", SECRET]
     assert run(pipeline, *key).returncode == 0
-    refused = run(pipeline, sys.executable, "pipelines/configure.py")
+    refused = run(pipeline, sys.executable, "-m", "bertline", "configure")
     assert refused.returncode == 1 and "AWS_SECRET_ACCESS_KEY" in refused.stderr
     assert SECRET not in refused.stderr + refused.stdout
     run(pipeline, "dvc", "remote", "modify", "--unset", "store", "secret_access_key")
     assert run(pipeline, *key[:3], "--local", *key[3:]).returncode == 0
-    assert run(pipeline, sys.executable, "pipelines/configure.py").returncode == 0
+    assert run(pipeline, sys.executable, "-m", "bertline", "configure").returncode == 0
     assert places_of_secret(pipeline) == [".dvc/config.local"]
     assert smoke.listed(["git", "check-ignore", "--no-index", ".dvc/config.local"]) == [".dvc/config.local"]

@@ -27,7 +27,7 @@ def test_a_signal_ends_the_server_too_and_is_named_in_one_line(
     tmp_path: Path, number: signal.Signals, num_processes: int
 ) -> None:
     port = free_port()
-    command = [sys.executable, str(ROOT / "pipelines/ui.py"), "--port", str(port)]
+    command = [sys.executable, "-m", "bertline", "ui", "--port", str(port)]
     command += ["--workers", str(num_processes)]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -13,7 +13,7 @@ import warm_python
 from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCTOR = ROOT / "pipelines/doctor.py"
+DOCTOR = ("-m", "bertline", "doctor")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def examine(cluster, tmp_path):
         of_test = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port())}
         environment = {**cluster.environment(), **of_test}
         python = sys.executable if launcher else str(warm_python.programs() / "python")
-        command = [*launcher, python, str(DOCTOR), *places, *overrides, "--json"]
+        command = [*launcher, python, *DOCTOR, *places, *overrides, "--json"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         said = done.stdout if printed is None else printed.read_text()
         assert said.startswith("{"), done.stderr

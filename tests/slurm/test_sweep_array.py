@@ -72,6 +72,6 @@ def disturb(workspace: Workspace, folder: Path, how: str) -> None:
 
 def test_an_array_is_refused_where_the_study_is_a_file(pretrained, tmp_path, cluster):
     workspace = array(pretrained, tmp_path / "workspace", cluster)
-    said = workspace.finish("python", "pipelines/configure.py", "runtime.launcher.sweep_tasks=2", expected=1)
+    said = workspace.finish("python", "-m", "bertline", "configure", "runtime.launcher.sweep_tasks=2", expected=1)
     assert "nodes cannot share a study in SQLite" in said
     assert "BERTLINE_STUDIES_URL" in said

@@ -60,7 +60,17 @@ def run_recipe(
     folder: Path, script: str, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """`python SCRIPT ARGUMENTS` in a folder; the library is the one that is tested, whatever the folder has."""
-    words = [script, *arguments]
+    return _forked(folder, [script, *arguments], environment)
+
+
+def run_bertline(
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`bertline ARGUMENTS` in a folder."""
+    return _forked(folder, ["bertline", *arguments], environment)
+
+
+def _forked(folder: Path, words: list[str], environment: Mapping[str, str] | None) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as temporary:
         output, errors = Path(temporary, "output"), Path(temporary, "errors")
         process = forking().Process(target=_run, args=(folder, words, environment or {}, output, errors))
@@ -76,5 +86,7 @@ def _run(folder: Path, words: list[str], environment: Mapping[str, str], output:
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = words
+    if words[0] == "bertline":
+        runpy.run_module("bertline", run_name="__main__")
     sys.path.insert(0, str(Path(words[0]).resolve().parent))
     runpy.run_path(words[0], run_name="__main__")

@@ -44,7 +44,10 @@ def make_pretrained(template: Path, folder: Path) -> None:
     shutil.copytree(template, folder, symlinks=True)
     environment = smoke.environment(folder, programs=warm_python.programs())
     short = ["experiment=smoke", "pretrain.max_steps=10", "pretrain.linear_probe=null", "tracking.enabled=false"]
-    for command in (["python", "pipelines/configure.py", *short, "--save"], ["dvc", "repro", "--quiet", "pretrain"]):
+    for command in (
+        ["python", "-m", "bertline", "configure", *short, "--save"],
+        ["dvc", "repro", "--quiet", "pretrain"],
+    ):
         subprocess.run(command, cwd=folder, env=environment, check=True)
 
 
@@ -142,7 +145,7 @@ class Workspace:
 
     def configure(self, *overrides: str) -> None:
         """Save a configuration."""
-        command = [str(warm_python.programs() / "python"), "pipelines/configure.py", *overrides, "--save"]
+        command = [str(warm_python.programs() / "python"), "-m", "bertline", "configure", *overrides, "--save"]
         subprocess.run(command, cwd=self.folder, env=self.environment, check=True, capture_output=True, text=True)
 
     def start(self, *command: str, output: str = "client.log") -> subprocess.Popen[bytes]:

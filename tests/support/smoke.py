@@ -24,11 +24,11 @@ def clone(target: Path, *, experiment: str = "smoke") -> Path:
             (target / name).unlink(missing_ok=True)
         else:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+            shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
     # A clone has the committed run's params.yaml, lock and figures; a slice of its own starts without them.
     for name in ("params.yaml", "dvc.lock"):
         (target / name).unlink(missing_ok=True)
-    run([sys.executable, "pipelines/configure.py", f"experiment={experiment}", "--save"], target)
+    run([sys.executable, "-m", "bertline", "configure", f"experiment={experiment}", "--save"], target)
     return target
 
 

@@ -1,11 +1,11 @@
-"""Python and DVC without the seconds of importing: their processes are forks of a server that holds the packages.
+"""Python, DVC and bertline without the seconds of importing: forks of a server that holds the packages.
 
-`programs()` is a folder with `python` and `dvc`, for the front of a PATH. Their processes have the arguments,
-environment, folder, files and exit status of real ones, and so have the processes that they start. bertline itself and
-the recipes are not in the server, so a clone runs its own code. What differs: a process is not the child of the one
-that starts it (a small client is, which passes signals on and which a kill takes along), and variables that are read
-when a program is loaded come too late. What is about the start of a process, or its end by force, is tested with real
-ones.
+`programs()` is a folder with `python`, `dvc` and `bertline`, for the front of a PATH. Their processes have the
+arguments, environment, folder, files and exit status of real ones, and so have the processes that they start. bertline
+itself and the recipes are not in the server, so a clone runs its own code. What differs: a process is not the child of
+the one that starts it (a small client is, which passes signals on and which a kill takes along), and variables that are
+read when a program is loaded come too late. What is about the start of a process, or its end by force, is tested with
+real ones.
 """
 
 from __future__ import annotations
@@ -78,16 +78,16 @@ if code < 0:
     os.kill(os.getpid(), -code)
 os._exit(code)
 """
-DVC = '#!/bin/sh\nexec "{folder}/python" -m dvc "$@"\n'
+PROGRAM = '#!/bin/sh\nexec "{folder}/python" -m {name} "$@"\n'
 
 
 @functools.cache
 def programs() -> Path:
-    """The folder with `python` and `dvc`, whose server is running; it ends with this process."""
+    """The folder with the programs, whose server is running; it ends with this process."""
     folder = Path(tempfile.mkdtemp(prefix="warm-python-"))
     address = str(folder / "socket")
-    for name, content in (("python", CLIENT), ("dvc", DVC)):
-        (folder / name).write_text(content.format(python=sys.executable, address=address, folder=folder))
+    for name, content in (("python", CLIENT), ("dvc", PROGRAM), ("bertline", PROGRAM)):
+        (folder / name).write_text(content.format(python=sys.executable, address=address, folder=folder, name=name))
         (folder / name).chmod(0o755)
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYTEST_"))}
     # Its standard input is a pipe whose other end closes with this process.

@@ -1,6 +1,6 @@
 """Reference curves: runs of presets that ship with bertline, drawn behind the user's own curves.
 
-A reference is a small JSON file in `reference_curves/`, written by `pipelines/reference_curve.py` from a finished run.
+A reference is a small JSON file in `reference_curves/`, written by `bertline curve` from a finished run.
 """
 
 from __future__ import annotations
@@ -102,9 +102,7 @@ def parse_reference(text: str, where: str) -> ReferenceCurve:
     """
     content = json.loads(text)
     if content.pop("format_version", None) != FORMAT_VERSION:
-        raise ArtifactError(
-            f"{where} is not of format_version {FORMAT_VERSION}. Make it again: pipelines/reference_curve.py"
-        )
+        raise ArtifactError(f"{where} is not of format_version {FORMAT_VERSION}. Make it again: bertline curve")
     curves = {key: [(step, value) for step, value in points] for key, points in content.pop("curves").items()}
     return ReferenceCurve(**content, curves=curves)
 

@@ -2,7 +2,7 @@
 module.
 
 The `MLmodel` next to a folder's files (`tracking.mlmodel`) names this module. A request is a table; its columns are
-those that `pipelines/predict.py` reads from a file, and the columns of the answer are those that it adds.
+those that `bertline predict` reads from a file, and the columns of the answer are those that it adds.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ServingSettings:
     device: str = "auto"
     """Device, as for `bertline.load`."""
     max_request_bytes: int = 1_000_000
-    """Maximum size of the texts of a request to a server, in UTF-8. Files of any size are for `predict.py`."""
+    """Maximum size of the texts of a request to a server, in UTF-8. Files of any size are for `bertline predict`."""
 
 
 class ServedModel:
@@ -206,7 +206,7 @@ def _check_size(cells: Mapping[str, list[Any]], max_bytes: int) -> None:
     if size > max_bytes:
         raise DataError(
             f"the request has {size:,} bytes of text; at most {max_bytes:,} are served (max_request_bytes). Split it, "
-            "or predict a file with pipelines/predict.py."
+            "or predict a file with bertline predict."
         )
 
 

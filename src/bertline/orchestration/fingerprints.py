@@ -46,18 +46,17 @@ _WITHOUT_MEANING = frozenset(
         "bertline.orchestration.corpus_page",
         "bertline.orchestration.stage_run",
         "bertline.orchestration.provenance",
+        "bertline.orchestration.result_pages",
         "bertline.orchestration.run_pages",
         "bertline.orchestration.stages",
         "bertline.orchestration.stopping",
         "bertline.orchestration.fingerprints",
         "bertline.orchestration.vocabulary_page",
         "bertline.training.progress",
-        "command_line",
-        "mistyped",
-        "on_ctrl_c",
     }
 )
-_RECORDS = "bertline.tracking."
+# The command line hands over a configuration, which is a dependency of its own; tracking keeps records.
+_PACKAGES_WITHOUT_MEANING = ("bertline.cli.", "bertline.tracking.")
 _KIND_PART = "kind_part"
 _EVERY_KIND = "bertline.kinds.*."
 
@@ -88,7 +87,7 @@ def _closure(waiting: list[str], root: Path) -> dict[str, str]:
     reached: dict[str, str] = {}
     while waiting:
         module = waiting.pop()
-        if module in _WITHOUT_MEANING or module.startswith(_RECORDS):
+        if module in _WITHOUT_MEANING or module.startswith(_PACKAGES_WITHOUT_MEANING):
             continue
         of_package = module.split(".")[0] == _PACKAGE
         path = _path_of(module, root if of_package else recipes)

@@ -93,8 +93,7 @@ def _require_existing(key: str, path: str) -> None:
     if not target.exists() or holds_nothing(target):
         wrong = "is an empty folder" if target.exists() else "does not exist"
         raise ConfigError(
-            f"{key} is {path}; {target} {wrong} (in {Path.cwd()}). Name the path where it is: "
-            f"python pipelines/configure.py {key}=/path/to/it --save"
+            f"{key} is {path}; {target} {wrong} (in {Path.cwd()}). Name the path where it is: {key}=/path/to/it"
         )
 
 
@@ -130,7 +129,7 @@ def _link(place: Path, path: str, key: str) -> None:
         if not place.exists() or holds_nothing(place):
             raise ConfigError(
                 f"{key} is {path}, and nothing is there. Put your data there, or name the path where it is: "
-                f"python pipelines/configure.py {key}=/path/to/it --save"
+                f"{key}=/path/to/it"
             )
         return
     _require_existing(key, path)

@@ -17,12 +17,14 @@ from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say
 from bertline.modeling.huggingface import architecture_of, keep_pooler
+from bertline.pretraining.config import PretrainConfig, checkpoint_title
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.divergence import read_health
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.plan import Plan
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import resolve_folder
 
 _HEADLINES = ("train/loss", "val/", "probe/")
 
@@ -97,13 +99,12 @@ def headline_figures(job: PretrainJob, model: LanguageModel, totals: dict[str, f
     }
 
 
-def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float | int]:
-    """Write a checkpoint's encoder and vocabulary to `out`, with its pretraining heads if it has them.
+def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]:
+    """Write the encoder and vocabulary of `start_from` to `out`, with its pretraining heads if it has them.
 
     Args:
-        source: Folder of any BERT checkpoint.
-        out: Folder to write.
-        title: Display name of the checkpoint; stored in the manifest as `taken_from`.
+        config: Names the checkpoint, a folder or a hub name.
+        out: Folder to write; its manifest has the checkpoint's name as `taken_from`.
 
     Returns:
         Headline figures: number of parameters, number of layers, hidden size and vocabulary size.
@@ -112,6 +113,8 @@ def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float |
         ArtifactError: The folder is not a BERT checkpoint, its vocabulary does not fit its embeddings, or the written
             weights differ when read back.
     """
+    assert config.start_from is not None  # validation requires it where there are no phases
+    source, title = resolve_folder(config.start_from, config.start_from_revision), checkpoint_title(config)
     model, tokenizer = _read(source), Tokenizer.load(source)
     encoder: Any = getattr(model, "bert", model)
     if tokenizer.vocab_size > encoder.vocab_size:

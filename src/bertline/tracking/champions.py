@@ -14,7 +14,7 @@ from typing import Any
 from bertline.foundation.formats import signed, with_spread
 from bertline.foundation.verdicts import NOISE_UNKNOWN, Measured, compared
 
-_BY_HAND = 'python pipelines/promote.py task_name=TASK version=N reason="WHY"'
+_BY_HAND = 'bertline promote task_name=TASK version=N reason="WHY"'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

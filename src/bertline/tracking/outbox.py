@@ -106,7 +106,7 @@ class Outbox:
         if not done:
             warn(
                 f"{self._target} did not take all records. They are kept under runs/. The next stage that reaches it "
-                "sends them, and so does: python pipelines/send.py"
+                "sends them, and so does: bertline send"
             )
         with self._changed:
             self._closed = True

@@ -18,7 +18,7 @@ from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, predict_file
 from bertline.tasks.table_files import TableLayout
-from fork_server import run_recipe
+from fork_server import run_bertline
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
 
@@ -171,12 +171,11 @@ def test_a_file_is_read_by_the_layout_that_a_task_reads_it_by(
 
 
 @pytest.mark.usefixtures("fork_server")
-def test_the_recipe_takes_the_layout_of_a_task(classifier_folder: Path, tmp_path: Path) -> None:
+def test_the_command_takes_the_layout_of_a_task(classifier_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "trec.label").write_bytes(b'NUM:dist "the caf\xe9\nNUM:other a mat, a dog\n')
     layout = ("format=tsv", "header=false", "quoting=false", "separator=' '", "max_fields=2", "encoding=latin-1")
-    recipe = str(Path(__file__).resolve().parents[3] / "pipelines" / "predict.py")
     asked = (f"model_folder={classifier_folder}", "input=trec.label", "output=out.jsonl", "text_column=1", *layout)
-    done = run_recipe(tmp_path, recipe, *asked)
+    done = run_bertline(tmp_path, "predict", *asked)
     assert done.returncode == 0, done.stderr
     assert [row["1"] for row in read(tmp_path / "out.jsonl")] == ['"the café', "a mat, a dog"]
 

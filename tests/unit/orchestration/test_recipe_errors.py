@@ -1,77 +1,23 @@
-"""What a person reads when a recipe cannot start: file and line, never a traceback."""
+"""What a person reads when a worker cannot write: the reason, never a traceback."""
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import tiny
 from bertline.foundation.errors import BertlineError
 from bertline.orchestration import launching
 from bertline.orchestration.launching import run_in_worker
 from bertline.orchestration.stopping import COULD_NOT_WRITE
-from fork_server import run_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
 WORK = "bertline.sweep.run:run"
-pytestmark = pytest.mark.usefixtures("fork_server")
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("  batch: !!python/object:os.system {}", "python/object:os.system"),
-        ("  batch: !mine 3", "!mine"),
-        ("\tbatch: 3", "cannot start any token"),
-    ],
-)
-def test_a_bad_tag_in_params_yaml_names_file_and_line(tmp_path: Path, line: str, said: str) -> None:
-    (tmp_path / "params.yaml").write_text(f"task_name: null\ntokenizer:\n{line}\n")
-    done = run_recipe(ROOT, "pipelines/tokenizer.py", "--config-dir", str(tmp_path), "--config-name", "params")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
-    assert "params.yaml" in done.stderr and "line 3" in done.stderr and said in done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
-
-
-def test_a_stage_that_dvc_runs_reads_params_yaml(tmp_path: Path) -> None:
-    for folder in ("conf", "pipelines"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
-    (tmp_path / "params.yaml").write_text("tokenizer: {kind: none}\ntask_name: null\n")
-    recipe = str(tmp_path / "pipelines/tokenizer.py")
-    by_dvc = run_recipe(ROOT, recipe, "task_name=one", "--cfg", "job", environment={"DVC_STAGE": "tokenizer"})
-    assert yaml.safe_load(by_dvc.stdout) == {"tokenizer": {"kind": "none"}, "task_name": "one"}
-    by_hand = run_recipe(ROOT, recipe, "--cfg", "job")
-    assert yaml.safe_load(by_hand.stdout)["tokenizer"]["kind"] == "trained"
-
-
-def test_an_interpolation_that_cannot_be_resolved_is_an_error_of_the_configuration() -> None:
-    done = run_recipe(ROOT, "pipelines/tokenizer.py", "tokenizer.vocab_size=${examples.no_such_key}")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ") and "examples.no_such_key" in done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
-
-
-def test_configure_names_a_bad_tag_of_params_yaml_too(tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text("task_name: null\ntokenizer: !!python/name:os.system\n")
-    code = (
-        f"import sys; sys.path.insert(0, {str(ROOT / 'pipelines')!r})\n"
-        "import configure; from pathlib import Path; from bertline.foundation.errors import ConfigError\n"
-        f"configure.PARAMS = Path({str(tmp_path / 'params.yaml')!r})\n"
-        "try:\n    configure.main([])\nexcept ConfigError as error:\n    print(error)\n"
-    )
-    (tmp_path / "script.py").write_text(code)
-    done = run_recipe(ROOT, str(tmp_path / "script.py"))
-    assert "params.yaml, line 2" in done.stdout and "python/name" in done.stdout
-    assert "Traceback" not in done.stderr
 
 
 FAILS = """
@@ -142,69 +88,3 @@ def test_a_worker_on_a_full_disk_ends_with_a_status_of_its_own(tmp_path: Path) -
             stderr=full,
         )
     assert done.returncode == COULD_NOT_WRITE
-
-
-@pytest.mark.parametrize(
-    ("command", "meant"),
-    [
-        (("pipelines/pretrain.py", "optimizer.lrr=1"), "Did you mean optimizer.lr?"),
-        (("pipelines/pretrain.py", "-m", "optimizer=lamb", "optimizer.beta_1=1,2"), "Did you mean optimizer.beta1"),
-        (("pipelines/pretrain.py", "seed=3"), "Did you mean examples.seed, pretrain.seed or sweep.seed?"),
-        (("pipelines/finetune.py", "dta=rows.csv"), "Did you mean data?"),
-        (("pipelines/configure.py", "optimizer.lrr=1", "--save"), "Did you mean optimizer.lr?"),
-        (("pipelines/configure.py", "sweep.space.epochz=1"), "Keys of sweep.space: learning_rate, "),
-    ],
-)
-def test_a_mistyped_key_is_answered_with_the_key_that_was_meant(command: tuple[str, ...], meant: str) -> None:
-    done = run_recipe(ROOT, *command)
-    assert done.returncode == 1
-    key = next(word.partition("=")[0] for word in command if "=" in word and "lamb" not in word)
-    assert done.stderr.startswith(f"error: {key} is no key of the configuration. {meant}")
-    assert len(done.stderr.splitlines()) == 1 and "+" not in done.stderr
-
-
-@pytest.mark.parametrize("recipe", ["pipelines/corpus.py", "pipelines/configure.py"])
-def test_a_value_that_hydra_cannot_read_is_shown_with_its_quotes(recipe: str) -> None:
-    given = "corpus.sentences.pattern=[.;]("
-    done = run_recipe(ROOT, recipe, "corpus=text", "corpus/sentences=regex", given)
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith(f"error: {given} cannot be read: ")
-    written = re.search(r'of the shell: "(.*)"$', done.stderr)
-    assert written is not None
-    (parsed,) = OverridesParser.create().parse_overrides([written[1]])
-    assert (parsed.key_or_group, parsed.value()) == ("corpus.sentences.pattern", "[.;](")
-
-
-@pytest.mark.parametrize("save", [(), ("--save",)])
-def test_the_packages_are_no_source_among_several_and_the_sources_are_named(save: tuple[str, ...]) -> None:
-    given = ("corpus=sources", "+source@corpus.sources.docs=python_docs")
-    done = run_recipe(ROOT, "pipelines/configure.py", *given, *save)
-    assert done.returncode == 1
-    assert "corpus of its own, with a split of its own, and no source among several" in done.stderr
-    assert "Sources: csv, hub, jsonl, parquet, tei, text, " in done.stderr and len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (("pipelines/configure.py", "optimzer.lr=1", "--save"), "Did you mean optimizer.lr?"),
-        (("pipelines/configure.py", "pretrain.phases.0.stepz=3"), "Did you mean pretrain.phases.0.steps?"),
-        (("pipelines/configure.py", "pretrain.phases[0].steps=3"), "follows a dot: pretrain.phases.0.steps=3"),
-        (("pipelines/pretrain.py", "pretrain.phases.steps=3"), "from 0: pretrain.phases.0.steps=3"),
-        (("pipelines/configure.py", "pretrain.phases.0.steps=9", "--save"), "list: 'pretrain.phases=[{steps: 9, "),
-    ],
-)
-def test_a_key_that_leads_nowhere_or_into_a_list_is_answered_with_one_that_works(
-    command: tuple[str, ...], said: str
-) -> None:
-    done = run_recipe(ROOT, *command)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ") and said in done.stderr, done.stderr
-    assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
-
-
-def test_a_choice_that_does_not_exist_is_answered_with_those_that_do() -> None:
-    done = run_recipe(ROOT, "pipelines/pretrain.py", "optimizer=adamm")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ") and "adamw_short" in done.stderr and "Traceback" not in done.stderr

@@ -18,19 +18,17 @@ from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from fork_server import run_recipe
+from fork_server import run_bertline, run_recipe
+from projects import copy_project
 
-ROOT = Path(__file__).resolve().parents[3]
 TOKENS = (*SPECIAL_TOKENS, "the", "cat", "##s")
 pytestmark = pytest.mark.usefixtures("fork_server")
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of conf/ and pipelines/, and a checkpoint of an unusual shape."""
-    root = tmp_path_factory.mktemp("repository")
-    for folder in ("conf", "pipelines"):
-        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    """A project with a checkpoint of an unusual shape."""
+    root = copy_project(tmp_path_factory.mktemp("repository"))
     config = tiny.model_config(
         hidden_size=24, num_hidden_layers=3, num_attention_heads=2, intermediate_size=40, max_position_embeddings=128
     )
@@ -42,7 +40,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configured(repository: Path, *arguments: str) -> str:
-    done = run_recipe(repository, str(repository / "pipelines/configure.py"), *arguments)
+    done = run_bertline(repository, "configure", *arguments)
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr
 

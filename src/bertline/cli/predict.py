@@ -1,0 +1,111 @@
+"""predict: apply the model of a finished task, or the encoder (for vectors), to a file of any size."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+from typing import Any
+
+import bertline
+from bertline.cli.composition import composing, given_overrides
+from bertline.cli.project import of_caller
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import read_json
+from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.foundation.progress import say
+from bertline.foundation.validation import validate
+from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
+from bertline.orchestration.stages import stage_named
+from bertline.tasks.table_files import TableLayout
+
+EXPORTED = Path(stage_named("export").output)
+LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_fields", "encoding")
+COLUMNS = ("text", "text_pair", "question", "context", "query", "candidates")
+OF_DOCUMENTS = ("document_id_column", "document_text_column", "document_title_column", "top_k")
+
+
+@composing("predict")
+def predict(asked: dict[str, Any]) -> None:
+    """Apply the model of a finished task, or the encoder (for vectors), to a file of any size.
+
+    bertline predict model_folder=/path/to/model input=passages.txt output=predictions.jsonl
+    bertline predict task_name=docs_library input=passages.txt output=predictions.jsonl
+    bertline predict task_name=docs_search input=queries.csv documents=functions.jsonl output=found.jsonl
+    bertline predict task_name=embed input=passages.csv text_column=body output=vectors.parquet
+    bertline predict task_name=cola input=dev.tsv header=false quoting=false text_column=3 output=found.jsonl
+
+    It writes its output as it goes; after a kill, the same command resumes after the rows already written.
+    """
+    check(asked)
+    model = bertline.load(str(folder_of(asked)), device=asked["device"])
+    if asked["task_name"] != "embed" and model.kind != "classification" and asked["probabilities"] != "all":
+        raise ConfigError(f"probabilities={asked['probabilities']} means nothing for a model of the kind {model.kind}.")
+    done = predict_file(
+        model,
+        of_caller(asked["input"]),
+        of_caller(asked["output"]),
+        columns=FileColumns(**{name: asked[f"{name}_column"] for name in COLUMNS}),
+        layout=validate(TableLayout, {key: asked[key] for key in LAYOUT}),
+        how=Predicting(
+            batch_size=asked["batch_size"],
+            num_threads=asked["num_threads"],
+            num_probabilities=None if asked["probabilities"] == "all" else asked["probabilities"],
+        ),
+        output="vectors" if asked["task_name"] == "embed" else "predictions",
+        documents=None
+        if asked["documents"] is None
+        else DocumentsFile(
+            path=of_caller(asked["documents"]),
+            id_column=asked["document_id_column"],
+            text_column=asked["document_text_column"],
+            title_column=asked["document_title_column"],
+            top_k=asked["top_k"],
+        ),
+    )
+    cut = f", {done.num_truncated:,} of them cut to what the model reads" if done.num_truncated else ""
+    documents_cut = f"; {done.num_documents_truncated:,} documents were cut" if done.num_documents_truncated else ""
+    resumed = f" ({done.num_resumed:,} from an earlier start)" if done.num_resumed else ""
+    say(f"{asked['output']}: {done.num_rows:,} rows{resumed}{cut}{documents_cut}")
+
+
+def check(asked: dict[str, Any]) -> None:
+    """Reject arguments that would fail or have no meaning, before the model is loaded."""
+    unread = dict.fromkeys(OF_DOCUMENTS if asked["documents"] is None else (), "documents=FILE")
+    unread |= {"probabilities": "a classifier"} if asked["task_name"] == "embed" else {"batch_size": "task_name=embed"}
+    for override in given_overrides():
+        if (key := override.partition("=")[0]) in unread:
+            raise ConfigError(f"{override} means nothing here: it is for {unread[key]}. Leave it out.")
+    for name in ("batch_size", "num_threads", "top_k"):
+        if asked[name] is not None and asked[name] < 1:
+            raise ConfigError(f"{name} must be at least 1, found {asked[name]}")
+    wanted = asked["probabilities"]
+    if wanted != "all" and (not isinstance(wanted, int) or wanted < 0):
+        raise ConfigError(f"probabilities is {wanted!r}; expected all, or how many labels are listed (0 for none)")
+    try:
+        codecs.lookup(asked["encoding"])
+    except LookupError:
+        raise ConfigError(f"encoding is {asked['encoding']!r}, which Python does not know; try utf-8") from None
+    validate(TableLayout, {key: asked[key] for key in LAYOUT})
+    manifest = Path(stage_named("task_data").output.format(task=asked["task_name"])) / MANIFEST_NAME
+    if asked["model_folder"] is None and manifest.exists():
+        pairs = read_json(manifest).get("pair")
+        if pairs is not None and pairs != (asked["text_pair_column"] is not None):
+            wanted = "pairs: name the second text with text_pair_column=COLUMN" if pairs else "single texts"
+            raise ConfigError(f"task {asked['task_name']} takes {wanted}")
+
+
+def folder_of(asked: dict[str, Any]) -> Path | str:
+    """Return the folder or hub name of the model: a given one, a task's exported winner, or the exported encoder."""
+    named = asked["model_folder"]
+    if named is not None:  # a folder, or a hub name
+        return of_caller(named) if of_caller(named).exists() else named
+    task = asked["task_name"]
+    known = sorted(path.name for path in EXPORTED.glob("*") if path.is_dir() and path.name != "encoder")
+    if task == "embed" and (EXPORTED / "encoder").is_dir():
+        return EXPORTED / "encoder"
+    if task not in known:
+        raise ConfigError(
+            f"task_name is {task!r}; exported tasks: {', '.join(known) or '(none: run `dvc repro` first)'}, "
+            "and embed for vectors. Or name any model with model_folder=FOLDER."
+        )
+    return EXPORTED / task

@@ -1,0 +1,46 @@
+"""The project that a command works in: a clone of bertline, in the folder where the command is given or above it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import bertline
+from bertline.foundation.errors import ConfigError
+
+STARTED_IN = Path.cwd()
+"""Folder where the command was given, before it changes to that of the project."""
+_MARKS = ("dvc.yaml", "conf/tasks.yaml", "pipelines")
+
+
+def enter_project(start: Path = STARTED_IN) -> bool:
+    """Change to the folder of the project; outside of one, stay and return False."""
+    for folder in (start, *start.parents):
+        if all((folder / mark).exists() for mark in _MARKS):
+            os.chdir(folder)
+            return True
+    return False
+
+
+def require_project(command: str) -> None:
+    """Change to the folder of the project.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if not enter_project():
+        raise ConfigError(
+            f"`bertline {command}` works in a clone of bertline, which has {', '.join(_MARKS)}. Neither {STARTED_IN} "
+            "nor a folder above it is one. Change to your clone and give the command again."
+        )
+
+
+def conf_folder() -> Path:
+    """Return `conf/` of the project, else the one that the installed package carries."""
+    own = Path("conf").resolve()
+    return own if (own / "tasks.yaml").is_file() else Path(bertline.__file__).resolve().parent / "conf"
+
+
+def of_caller(path: str) -> Path:
+    """Resolve a path relative to the folder where the command was given, with `~` as the home folder."""
+    return STARTED_IN / Path(path).expanduser()

@@ -1,0 +1,50 @@
+"""Overrides on the command line: paths with any characters, and saved choices that no longer fit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fork_server import run_bertline, run_recipe
+from projects import copy_project
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.mark.parametrize("name", ["2020", "1e5"])
+def test_a_task_named_like_a_number_can_be_registered_listed_and_run(tmp_path: Path, name: str) -> None:
+    copy_project(tmp_path)
+    shutil.copy(ROOT / "conf/task/docs_library.yaml", tmp_path / f"conf/task/{name}.yaml")
+    stage = ("pipelines/task_data.py", f"task_name={name}")
+    missing = run_recipe(tmp_path, *stage).stderr.splitlines()
+    lines = [line.partition("     - ")[2].strip() for line in missing if line.startswith("  in conf/")]
+    assert lines == [f'task@tasks.{name}: "{name}"', f'"{name}"']
+    for file, key, line in zip(("config", "tasks"), ("defaults:\n", "task_names: ["), lines, strict=True):
+        path = tmp_path / f"conf/{file}.yaml"
+        text = path.read_text()
+        assert key in text
+        path.write_text(text.replace(key, f"{key}  - {line}\n" if file == "config" else f"{key}{line}, "))
+    for arguments in ((), ("optimizer.lr=0.002", "--save")):
+        done = run_bertline(tmp_path, "configure", *arguments)
+        assert done.returncode == 0, done.stderr
+    again = run_recipe(tmp_path, *stage)
+    assert "Traceback" not in again.stderr and "task_name is" not in again.stderr
+
+
+def test_a_section_given_with_keys_that_it_does_not_have_is_answered_with_what_replaces_it() -> None:
+    key, value = "sweep.space.learning_rate", "{kind: choice, values: [1e-3]}"
+    done = run_bertline(ROOT, "configure", f"{key}={value}")
+    assert done.returncode == 1
+    assert done.stderr == f"error: {key} does not have all of these keys. To replace it: '~{key}' '+{key}={value}'\n"
+    assert run_bertline(ROOT, "configure", f"~{key}", f"+{key}={value}").returncode == 0
+
+
+def test_a_task_file_that_is_not_registered_is_named_with_its_two_lines() -> None:
+    done = run_recipe(ROOT, "pipelines/task_data.py", "task_name=cola")
+    assert done.returncode == 1
+    assert "conf/task/cola.yaml is not registered" in done.stderr
+    assert "- task@tasks.cola: cola" in done.stderr and "- cola\n" in done.stderr
+    unknown = run_recipe(ROOT, "pipelines/task_data.py", "task_name=no_such_task")
+    assert "not registered" not in unknown.stderr and "no_such_task" in unknown.stderr

@@ -1,0 +1,40 @@
+"""The command `bertline` in a process of its own: how it starts, and what Bash does with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertline.cli.main import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def test_without_arguments_it_lists_every_command_and_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['bertline']\nfrom bertline.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    status = end.code\n"
+        "print(status, {'hydra', 'torch', 'numpy', 'yaml', 'mlflow', 'dvc'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    *text, last = done.stdout.splitlines()
+    assert last == "None set()"
+    assert {line.split()[0] for line in text if line.startswith("  ")} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [("bertline fine", "finetune"), ("bertline plan model=t", "tiny"), ("bertline plan mod", "model=")],
+)
+def test_bash_completes_with_the_script_that_it_is_given(tmp_path: Path, typed: str, words: str) -> None:
+    (tmp_path / "bertline").write_text(f'#!/bin/sh\nexec {sys.executable} -m bertline "$@"\n')
+    (tmp_path / "bertline").chmod(0o755)
+    script = (
+        f'PATH={tmp_path}:$PATH; eval "$(bertline completion)"; COMP_LINE="{typed}"; COMP_POINT=${{#COMP_LINE}}\n'
+        '_bertline; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [words], done.stderr
