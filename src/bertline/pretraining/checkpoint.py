@@ -28,13 +28,12 @@ from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.result import write_model_folder
 from bertline.pretraining.validation import BestStep
-from bertline.training.checkpoints import Checkpoint, CheckpointFolder
+from bertline.training.checkpoints import BackgroundWriter, Checkpoint, CheckpointFolder, HostCopy
 from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.probe import Probe
 from bertline.training.process_group import decide_on_first_rank
-from bertline.training.saving import BackgroundWriter, HostCopy
 
 
 def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> Checkpoint | None:

@@ -142,7 +142,6 @@ def test_a_batch_smaller_than_the_devices_is_found_before_a_model_is_built(make_
 
     monkeypatch.setattr(run, "resolve_machine", of_five)
     monkeypatch.setattr(run, "process_group", lambda machine, peer_timeout_s: nullcontext())
-    monkeypatch.setattr(run, "watching", lambda ranks, timeout_s: nullcontext())
     monkeypatch.setattr(run, "build_model", lambda *_: pytest.fail("a model was built"))
     phases = [
         {"steps": 10, "max_length": 16, "global_batch_size": 8},
