@@ -129,7 +129,7 @@ class Totals:
 
     Args:
         clock: Clock of this start.
-        before: `as_mapping` from the checkpoint; checkpoints from before pauses were counted lack `paused_s`.
+        before: `as_mapping` from the checkpoint.
         row_before: `Lap.seconds` of the metrics row that the checkpoint interrupted.
     """
 
@@ -137,7 +137,7 @@ class Totals:
         self, clock: TrainingClock, before: dict[str, float] | None = None, row_before: Seconds | None = None
     ) -> None:
         self._clock = clock
-        self._before = {"tokens": 0.0, "train_time_s": 0.0, "data_wait_s": 0.0, "paused_s": 0.0, **(before or {})}
+        self._before = before or {"tokens": 0.0, "train_time_s": 0.0, "data_wait_s": 0.0, "paused_s": 0.0}
         self._paused_before_steps_s = 0.0
         self.tokens = self._before["tokens"]
         self.row = Lap(clock, row_before)

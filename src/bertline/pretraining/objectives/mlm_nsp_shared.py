@@ -35,8 +35,8 @@ ABSENT = Metric(name="unshared_share", total="unshared", count="sequences")
 REPORT_SPEC = replace(
     mlm_nsp.REPORT_SPEC,
     title=f"{mlm_nsp.REPORT_SPEC.title}, with tokens that both segments share",
-    summary=f"{mlm_nsp.REPORT_SPEC.summary} For {{shared_accuracy}} of the tokens of a sequence it says rightly whether the "
-    "other segment has them (always saying no: {unshared_share}).",
+    summary=f"{mlm_nsp.REPORT_SPEC.summary} For {{shared_accuracy}} of the tokens of a sequence it says rightly "
+    "whether the other segment has them (always saying no: {unshared_share}).",
     scores=(
         *mlm_nsp.REPORT_SPEC.scores,
         ShownScore(
