@@ -28,13 +28,12 @@ from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.result import write_model_folder
 from bertline.pretraining.validation import BestStep
-from bertline.training.checkpoints import Checkpoint, CheckpointFolder
+from bertline.training.checkpoints import BackgroundWriter, Checkpoint, CheckpointFolder, HostCopy
 from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.probe import Probe
 from bertline.training.process_group import decide_on_first_rank
-from bertline.training.saving import BackgroundWriter, HostCopy
 
 
 def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> Checkpoint | None:
@@ -130,7 +129,7 @@ class Totals:
 
     Args:
         clock: Clock of this start.
-        before: `as_mapping` from the checkpoint; checkpoints from before pauses were counted lack `paused_s`.
+        before: `as_mapping` from the checkpoint.
         row_before: `Lap.seconds` of the metrics row that the checkpoint interrupted.
     """
 
@@ -138,7 +137,7 @@ class Totals:
         self, clock: TrainingClock, before: dict[str, float] | None = None, row_before: Seconds | None = None
     ) -> None:
         self._clock = clock
-        self._before = {"tokens": 0.0, "train_time_s": 0.0, "data_wait_s": 0.0, "paused_s": 0.0, **(before or {})}
+        self._before = before or {"tokens": 0.0, "train_time_s": 0.0, "data_wait_s": 0.0, "paused_s": 0.0}
         self._paused_before_steps_s = 0.0
         self.tokens = self._before["tokens"]
         self.row = Lap(clock, row_before)

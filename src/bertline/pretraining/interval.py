@@ -18,7 +18,7 @@ LOG_EVERY_STEPS = 20
 _HOST_SUMS = ("targets", "sequences", "tokens")
 _STEP_SUMS = ("steps", "skipped_steps")
 _TIMED_SUMS = ("timed_tokens", "timed_targets", "timed_pairs")
-"""Sums for throughput, including skipped steps. 0 if restored from an old checkpoint, which has no row seconds."""
+"""Sums for throughput, including skipped steps."""
 _ALIKE = ("grad_norm", *_STEP_SUMS)
 """Sums that every rank computes by itself, with the same values on all ranks."""
 

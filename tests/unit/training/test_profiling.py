@@ -4,7 +4,6 @@ import gzip
 import json
 import types
 
-import pytest
 import torch
 from torch.autograd import DeviceType
 
@@ -64,14 +63,6 @@ def test_a_profile_that_is_given_up_writes_nothing(tmp_path):
     assert not (tmp_path / "profile").exists()
 
 
-def test_a_second_profile_takes_the_place_of_the_first(tmp_path):
-    for num_steps in (1, 2):
-        profiler = StepProfiler(tmp_path / "profile", CPU, num_steps=num_steps)
-        profiler.start()
-        take_steps(profiler, num_steps + 1)
-    assert (tmp_path / "profile" / TABLE_NAME).read_text().startswith("2 steps of ")
-
-
 def test_the_table_has_ten_operations_by_their_own_time_and_the_rest_in_a_line():
     events = [event(f"op{number}", number) for number in range(1, 13)] + [event("ProfilerStep#2", 500)]
     table = operations_table(events, CPU, num_steps=2, seconds_a_step=0.078)
@@ -93,15 +84,3 @@ def test_on_a_gpu_its_kernels_are_listed_without_marks_and_without_what_launched
     table = operations_table(events, torch.device("cuda"), num_steps=1, seconds_a_step=0.04)
     assert "the GPU computes for 75 % of that time" in table
     assert [line.split()[-1] for line in table.splitlines()[3:]] == ["gemm"]
-
-
-@pytest.mark.parametrize("num_steps", [1, 5])
-def test_the_time_of_a_step_is_that_on_the_wall(tmp_path, num_steps, monkeypatch):
-    import bertline.pretraining.profiling as module
-
-    times = iter([100.0, 100.0 + 0.5 * num_steps])
-    monkeypatch.setattr(module, "time", types.SimpleNamespace(perf_counter=lambda: next(times)))
-    profiler = StepProfiler(tmp_path / "profile", CPU, num_steps=num_steps)
-    profiler.start()
-    take_steps(profiler, num_steps + 1)
-    assert f"{num_steps} steps of 500.00 ms each" in (tmp_path / "profile" / TABLE_NAME).read_text()

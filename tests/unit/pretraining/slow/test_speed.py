@@ -15,7 +15,6 @@ from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.validation import ValidationProbe
-from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import TrainingInterrupted
@@ -108,21 +107,6 @@ def test_a_stop_in_the_middle_of_a_row_leaves_its_figures_as_they_are(make_job, 
         assert found[step] == pytest.approx(expected[step])
 
 
-def test_a_checkpoint_without_seconds_is_gone_on_from_and_the_rates_are_of_the_steps_after_it(make_job, monkeypatch):
-    job = make_job()
-    stop_after_15(job, monkeypatch)
-    checkpoints = CheckpointFolder(job.checkpoints_folder, keep=3)
-    state = checkpoints.load_newest().state
-    del state["interval_s"], state["totals"]["paused_s"]
-    state["interval"] = {name: value for name, value in state["interval"].items() if not name.startswith("timed_")}
-    checkpoints.save(15, state, best_step=None)
-    figures = run_pretraining(job)
-    row = speed_rows(job)[20]
-    assert row["perf/tokens_per_s"] == pytest.approx(tokens_of(job, range(15, 20)) / (5 * STEP_S))
-    assert row["perf/mfu"] == pytest.approx(speed_rows(job)[30]["perf/mfu"], rel=0.1)
-    assert figures["num_tokens"] == tokens_of(job, range(30))
-
-
 def test_the_time_left_is_in_the_rows_and_counts_the_validations_to_come(make_job, capsys):
     job = make_job(runtime__progress_every_s=0.0)
     run_pretraining(job)
@@ -142,7 +126,6 @@ def test_a_batch_smaller_than_the_devices_is_found_before_a_model_is_built(make_
 
     monkeypatch.setattr(run, "resolve_machine", of_five)
     monkeypatch.setattr(run, "process_group", lambda machine, peer_timeout_s: nullcontext())
-    monkeypatch.setattr(run, "watching", lambda ranks, timeout_s: nullcontext())
     monkeypatch.setattr(run, "build_model", lambda *_: pytest.fail("a model was built"))
     phases = [
         {"steps": 10, "max_length": 16, "global_batch_size": 8},

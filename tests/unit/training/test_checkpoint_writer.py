@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bertline.foundation.errors import MachineError
-from bertline.training.saving import BackgroundWriter, HostCopy
+from bertline.training.checkpoints import BackgroundWriter, HostCopy
 
 
 def state_of(module, optimizer):
