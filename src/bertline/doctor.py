@@ -349,7 +349,7 @@ def planned(config: PipelineConfig, ranks: Ranks) -> Forecast:
         phases=phases_reached(config.pretrain.phases, config.pretrain.num_steps),
         optimizer=config.optimizer,
         runtime=runtime,
-        device=hardware.attention_device(precision),
+        device=replace(hardware.attention_device(precision), type=on.type),
     )
     text = TextSize(tokens=None, basis="not needed")
     return forecast(training, hardware, text, num_devices=runtime.num_devices * runtime.num_nodes)
@@ -534,8 +534,11 @@ def mlflow(tracking: TrackingConfig) -> str:
         try_run(tracking.uri, tracking.experiment_name)
     except Exception as error:
         what = "artifact" if isinstance(error, ArtifactsRefusedError) else "run"
+        cause: BaseException = error
+        while cause.__context__ is not None:  # libraries wrap what the system said, such as "Connection refused"
+            cause = cause.__context__
         raise RedError(
-            f"no {what} can be written to {masked(tracking.uri)}: {_first_line(error)}",
+            f"no {what} can be written to {masked(tracking.uri)}: {_first_line(cause)}",
             "Start the server and open its port for this machine, or use tracking.uri=sqlite:///runs/mlflow.db. If it "
             "answers, look at its log: it must let this user in (MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_USERNAME, "
             "_PASSWORD), allow this address (mlflow server --allowed-hosts), have a place for artifacts "

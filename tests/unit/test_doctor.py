@@ -391,7 +391,7 @@ def test_a_database_file_that_is_damaged_or_may_not_be_written_is_red(tmp_path, 
 
 def test_an_mlflow_server_that_is_not_there_is_red_and_tracking_that_is_off_is_not_used(config):
     found, fix = red(doctor.mlflow, tracking(config, "http://127.0.0.1:9"))
-    assert ("no run can be written" in found, "Start the server" in fix) == (True, True)
+    assert ("no run can be written" in found, "refused" in found, "Start the server" in fix) == (True, True, True)
     assert "not used" in doctor.mlflow(tracking(config, enabled="false"))
 
 
