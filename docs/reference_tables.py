@@ -24,8 +24,8 @@ from import_layers import forbidden_imports, layers_picture
 from bertline.cli.main import COMMANDS, function_of
 from bertline.corpus.registry import SourceConfig
 from bertline.kinds.registry import KINDS, kind_part
-from bertline.orchestration.config import PipelineConfig
-from bertline.orchestration.stages import STAGES
+from bertline.config import PipelineConfig
+from bertline.run.stages import STAGES
 from bertline.planning import PlanConfig
 
 _LONG = 60

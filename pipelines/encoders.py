@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bertline.cli.composition import recipe, sections_in
-from bertline.orchestration.stages import stage_named
-from bertline.orchestration.unused import write_encoder_pointers
+from bertline.run.stages import stage_named
+from bertline.run.unused import write_encoder_pointers
 
 
 @recipe

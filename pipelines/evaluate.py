@@ -7,9 +7,9 @@ from typing import Any
 
 from bertline.cli.composition import recipe
 from bertline.evaluation.build import build_evaluation
-from bertline.orchestration.result_pages import show_report
-from bertline.orchestration.stage_run import open_stage
-from bertline.orchestration.summary import pipeline_folders
+from bertline.run.result_pages import show_report
+from bertline.run.stage import open_stage
+from bertline.run.summary import pipeline_folders
 
 
 @recipe

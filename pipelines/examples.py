@@ -7,8 +7,8 @@ from typing import Any
 
 from bertline.cli.composition import recipe
 from bertline.examples.build import build_examples
-from bertline.orchestration.stage_run import open_stage
-from bertline.orchestration.unused import leave_out
+from bertline.run.stage import open_stage
+from bertline.run.unused import leave_out
 
 
 @recipe

@@ -7,9 +7,9 @@ from typing import Any
 
 from bertline.cli.composition import recipe
 from bertline.export.build import build_export
-from bertline.orchestration.result_pages import register_models
-from bertline.orchestration.stage_run import open_stage
-from bertline.orchestration.summary import pipeline_facts, pipeline_folders
+from bertline.run.result_pages import register_models
+from bertline.run.stage import open_stage
+from bertline.run.summary import pipeline_facts, pipeline_folders
 
 
 @recipe

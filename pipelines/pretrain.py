@@ -12,7 +12,7 @@ from typing import Any
 
 from bertline.cli.composition import recipe
 from bertline.foundation.progress import warn
-from bertline.orchestration.stage_run import open_stage
+from bertline.run.stage import open_stage
 from bertline.training.environment import use_training_environment
 
 WORK = "bertline.pretraining.run:run"

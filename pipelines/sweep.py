@@ -9,7 +9,7 @@ runs/sweep@TASK/FINGERPRINT. After a stop or a kill, the same command resumes.
 from typing import Any
 
 from bertline.cli.composition import recipe
-from bertline.orchestration.stage_run import open_stage
+from bertline.run.stage import open_stage
 from bertline.training.environment import use_training_environment
 
 WORK = "bertline.sweep.run:run"

@@ -6,8 +6,8 @@ python pipelines/task_data.py task_name=docs_library
 from typing import Any
 
 from bertline.cli.composition import recipe
-from bertline.orchestration.fingerprints import check_packages_of_corpus
-from bertline.orchestration.stage_run import open_stage
+from bertline.run.fingerprints import check_packages_of_corpus
+from bertline.run.stage import open_stage
 from bertline.tasks.build import build_task
 
 

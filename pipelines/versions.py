@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml
 
 from bertline.foundation.files import write_json
-from bertline.orchestration.fingerprints import versions_by_stage
-from bertline.orchestration.stages import VERSIONS
-from bertline.orchestration.stopping import in_one_line
+from bertline.run.fingerprints import versions_by_stage
+from bertline.run.stages import VERSIONS
+from bertline.run.stopping import in_one_line
 
 
 def main() -> None:

@@ -31,11 +31,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from bertline.config import PipelineConfig
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.parallel import usable_cores
-from bertline.orchestration.config import PipelineConfig
-from bertline.orchestration.slurm import job_script
-from bertline.orchestration.stages import ARTIFACTS
 from bertline.planning import (
     GPUS,
     THIS_MACHINE,
@@ -47,6 +45,8 @@ from bertline.planning import (
     phases_reached,
     vocab_size,
 )
+from bertline.run.slurm import job_script
+from bertline.run.stages import ARTIFACTS
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig, database_file, masked
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks, resolve_device, resolve_precision

@@ -12,15 +12,15 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from bertline.config import SECTIONS
 from bertline.foundation.files import write_json
-from bertline.orchestration.config import SECTIONS
-from bertline.orchestration.fingerprints import code_fingerprint
-from bertline.orchestration.stages import CODE, stage_named
+from bertline.run.fingerprints import code_fingerprint
+from bertline.run.stages import CODE, stage_named
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGE = """
 import pathlib, time, yaml
-from bertline.orchestration.stage_run import open_stage
+from bertline.run.stage import open_stage
 with open_stage("tokenizer", yaml.safe_load(open("params.yaml"))) as stage:
     stage.output.mkdir(parents=True)
     (stage.output / "vocab.txt").write_text(str(stage.config.tokenizer.vocab_size))

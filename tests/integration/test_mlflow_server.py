@@ -24,7 +24,6 @@ import planted
 import servers
 import smoke
 from bertline.foundation.metrics_log import read_metrics
-from bertline.orchestration.status import read_status
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 GUARD = Path(servers.__file__).parent / "socket_guard"
@@ -67,7 +66,7 @@ def tracked() -> Iterator[Servers]:
 
 
 class Training:
-    """`python pipelines/pretrain.py` in a process of its own, whose worker may connect to nothing."""
+    """`python pipelines/pretrain.py` in a process of its own, which may connect to the tracking server alone."""
 
     def __init__(self, pipeline: Path, uri: str, tmp_path: Path, *, num_steps: int) -> None:
         self.pipeline = pipeline
@@ -79,7 +78,8 @@ class Training:
         rare += [f"pretrain.{key}={num_steps // 4}" for key in ("validate_every_steps", "checkpoint_every_steps")]
         load = ["tracking.system_metrics=true", "tracking.system_metrics_every_s=0.5"]
         words = ["pipelines/pretrain.py", phases, *rare, *load, f"tracking.uri={uri}", "tracking.experiment_name=chaos"]
-        environment = smoke.environment(pipeline, SOCKET_GUARD=str(self.guard), **planted.ENVIRONMENT)
+        admitted = {"SOCKET_GUARD": str(self.guard), "SOCKET_GUARD_ADMITS": uri.removeprefix("http://")}
+        environment = smoke.environment(pipeline, **admitted, **planted.ENVIRONMENT)
         environment["PYTHONPATH"] = os.pathsep.join([str(GUARD), environment["PYTHONPATH"]])
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
@@ -100,13 +100,12 @@ class Training:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop its worker meanwhile, so that it does not end before all that it is to go through."""
-        worker = read_status(self.folder).pid
-        os.kill(worker, signal.SIGSTOP)
+        """Stop it meanwhile, so that it does not end before all that it is to go through."""
+        self._process.send_signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(worker, signal.SIGCONT)
+            self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
         """Wait for its end, which must be a good one."""
@@ -222,10 +221,11 @@ def test_what_is_unsent_at_the_end_is_sent_by_one_command(
     assert planted.objects_with_secret(tracked.bucket) == []
 
 
-def test_the_guard_refuses_a_connection_of_a_worker(tmp_path: Path) -> None:
+def test_the_guard_refuses_a_connection_of_a_training(tmp_path: Path) -> None:
     code = "import socket; socket.create_connection(('127.0.0.1', 1))"
-    environment = {**os.environ, "PYTHONPATH": str(GUARD), "SOCKET_GUARD": str(tmp_path / "connections.txt")}
-    command = [sys.executable, "-c", code, "bertline.orchestration.worker"]
+    admitted = {"SOCKET_GUARD": str(tmp_path / "connections.txt"), "SOCKET_GUARD_ADMITS": "127.0.0.1:2"}
+    environment = {**os.environ, "PYTHONPATH": str(GUARD), **admitted}
+    command = [sys.executable, "-c", code, "pipelines/pretrain.py"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert "the training process tried to reach 127.0.0.1" in done.stderr
     assert "127.0.0.1" in (tmp_path / "connections.txt").read_text()

@@ -16,7 +16,7 @@ import bertline
 import tiny
 from bertline.export.build import build_export
 from bertline.inference.predict import predict_file
-from bertline.orchestration.summary import standing_of
+from bertline.run.summary import standing_of
 from bertline.sweep.run import run_sweep
 from export_inputs import EXPORT
 from finetuning_inputs import sweep, sweep_job, write_inputs

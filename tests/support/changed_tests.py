@@ -16,7 +16,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from bertline.orchestration.fingerprints import _TEMPLATES, _imports
+from bertline.run.fingerprints import _TEMPLATES, _imports
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTED_FROM = ("src", "pipelines", "benchmarks", "tests/support", "docs")

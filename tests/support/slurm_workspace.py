@@ -124,7 +124,7 @@ class Workspace:
                 variables = (folder / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"bertline.orchestration.ranks" not in command or os.fsencode(sys.executable) != command[0]:
+            if b"bertline.run.ranks" not in command or os.fsencode(sys.executable) != command[0]:
                 continue
             values = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
             if values.get(b"WORKSPACE") == os.fsencode(self.folder) and b"SLURM_PROCID" in values:

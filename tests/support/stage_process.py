@@ -14,9 +14,9 @@ import yaml
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import folder_written_atomically, write_json
 from bertline.foundation.work import Work
-from bertline.orchestration import ranks
-from bertline.orchestration.stage_run import open_stage
-from bertline.orchestration.stopping import in_one_line
+from bertline.run import ranks
+from bertline.run.stage import open_stage
+from bertline.run.stopping import in_one_line
 
 
 def run(work: Work) -> dict[str, float]:

@@ -29,9 +29,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bertline import doctor
+from bertline.config import SECTIONS, pipeline_config
 from bertline.doctor import Check, RedError
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.orchestration.config import SECTIONS, pipeline_config
 from bertline.training.devices import Ranks
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -152,7 +152,7 @@ def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
     from dvc.lock import LockError
     from dvc.repo import Repo
 
-    from bertline.orchestration.dvc_lock_hint import dvc_lock_hint
+    from bertline.cli.dvc_lock_hint import dvc_lock_hint
 
     try:
         with Repo(str(root)) as repo:
@@ -182,7 +182,7 @@ def curve(composed: dict[str, Any]) -> None:
     bertline curve run=runs/pretrain/FINGERPRINT name=docs_tiny device="2 CPU cores"
     """
     from bertline.evaluation.reference import reference_of_run, write_reference
-    from bertline.orchestration.provenance import git_commit
+    from bertline.run.provenance import git_commit
 
     commit, path = composed["commit"] or git_commit(), _REFERENCE_CURVES / f"{composed['name']}.json"
     run = of_caller(composed["run"])

@@ -19,6 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from bertline.cli.auto_lengths import with_suited_lengths
 from bertline.cli.override_suggestions import (
     explain_failed_composition,
     refuse_unread,
@@ -27,11 +28,10 @@ from bertline.cli.override_suggestions import (
 )
 from bertline.cli.overrides import quoted_where_needed, registered_tasks, with_saved_choices
 from bertline.cli.project import conf_folder
+from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
-from bertline.orchestration.auto_lengths import with_suited_lengths
-from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
-from bertline.orchestration.provenance import running_under_dvc
-from bertline.orchestration.stopping import in_one_line
+from bertline.run.provenance import running_under_dvc
+from bertline.run.stopping import in_one_line
 
 # Disk full, quota exceeded, read-only file system.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)

@@ -15,16 +15,8 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from bertline.cli.composition import loaded, plain, unreadable_yaml
-from bertline.cli.override_suggestions import explain_failed_composition, refuse_unread
-from bertline.cli.overrides import LOCAL, quoted_where_needed, with_saved_choices
-from bertline.corpus.registry import SourcesCorpusConfig
-from bertline.foundation.errors import BertlineError, ConfigError
-from bertline.foundation.files import write_atomically, write_json
-from bertline.foundation.mappings import differences
-from bertline.foundation.progress import say
-from bertline.orchestration.auto_lengths import with_suited_lengths
-from bertline.orchestration.choices import (
+from bertline.cli.auto_lengths import with_suited_lengths
+from bertline.cli.choices import (
     choices_at_stake,
     described,
     header,
@@ -32,15 +24,23 @@ from bertline.orchestration.choices import (
     saved_choices,
     without_choices,
 )
-from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, name_in_yaml
-from bertline.orchestration.enough_text import check_enough_text
-from bertline.orchestration.fingerprints import code_fingerprint
-from bertline.orchestration.run_folder import locked_folders
-from bertline.orchestration.secrets import refuse_secrets_of_dvc
-from bertline.orchestration.stages import CODE, STAGES
-from bertline.orchestration.start_checkpoint import check_start
-from bertline.orchestration.user_data import check_paths, checked, link_user_data
+from bertline.cli.composition import loaded, plain, unreadable_yaml
+from bertline.cli.enough_text import check_enough_text
+from bertline.cli.override_suggestions import explain_failed_composition, refuse_unread
+from bertline.cli.overrides import LOCAL, quoted_where_needed, with_saved_choices
+from bertline.cli.start_checkpoint import check_start
+from bertline.config import SECTIONS, PipelineConfig, how_to_register, name_in_yaml
+from bertline.corpus.registry import SourcesCorpusConfig
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.files import write_atomically, write_json
+from bertline.foundation.mappings import differences
+from bertline.foundation.progress import say
+from bertline.run.fingerprints import code_fingerprint
+from bertline.run.folder import locked_folders
+from bertline.run.stages import CODE, STAGES
+from bertline.run.user_data import check_paths, checked, link_user_data
 from bertline.tracking.config import masked
+from bertline.tracking.secrets import refuse_secrets_of_dvc
 
 # All in the folder of the project.
 ONLY_BY_HAND = ("task_name", "inputs")

@@ -15,12 +15,9 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 
 from bertline.cli.composition import composing, conf_task, given_overrides
+from bertline.cli.labelled_files import GivenFiles, given_files
 from bertline.cli.project import conf_folder, of_caller
-from bertline.foundation.errors import BertlineError, ConfigError
-from bertline.foundation.files import read_json
-from bertline.foundation.progress import say
-from bertline.orchestration.given_files import GivenFiles, given_files
-from bertline.orchestration.given_task import (
+from bertline.cli.task_arguments import (
     OTHER_ARGUMENTS,
     SETTINGS,
     placed,
@@ -29,8 +26,11 @@ from bertline.orchestration.given_task import (
     what_is_read,
     with_settings,
 )
-from bertline.orchestration.stage_run import open_stage
-from bertline.orchestration.stages import stage_named
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.files import read_json
+from bertline.foundation.progress import say
+from bertline.run.stage import open_stage
+from bertline.run.stages import stage_named
 from bertline.tasks.build import build_task
 
 # Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
@@ -85,9 +85,9 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
     # Imported here, because they load torch: a mistyped key is answered at once.
     from bertline.evaluation.build import build_evaluation
     from bertline.export.build import build_export
-    from bertline.orchestration.result_pages import register_models, show_report
-    from bertline.orchestration.summary import pipeline_facts, pipeline_folders
     from bertline.pretraining.result import take_checkpoint
+    from bertline.run.result_pages import register_models, show_report
+    from bertline.run.summary import pipeline_facts, pipeline_folders
 
     places = {"tasks": build_rows(composed)}
     with open_stage("pretrain", composed) as stage:

@@ -13,7 +13,7 @@ from bertline.cli.project import of_caller
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.progress import say
-from bertline.orchestration.stages import stage_named
+from bertline.run.stages import stage_named
 from bertline.sweep.glue import FoundSet, GlueOutcome, found_sets, glue_average, glue_markdown, glue_rows, task_of
 from bertline.sweep.job import resolved_encoder
 

@@ -94,7 +94,7 @@ def main() -> NoReturn:
 
         use_training_environment()
     with uncollected_imports():
-        from bertline.orchestration.stopping import in_one_line
+        from bertline.run.stopping import in_one_line
 
         function = function_of(COMMANDS[name])
     sys.argv[0] = f"bertline {name}"

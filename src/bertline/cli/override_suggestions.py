@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bertline.cli.project import conf_folder
+from bertline.config import SECTIONS
 from bertline.foundation.errors import ConfigError
-from bertline.orchestration.config import SECTIONS
 
 _MOST = 3
 # Keys of one section have much in common, so whole keys must be closer than difflib's 0.6.

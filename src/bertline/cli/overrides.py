@@ -12,10 +12,10 @@ from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
+from bertline.cli.choices import saved_choices
 from bertline.cli.project import conf_folder, of_caller
+from bertline.config import how_to_register
 from bertline.foundation.errors import ConfigError
-from bertline.orchestration.choices import saved_choices
-from bertline.orchestration.config import how_to_register
 
 LOCAL = Path("conf/local/default.yaml")
 """Lasting choices, in the project's folder."""

@@ -12,13 +12,12 @@ from omegaconf import OmegaConf
 
 from bertline.cli.composition import composing, sections_in
 from bertline.cli.overrides import LOCAL
+from bertline.config import PipelineConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.families import FAMILIES
-from bertline.orchestration.config import PipelineConfig
-from bertline.orchestration.stages import ARTIFACTS, METRICS
 from bertline.planning import (
     THIS_MACHINE,
     Forecast,
@@ -36,6 +35,7 @@ from bertline.planning import (
     this_machine,
     vocab_size,
 )
+from bertline.run.stages import ARTIFACTS, METRICS
 
 RECORDS = Path("benchmarks/results")
 

@@ -15,7 +15,7 @@ from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
-from bertline.orchestration.stages import stage_named
+from bertline.run.stages import stage_named
 from bertline.tasks.table_source import TableLayout
 
 EXPORTED = Path(stage_named("export").output)

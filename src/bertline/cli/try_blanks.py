@@ -12,7 +12,7 @@ import bertline
 from bertline.cli.project import of_caller
 from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.progress import say
-from bertline.orchestration.run_folder import is_locked
+from bertline.run.folder import is_locked
 
 
 def try_blanks(arguments: list[str]) -> None:

@@ -17,8 +17,8 @@ from hydra import compose, initialize_config_dir
 
 from bertline.cli.composition import plain, sections_in
 from bertline.cli.project import conf_folder
+from bertline.config import PipelineConfig
 from bertline.foundation.progress import say
-from bertline.orchestration.config import PipelineConfig
 from bertline.tracking.views import ModelNames, View, prepared_views
 
 _START_S = 300.0

@@ -20,13 +20,13 @@ from omegaconf import OmegaConf
 from bertline.cli import configure as configure_module
 from bertline.cli import finetune, predict
 from bertline.cli.composition import plain
+from bertline.cli.labelled_files import given_files
 from bertline.cli.override_suggestions import refuse_unread, with_arguments
+from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.modeling import huggingface
-from bertline.orchestration.given_files import given_files
-from bertline.orchestration.given_task import OTHER_ARGUMENTS, SETTINGS
 from bertline.tasks.build import build_task
 from no_packages import NO_PACKAGES
 from shipped_tasks import shipped_task

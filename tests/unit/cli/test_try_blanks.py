@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from bertline.orchestration.run_folder import held
+from bertline.run.folder import held
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import optuna
 import pytest
 import yaml
 
+from bertline.config import pipeline_config
 from bertline.foundation.errors import ConfigError
-from bertline.orchestration.config import pipeline_config
 from bertline.sweep.config import GridSamplerConfig, ModelSamplerConfig, QmcSamplerConfig, RandomSamplerConfig
 from bertline.sweep.space import planned_points, space_of, space_of_arm, suggest, with_params
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import sha256_of_path
-from bertline.orchestration.fingerprints import stage_versions
-from bertline.orchestration.stages import stage_named
+from bertline.run.fingerprints import stage_versions
+from bertline.run.stages import stage_named
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
 from bertline.tokenization.stretches import StretchEncoder, WordSplitter

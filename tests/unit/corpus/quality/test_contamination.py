@@ -20,8 +20,8 @@ from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
-from bertline.orchestration.fingerprints import stage_versions
-from bertline.orchestration.stages import stage_named
+from bertline.run.fingerprints import stage_versions
+from bertline.run.stages import stage_named
 
 Make = Callable[..., TextCorpusConfig]
 NO_PACKAGES = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]

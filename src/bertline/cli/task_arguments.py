@@ -1,0 +1,291 @@
+"""A task's section of the configuration, built from labelled files and command-line options."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from bertline.cli.labelled_files import FileFormat, GivenFiles, conll_layout
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.files import sha256_of_file
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
+from bertline.tasks.bad_rows import BadRow, BadRows, label_in
+from bertline.tasks.source_config import ConllSourceConfig, SquadSourceConfig, TableSourceConfig
+from bertline.tasks.table_source import SOURCE_OPTIONS, ANumber, TableLayout, read_records
+
+Column = str | int
+Base = Callable[[str], dict[str, Any]]
+"""Function that returns a task of conf/task by its name."""
+
+_BASES: dict[str, str] = {
+    "classification": "table",
+    "regression": "stsb",
+    "token_classification": "wnut17",
+    "question_answering": "squad",
+}
+_KINDS: dict[FileFormat, tuple[str, ...]] = {
+    "conll": ("token_classification",), "squad": ("question_answering",), "questions": ("classification",),
+}  # fmt: skip
+# Usual names of columns in public data sets, most likely first.
+_TEXTS = ("text", "sentence", "question", "content", "review", "document", "message", "tweet", "body", "utterance")
+_LABELS = ("label", "labels", "class", "category", "target", "intent", "sentiment", "score", "y")
+_CONLL_COLUMNS = {"text_column": "word_column", "label_column": "tag_column"}
+_COLUMNS = ("text_column", "label_column", "text_pair_column", "cluster_column")
+_USUAL: dict[str, Any] = {
+    **dict.fromkeys(_COLUMNS), "header": True, "quoting": True, "separator": None, "encoding": "utf-8-sig",
+    "extra_tests": {}, "label_pattern": None, "max_fields": None, "extra_fields": "error",
+}  # fmt: skip
+"""A table, where nothing else was given; columns of texts and labels are told by their names then."""
+_PATHLESS = {"train_file": None, "dev_file": None, "test_file": None}
+_CONFIGS = (
+    ClassificationTaskConfig, RegressionTaskConfig, TokenClassificationTaskConfig, QuestionAnsweringTaskConfig,
+    TableSourceConfig, ConllSourceConfig, SquadSourceConfig,
+)  # fmt: skip
+OTHER_ARGUMENTS = {
+    "path": "data", "train_file": "train", "dev_file": "dev", "test_file": "test", "extra_tests": "test",
+    "start_from": "start_from", "num_trials": "trials", "space": "sweep.space", "fine_tuning": "sweep.fine_tuning",
+}  # fmt: skip
+"""Keys of a task that have an argument of another name, which does more than set them."""
+SETTINGS = frozenset(each.name for config in _CONFIGS for each in fields(config)) - {
+    "kind", "source", "format", *OTHER_ARGUMENTS,
+}  # fmt: skip
+"""Keys of the tasks that files can be, and of their sources: arguments of the same names set them."""
+
+
+def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, Any], base: Base) -> dict[str, Any]:
+    """Return the task for the files; `placed` sets the path of its source.
+
+    Args:
+        given: The files.
+        kind: Kind of task; None: the usual one of the format.
+        settings: Values of `SETTINGS` that were given; columns that are not are told by their names.
+        base: Returns a task of conf/task.
+
+    Raises:
+        ConfigError: The files do not fit the requested kind.
+        DataError: A column is missing, or the one to read is ambiguous.
+    """
+    fitting = _KINDS.get(given.format, ("classification", "regression"))
+    kind = kind or fitting[0]
+    if kind not in fitting:
+        raise ConfigError(
+            f"kind is {kind!r}, and the files are {given.format}, which are for {' or '.join(fitting)}. "
+            "Other kinds of task have a file in conf/task; name it with task=."
+        )
+    task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
+    for key in ("space", "fine_tuning"):  # specific to the data set of the base configuration
+        task[key] = {}
+    if given.format == "conll":
+        settings = {_CONLL_COLUMNS.get(key, key): value for key, value in settings.items()}
+        columns = {key: _number(settings.get(key), place) for key, place in (("word_column", 0), ("tag_column", -1))}
+        encoding = settings.get("encoding", _USUAL["encoding"])
+        layout = conll_layout(given.files["train"], encoding, tag_column=columns["tag_column"])
+        task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(encoding)}
+    elif given.format == "questions":
+        task["labels"] = None
+    elif given.format != "squad":
+        task["source"] |= _table_source(given, settings)
+        if kind != "regression":
+            task["labels"] = None
+    task = with_settings(task, settings)
+    if kind == "regression" and not settings.keys() >= {"low", "high"}:
+        scale = _scale(list(given.files.values()), task["source"])
+        task |= {key: settings.get(key, bound) for key, bound in scale.items()}
+    return task
+
+
+def with_settings(task: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the task with values of its keys, or of its source's keys, replaced.
+
+    Raises:
+        ConfigError: Neither has such a key, so that nothing would read the value.
+    """
+    own, source = dict(task), dict(task["source"])
+    for key, value in settings.items():
+        if key in ("labels", "types") and isinstance(value, list):
+            value = [label_in(each) for each in value]
+        holder = source if key in source else own
+        if key not in holder:
+            known = sorted(SETTINGS & {*own, *source})
+            raise ConfigError(
+                f"{key}={value} means nothing here: the task is a {own['kind']} of the source {source['kind']}, which "
+                f"has no such key. It has {', '.join(known)}. Leave {key} out."
+            )
+        holder[key] = value
+    return {**own, "source": source}
+
+
+def what_is_read(task: Mapping[str, Any], given: GivenFiles | None) -> str:
+    """Return the columns that the task reads, as arguments, and those that it leaves out, for display."""
+    source = task["source"]
+    keys = [key for key in source if key.endswith("_column") and source[key] is not None]
+    told = [f"{key}={source[key]}" for key in [*keys, *({"scheme"} & source.keys())]]
+    if given is not None and source["kind"] == "table":
+        columns = columns_of(given.files["train"], {**source, "format": given.format})
+        left_out = [str(column) for column in columns if column not in [source[key] for key in keys]]
+        told += [f"not read: {', '.join(left_out)}"] if left_out else []
+    return ", ".join(told) or f"format {source['kind']}"
+
+
+def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Link the task's files in one folder, which is named after a digest of the links' names and the files' content.
+
+    The folder holds nothing else, so its digest is the digest of the data.
+
+    Returns:
+        The task, and a mapping from the links to the paths of the files, for messages.
+    """
+    # Messages, reports and predictions name a row by the file's own name.
+    links = {split: path.name for split, path in given.files.items()}
+    if len(set(links.values())) < len(links):
+        links = {split: f"{split}_{name}" for split, name in links.items()}
+    content = "".join(f"{split}\0{links[split]}\0{sha256_of_file(path)}\n" for split, path in given.files.items())
+    place = folder / hashlib.sha256(content.encode()).hexdigest()[:12]
+    place.mkdir(parents=True, exist_ok=True)
+    names: dict[str, str | None] = {**_PATHLESS}
+    own: dict[str, str] = {}
+    for split, path in given.files.items():
+        link = place / links[split]
+        if not (link.is_symlink() and link.readlink() == path.resolve()):  # a run may be reading through it
+            link.unlink(missing_ok=True)
+            link.symlink_to(path.resolve())
+        names[f"{split}_file"] = link.name
+        own[str(link)] = str(path)
+    return {**task, "source": {**task["source"], **names, "path": place.as_posix()}}, own
+
+
+def task_name_of(given: GivenFiles | None, asked: str | None) -> str:
+    """Return the task's name: `asked`, else the stem of the train file, or its folder's name if the stem is `train`.
+
+    Raises:
+        ConfigError: `asked` cannot be part of a file name.
+    """
+    if asked is not None:
+        if re.fullmatch(r"[A-Za-z0-9_]+", asked) is None or asked == "encoder":
+            raise ConfigError(f"name is {asked!r}; give letters, digits and underscores, and not `encoder`.")
+        return asked
+    assert given is not None  # a task without files is named after its file in conf/task
+    path = given.files["train"].resolve()
+    stem = path.name.partition(".")[0]
+    words = path.parent.name if re.fullmatch("train(ing)?", stem.lower()) else stem
+    return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_") or "task"
+
+
+def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
+    """Return the columns of a table's first row.
+
+    Raises:
+        DataError: The table has no row, or it cannot be read.
+    """
+    # An invalid row is reported where all are read, unless there is no other.
+    layout = _layout(source)
+    first = next(read_records(path, layout, BadRows("skip")), None) or next(read_records(path, layout), None)
+    if first is None:
+        raise DataError(f"{path} has no rows.")
+    return list(first.values)
+
+
+def _table_source(given: GivenFiles, settings: Mapping[str, Any]) -> dict[str, Any]:
+    source: dict[str, Any] = {"kind": "table", "format": given.format, **_USUAL}
+    source |= {key: value for key, value in settings.items() if key in source}
+    path = given.files["train"]
+    columns = columns_of(path, source)
+    named = {source[key] for key in _COLUMNS}
+    for key in _COLUMNS:
+        if source[key] is not None and source[key] not in columns:
+            raise DataError(f"{path} has no column {source[key]!r} ({key}). {_listed(columns)}")
+    for key, usual in (("text_column", _TEXTS), ("label_column", _LABELS)):
+        if source[key] is None:
+            source[key] = _usual(path, key, columns, named, usual)
+    return source
+
+
+def _layout(source: Mapping[str, Any]) -> TableLayout:
+    keys = ("format", "header", "quoting", "encoding", "separator", "max_fields", "extra_fields")
+    try:
+        return TableLayout(**{key: source[key] for key in keys}, options=SOURCE_OPTIONS)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _usual(path: Path, key: str, columns: Sequence[Column], named: set[Column | None], usual: Sequence[str]) -> Column:
+    """Return the column with a usual name that no argument names.
+
+    Raises:
+        DataError: There is none, or there are several.
+    """
+    fitting = [column for name in usual for column in columns if str(column).lower() == name and column not in named]
+    if len(fitting) == 1:
+        return fitting[0]
+    problem = f"{path}: which column is the {key.removesuffix('_column')} cannot be told: "
+    if not fitting:
+        raise DataError(
+            f"{problem}none is called {', '.join(usual[:4])} or the like. {_listed(columns)} Name it: {key}=COLUMN."
+        )
+    one = [f"{key}={shlex.quote(str(column))}" for column in fitting]
+    pair = f"{one[0]} text_pair_column={one[1].partition('=')[2]}"
+    raise DataError(
+        f"{problem}it can be {' or '.join(map(repr, fitting))}. {_listed(columns)} Name it: {' or '.join(one)}"
+        + (f"; for pairs of texts: {pair}" if key == "text_column" and None in named else "")
+    )
+
+
+def _listed(columns: Sequence[Column]) -> str:
+    return f"It has the columns {', '.join(map(repr, columns))}."
+
+
+def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]:
+    """Return the smallest and the largest number of the label column over all splits: a test row may have the largest.
+
+    Raises:
+        DataError: A row has no finite number in this column.
+    """
+    low, high = math.inf, -math.inf
+    pattern = None if source["label_pattern"] is None else re.compile(source["label_pattern"])
+    number_in, bad_rows = ANumber(-math.inf, math.inf, pattern), BadRows(source["on_bad_row"])
+    for path in paths:
+        for record in read_records(path, _layout(source), bad_rows):
+            found = record.values.get(source["label_column"])
+            try:
+                number = number_in(found, "")
+            except BadRow:
+                number = math.nan
+            if math.isfinite(number):
+                low, high = min(low, number), max(high, number)
+            else:
+                bad_rows.report(
+                    "not_a_number",
+                    f"{path}:{record.line}: {source['label_column']!r} is {found!r}, which is no "
+                    "number (kind=regression). Fix the row, or leave kind out.",
+                )
+    if not low < high:
+        told = (
+            "no row has a number" if low > high else f"all rows have the number {low:g}, and there is nothing to learn"
+        )
+        raise DataError(
+            f"{paths[0]}: in the column {source['label_column']!r} {told}. Name another: label_column=COLUMN."
+        )
+    return {"low": low, "high": high}
+
+
+def _number(column: Column | None, default: int) -> int:
+    if column is None:
+        return default
+    if not isinstance(column, int):
+        raise ConfigError(f"column {column!r}: the columns of a CoNLL file have numbers, from 0 (-1 is the last).")
+    return column
+
+
+def _plain(encoding: str) -> str:
+    """Return the encoding without the byte order mark, which only the readers of tables handle."""
+    return "utf-8" if encoding == "utf-8-sig" else encoding

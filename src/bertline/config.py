@@ -1,0 +1,257 @@
+"""The root configuration: all sections, and the rules between sections."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bertline.corpus.registry import CorpusConfig, NoCorpusConfig
+from bertline.demo.config import PythonDocsConfig
+from bertline.evaluation.config import EvaluateConfig
+from bertline.examples.config import ExamplesConfig
+from bertline.export.config import ExportConfig
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.validation import validate
+from bertline.kinds.registry import TaskConfig
+from bertline.modeling.config import ModelConfig
+from bertline.pretraining.config import PretrainConfig
+from bertline.pretraining.objectives.registry import ObjectiveConfig
+from bertline.sweep.config import GridSamplerConfig, SweepConfig
+from bertline.tasks.config import ChoiceSpace
+from bertline.tokenization.config import NoTokenizerConfig, TokenizerConfig
+from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
+from bertline.tracking.secrets import refuse_secrets
+from bertline.training.config import RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
+from bertline.training.optimizers.registry import OptimizerConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineConfig:
+    """Configuration of the whole pipeline, as composed from `conf/`."""
+
+    python_docs: PythonDocsConfig
+    corpus: CorpusConfig | NoCorpusConfig
+    tokenizer: TokenizerConfig | NoTokenizerConfig
+    examples: ExamplesConfig
+    model: ModelConfig
+    objective: ObjectiveConfig
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    pretrain: PretrainConfig
+    tasks: dict[str, TaskConfig]
+    sweep: SweepConfig
+    evaluate: EvaluateConfig
+    export: ExportConfig
+    runtime: RuntimeConfig
+    tracking: TrackingConfig
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether an encoder is pretrained; else the checkpoint of `pretrain.start_from` is fine-tuned as it is."""
+        return bool(self.pretrain.phases)
+
+
+_TASK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+SECTIONS = tuple(field.name for field in dataclasses.fields(PipelineConfig))
+
+
+def pipeline_config(mapping: Mapping[str, Any]) -> PipelineConfig:
+    """Validate a composed configuration, each section and the rules between sections.
+
+    Raises:
+        ConfigError: The configuration is not valid; the message names key, value, rule and fix of every problem.
+    """
+    refuse_secrets(mapping)  # first: messages about other problems repeat values
+    config = each_section(mapping)
+    problems = list(_broken_rules(config))
+    if problems:
+        raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
+    return config
+
+
+def each_section(mapping: Mapping[str, Any]) -> PipelineConfig:
+    """Validate each section of a composed configuration, without the rules between sections.
+
+    Raises:
+        ConfigError: A section is not valid.
+    """
+    model = mapping.get("model")
+    if isinstance(model, Mapping) and model.get("family", "bert") != "bert":
+        # Imported here, because it needs torch and transformers.
+        from bertline.encoders.wrapped import model_section
+
+        try:
+            mapping = {**mapping, "model": model_section(model)}
+        except (ArtifactError, TypeError) as error:  # a text in place of a number
+            raise ConfigError(f"model cannot be made: {error}") from error
+    return validate(PipelineConfig, mapping)
+
+
+def _broken_rules(config: PipelineConfig) -> Iterator[str]:
+    yield from _broken_pretraining_rules(config) if config.pretrains else _broken_finetune_rules(config)
+    for name, task in config.tasks.items():
+        if not _TASK_NAME.fullmatch(name):
+            allowed = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-") or "my_task"
+            yield (
+                f"tasks has the name {name!r}, which cannot be a folder, a DVC stage and a name in MLflow. Use letters "
+                "(a-z), digits, '_' and '-', beginning with a letter, a digit or '_': for example "
+                f"{allowed!r}."
+            )
+        yield from _broken_task_rules(config, name, task)
+    launcher, studies = config.runtime.launcher, os.environ.get(STUDIES_VARIABLE) or config.tracking.studies_url
+    if launcher.kind == "slurm" and launcher.sweep_tasks > 1 and studies.startswith("sqlite"):
+        yield (
+            f"runtime.launcher.sweep_tasks is {launcher.sweep_tasks}, but nodes cannot share a study in SQLite: "
+            f"give a PostgreSQL database in tracking.studies_url or {STUDIES_VARIABLE}, or sweep_tasks=1."
+        )
+
+
+def _broken_finetune_rules(config: PipelineConfig) -> Iterator[str]:
+    """Check that without pretraining all its sections are empty, so that no report describes them."""
+    unused = {
+        "corpus.kind": (config.corpus.kind, "none"),
+        "tokenizer.kind": (config.tokenizer.kind, "none"),
+        "examples.lengths": (list(config.examples.lengths), []),
+    }
+    for key, (found, expected) in unused.items():
+        if found != expected:
+            yield (
+                f"{key} is {found}, but nothing is pretrained (pretrain.phases is empty). Use experiment=finetune, "
+                f"which sets it to {expected}, or give pretrain.phases."
+            )
+
+
+def _broken_family_rules(config: PipelineConfig) -> Iterator[str]:
+    """Check what the pretraining of families other than BERT cannot do."""
+    from bertline.modeling.families import FAMILIES
+
+    family, pretrain = FAMILIES[config.model.family], config.pretrain
+    # For each key: what is found, what cannot be, and what can.
+    found: dict[str, tuple[str | None, bool, str]] = {
+        "objective.kind": (config.objective.kind, config.objective.kind != "mlm", "mlm")
+    }
+    if family.wrapping is not None:
+        optimizer, tokenizer, packing = config.optimizer.kind, config.tokenizer.kind, config.runtime.packing
+        embeddings = pretrain.initial_embeddings
+        found |= {
+            "optimizer.kind": (optimizer, optimizer == "muon", "adamw or lamb"),
+            "tokenizer.kind": (tokenizer, tokenizer == "extended", "trained or existing"),
+            "pretrain.initial_embeddings": (embeddings, embeddings is not None, "null"),
+            "runtime.packing": (packing, packing == "on", "off"),
+        }
+    for key, (value, is_impossible, instead) in found.items():
+        if is_impossible:
+            yield f"{key} is {value}, which the pretraining of {family.title} does not have. Use {instead}."
+
+
+def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
+    for key, kind in (("corpus", config.corpus.kind), ("tokenizer", config.tokenizer.kind)):
+        if kind == "none":
+            yield f"{key}.kind is none, but pretrain.phases asks for training. Choose a {key}, or experiment=finetune."
+    if config.model.family != "bert":
+        yield from _broken_family_rules(config)
+    objective, num_segments = config.objective, config.examples.num_segments
+    if num_segments != objective.num_segments:
+        yield (
+            f"objective.kind is {objective.kind}, which learns from sequences of {objective.num_segments} segment(s), "
+            f"but the examples have {num_segments}. Use examples={objective.examples}, or another objective."
+        )
+    batch_sizes = [phase.global_batch_size for phase in config.pretrain.phases]
+    yield from objective.problems(
+        dataclasses.asdict(config.examples), batch_sizes, num_layers=config.model.num_hidden_layers, num_ranks=1
+    )
+    longest = config.model.max_position_embeddings
+    for index, length in enumerate(config.examples.lengths):
+        if length > longest:
+            yield (
+                f"examples.lengths[{index}] is {length}, but the model has positions for {longest} tokens "
+                "(model.max_position_embeddings). Shorten the length or give the model more positions."
+            )
+    for index, phase in enumerate(config.pretrain.phases):
+        if phase.max_length not in config.examples.lengths:
+            yield (
+                f"pretrain.phases[{index}].max_length is {phase.max_length}; examples are made for "
+                f"{list(config.examples.lengths)} (examples.lengths). Add the length there or use one of these."
+            )
+    # pretrain.max_steps is not checked: a quick trial may end during its warmup.
+    num_steps = sum(phase.steps for phase in config.pretrain.phases)
+    if config.schedule.num_warmup_steps > num_steps:
+        yield (
+            f"schedule.num_warmup_steps is {config.schedule.num_warmup_steps}, more than the {num_steps} steps of "
+            "pretrain.phases. Warm up for less or train for longer."
+        )
+    elif isinstance(config.schedule, WarmupStableDecayScheduleConfig):
+        warmup, decay = config.schedule.num_warmup_steps, config.schedule.num_decay_steps
+        if decay is not None and warmup + decay > num_steps:
+            yield (
+                f"schedule.num_warmup_steps is {warmup} and schedule.num_decay_steps {decay}, together more than the "
+                f"{num_steps} steps of pretrain.phases. Decay over {num_steps - warmup} steps at most, or over null, "
+                "which is a fifth of them; warm up for less; or train for longer."
+            )
+    if config.pretrain.start_from is not None and config.tokenizer.kind in ("trained", "byte_bpe"):
+        yield (
+            f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "
+            f"{config.tokenizer.kind!r}: a checkpoint only fits its own vocabulary. Add tokenizer=existing "
+            f"tokenizer.path={config.pretrain.start_from}, or tokenizer=extended, which adds words of the corpus to it."
+        )
+    if config.pretrain.start_from is None and config.tokenizer.kind == "extended":
+        yield (
+            "tokenizer.kind is extended, which adds words to the vocabulary of a checkpoint, but pretrain.start_from "
+            "is null. Name the checkpoint there, or train a vocabulary for random weights (tokenizer=wordpiece)."
+        )
+
+
+def how_to_register(task: str | None) -> str:
+    """Return the end of a message: the two lines that register `conf/task/TASK.yaml` as a task, if the file exists."""
+    if task is None or not _TASK_NAME.fullmatch(task) or not Path("conf/task", f"{task}.yaml").is_file():
+        return ""
+    return (
+        f"\nThe file conf/task/{task}.yaml is not registered. Two lines register it:\n"
+        f"  in conf/config.yaml, under `defaults:`      - task@tasks.{task}: {name_in_yaml(task)}\n"
+        f"  in conf/tasks.yaml, under `task_names:`     - {name_in_yaml(task)}"
+    )
+
+
+def name_in_yaml(name: str) -> str:
+    """Return a name as it stands in a YAML file, in quotes where it would be read as something else than text.
+
+    Example:
+        >>> [name_in_yaml(name) for name in ("cola", "2020", "1e5", "on")]
+        ['cola', '"2020"', '"1e5"', '"on"']
+    """
+    # PyYAML reads YAML 1.1, in which `1e5` is text; for OmegaConf and DVC it is a number.
+    return name if isinstance(yaml.safe_load(name), str) and not name[0].isdigit() else json.dumps(name)
+
+
+def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> Iterator[str]:
+    # A checkpoint has its own number of positions, to which the sweep lowers `max_length`.
+    has_own_encoder = config.pretrains and task.start_from in (None, "random")
+    if has_own_encoder and task.max_length > config.model.max_position_embeddings:
+        yield (
+            f"tasks.{name}.max_length is {task.max_length}, but the model has positions for "
+            f"{config.model.max_position_embeddings} tokens (model.max_position_embeddings)."
+        )
+    has_types = config.model.type_vocab_size > 0
+    needs = {"shared_tokens": has_types and config.tokenizer.kind != "byte_bpe", "word_case": has_types}
+    for key, is_possible in needs.items():
+        if has_own_encoder and getattr(task, key, "plain") == "marked" and not is_possible:
+            yield (
+                f"tasks.{name}.{key} is marked, which needs an encoder with token types"
+                f"{' and a WordPiece tokenizer' if key == 'shared_tokens' else ''}. Set it to plain."
+            )
+    known = [field.name for field in dataclasses.fields(config.sweep.fine_tuning)]
+    for key in [*(f"space.{name}" for name in task.space), *(f"fine_tuning.{name}" for name in task.fine_tuning)]:
+        if key.partition(".")[2] not in known:
+            yield f"tasks.{name}.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
+    if isinstance(config.sweep.sampler, GridSamplerConfig):
+        for key, space in {**config.sweep.space, **task.space}.items():
+            if not isinstance(space, ChoiceSpace):
+                yield f"sweep.sampler.kind is grid, but {key} (of task {name}) is {space.kind}; a grid needs choices."

@@ -1,0 +1,289 @@
+"""Fingerprints of code: a changed comment never re-runs a stage, a changed formula always does.
+
+The fingerprint of a stage covers the syntax trees, without docstrings and comments, of its recipe
+(`pipelines/STAGE.py`), of the modules that turn its configuration into work, and of every bertline module that these
+import, directly or not, at the top of a file or inside a function. A part of a task kind that is imported on demand is
+followed too: `kind_part(kind, "model")` stands for `kinds/NAME/model.py` of every kind. The fingerprint also covers the
+files next to these modules that they use: templates (HTML, CSS) and reference curves.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import sha256_of_file
+from bertline.foundation.mappings import value_at
+from bertline.run.stages import PACKAGES, STAGES, Stage, stage_named
+from bertline.tokenization.storage import TOKENIZER_FILES
+
+if TYPE_CHECKING:
+    from bertline.config import PipelineConfig
+
+_SOURCE = Path(__file__).resolve().parents[2]
+_PACKAGE = "bertline"
+_TEMPLATES = ("*.html", "*.css", "reference_curves/*.json")
+_RECIPES = "pipelines"
+# These modules print messages, validate, or keep records, which cannot change a result. Those of `run` open,
+# run and record every stage in the same way: a recipe imports them, and their own imports are not followed.
+_WITHOUT_MEANING = frozenset(
+    {
+        "bertline",
+        "bertline.foundation.errors",
+        "bertline.foundation.progress",
+        "bertline.foundation.validation",
+        "bertline.cli.auto_lengths",  # what it says is in the configuration
+        "bertline.config",
+        "bertline.run.corpus_page",
+        "bertline.run.stage",
+        "bertline.run.provenance",
+        "bertline.run.result_pages",
+        "bertline.run.records",
+        "bertline.run.stages",
+        "bertline.run.stopping",
+        "bertline.run.fingerprints",
+        "bertline.run.vocabulary_page",
+        "bertline.training.environment",
+        "bertline.training.progress",
+    }
+)
+# The command line hands over a configuration, which is a dependency of its own; tracking keeps records.
+_PACKAGES_WITHOUT_MEANING = ("bertline.cli.", "bertline.tracking.")
+_KIND_PART = "kind_part"
+_EVERY_KIND = "bertline.kinds.*."
+
+
+def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, str]:
+    """Digest every module that a stage's result depends on.
+
+    Args:
+        stage: The stage.
+        source: The folder that holds the package `bertline`, next to `pipelines`; by default the one this module was
+            loaded from.
+
+    Returns:
+        Digests by name of a module or path of a recipe, sorted. The names are included so that a person can see what
+        changed.
+    """
+    return _closure([stage.name, *stage.modules], source or _SOURCE)
+
+
+def reader_fingerprint() -> str:
+    """Return a digest of the code that reads documentation strings."""
+    return hashlib.sha256(json.dumps(_closure(["bertline.demo.docstrings"], _SOURCE)).encode()).hexdigest()
+
+
+def _closure(waiting: list[str], root: Path) -> dict[str, str]:
+    # An installed wheel has no recipes next to it; those in the working directory are used.
+    recipes = root.parent / _RECIPES if (root.parent / _RECIPES).is_dir() else Path(_RECIPES)
+    reached: dict[str, str] = {}
+    while waiting:
+        module = waiting.pop()
+        if module in _WITHOUT_MEANING or module.startswith(_PACKAGES_WITHOUT_MEANING):
+            continue
+        of_package = module.split(".")[0] == _PACKAGE
+        path = _path_of(module, root if of_package else recipes)
+        if path is None:
+            continue
+        key = module if of_package else f"{_RECIPES}/{path.name}"
+        if key in reached:
+            continue
+        reached[key], imports = _read(path.read_text(encoding="utf-8"))
+        for name in imports:
+            if name.startswith(_EVERY_KIND):
+                parts = root.glob(f"bertline/kinds/*/{name.removeprefix(_EVERY_KIND)}.py")
+                waiting.extend(f"bertline.kinds.{part.parent.name}.{part.stem}" for part in sorted(parts))
+            elif not of_package or name.split(".")[0] == _PACKAGE:
+                waiting.append(name)
+        if of_package:
+            for template in (file for suffix in _TEMPLATES for file in path.parent.glob(suffix)):
+                reached[f"{module.rpartition('.')[0]}/{template.name}"] = sha256_of_file(template)[:16]
+    return dict(sorted(reached.items()))
+
+
+def syntax_digest(tree: ast.AST) -> str:
+    """Digest what code does, not how it is written or explained.
+
+    The digest of a source is the same on every Python version that bertline supports.
+    """
+    return hashlib.sha256(_canonical(tree).encode()).hexdigest()[:16]
+
+
+@cache  # most modules are part of several stages
+def _read(text: str) -> tuple[str, tuple[str, ...]]:
+    tree = ast.parse(text)
+    nodes = ast.walk(tree) if _KIND_PART in text else _statements(tree)
+    return syntax_digest(tree), tuple(_imports(nodes))
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements, without the expressions in them, which are most of a tree."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+            waiting.extend(getattr(node, name, ()))
+
+
+def _path_of(module: str, root: Path) -> Path | None:
+    base = root.joinpath(*module.split("."))
+    return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.exists()), None)
+
+
+def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names of all imported modules; those outside bertline and the recipes have no path and are skipped."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            # `from package import module` imports a module; the name of a function has no path and is skipped.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _KIND_PART:
+            part = node.args[1]
+            assert isinstance(part, ast.Constant) and isinstance(part.value, str), "the part must be a literal"
+            yield f"{_EVERY_KIND}{part.value}"
+
+
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if name not in ("ctx", "type_comment"))
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+
+
+def _is_docstring(node: object) -> bool:
+    """Return whether a statement is a bare string, which is documentation anywhere: of attributes, after them."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _canonical(node: object) -> str:
+    """Return a dump like `ast.dump`, but the same on every Python version: empty optional fields are left out."""
+    if isinstance(node, str):
+        return ascii(node)
+    if isinstance(node, list):
+        return "[" + ",".join(map(_canonical, node)) + "]"
+    if isinstance(node, ast.Constant):
+        # The value is not an optional field: None, "" and 0 are three values. `ascii`, because the characters that
+        # `repr` escapes depend on the version's Unicode tables.
+        return f"Constant({node.value!a})"
+    if isinstance(node, ast.JoinedStr):
+        # Some Python versions append an empty text to the last part.
+        parts = [part for part in node.values if not (isinstance(part, ast.Constant) and part.value == "")]
+        return f"JoinedStr({_canonical(parts)})"
+    if isinstance(node, ast.AST):
+        told = []
+        for name in _FIELDS[type(node)]:
+            value = getattr(node, name, None)
+            if name == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                value = [statement for statement in node.body if not _is_docstring(statement)]
+            if value is not None and value != []:
+                told.append(f"{name}={_canonical(value)}")
+        return f"{type(node).__name__}({','.join(told)})"
+    return ascii(node)
+
+
+NOT_INSTALLED = "not installed"
+
+
+def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions that a stage's result depends on under a configuration.
+
+    Args:
+        stage: The stage, which lists the distributions.
+        task: Name of the task, for a stage that runs once per task.
+        config: The whole configuration, as in params.yaml.
+
+    Returns:
+        Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
+        minor version (`3.11`). Also the digest of each file of `corpus.decontaminate`, `tokenizer.user_words` and
+        `tokenizer.compare`, by its path, for the stage that reads it: DVC watches no file that only the configuration
+        names.
+
+    Raises:
+        ConfigError: Such a file does not exist.
+    """
+    names = {*stage.versions}
+    for where in stage.versions_where:
+        value = value_at(config, where.key.format(task=task))
+        if (where.values is None and value is not None) or value in (where.values or ()):
+            names.update(where.versions)
+    if PACKAGES in names:
+        names.remove(PACKAGES)
+        listed = (package["distribution"] for package in config["python_docs"]["packages"])
+        names.update(name for name in listed if name is not None)  # the standard library comes with Python
+    python = ".".join(platform.python_version_tuple()[:2])
+    files = _digests_of_named(stage, config)
+    return {**{name: _installed(name) for name in sorted(names, key=str.lower)}, **files, "python": python}
+
+
+def _digests_of_named(stage: Stage, config: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for key, name in _named_files(stage, config):
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise ConfigError(
+                f"{key} names {name}, which is not a file. Give the path of a file that is there, or leave it out."
+            )
+        found[name] = sha256_of_file(path)[:16]
+    return found
+
+
+def _named_files(stage: Stage, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield key and path of each file that a stage reads because the configuration names it."""
+    if stage.name == "corpus":
+        yield from (("corpus.decontaminate", name) for name in value_at(config, "corpus.decontaminate") or ())
+    if stage.name == "tokenizer":
+        user_words = value_at(config, "tokenizer.user_words")
+        if isinstance(user_words, str):  # a list has the words themselves
+            yield "tokenizer.user_words", user_words
+        for name in value_at(config, "tokenizer.compare") or ():
+            folder = Path(name).expanduser()
+            files = [folder / file for file in TOKENIZER_FILES if (folder / file).is_file()]
+            if folder.exists() or name.startswith((".", "/", "~")):  # else the name of the hub
+                yield from (("tokenizer.compare", str(file)) for file in files or (folder,))
+
+
+def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the `stage_versions` of every stage that lists any, by the stage's name in DVC."""
+    found: dict[str, dict[str, str]] = {}
+    for stage in STAGES:
+        if not (stage.versions or stage.versions_where):
+            continue
+        for task in config["tasks"] if stage.per_task else (None,):
+            found[stage.full_name(task)] = stage_versions(stage, task, config)
+    return found
+
+
+def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
+    """Refuse to make rows from other package versions than those of the corpus that the encoder is pretrained on.
+
+    A missing corpus, a corpus of the user's own text and a task with its own data are not checked.
+
+    Raises:
+        DataError: A version differs; the message names both versions.
+    """
+    from bertline.demo.config import DocsSourceConfig
+    from bertline.demo.docstrings import check_versions
+    from bertline.demo.reader import PythonDocsCorpusConfig
+
+    if isinstance(config.tasks[task].source, DocsSourceConfig) and isinstance(config.corpus, PythonDocsCorpusConfig):
+        check_versions(Path(stage_named("corpus").output), config.python_docs)
+
+
+@functools.cache
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution).split("+")[0]
+    except metadata.PackageNotFoundError:
+        return NOT_INSTALLED  # the stage that needs it reports how to install it

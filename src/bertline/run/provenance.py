@@ -1,0 +1,171 @@
+"""Provenance of a result: the commit, the experiment, the content of inputs and outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+try:
+    from yaml import CSafeLoader as _SafeLoader  # ten times as fast
+except ImportError:  # PyYAML was built without libyaml
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+
+from bertline.evaluation.facts import PROVENANCE_NAME
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.parallel import usable_cores
+from bertline.foundation.processor import processor_name
+from bertline.run.stages import stage_named
+from bertline.training.config import RuntimeConfig
+
+_DIGESTS, _MOST_KEPT = "digests.json", 1000
+_MUST_BE_OLDER_S = 2.0
+_DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
+
+
+@cache
+def git_commit() -> str:
+    """Return the commit that is checked out, with `+changes` if tracked files differ from it; `none` outside git."""
+    commit = _git("rev-parse", "HEAD")
+    if commit is None:
+        return "none"
+    # params.yaml, dvc.lock and the metrics are left out: the pipeline itself writes them while it runs.
+    changes = _git("status", "--porcelain", "--untracked-files=no", "--", "src", "pipelines", "conf", "dvc.yaml")
+    return f"{commit}+changes" if changes else commit
+
+
+def running_under_dvc() -> bool:
+    """Return whether DVC started this process for a stage (results then go to `artifacts/`)."""
+    return "DVC_STAGE" in os.environ
+
+
+def experiment_name() -> str | None:
+    """Return the name of the running DVC experiment, if any."""
+    return os.environ.get("DVC_EXP_NAME")
+
+
+def artifact_digest(path: Path) -> str:
+    """Return the digest that DVC recorded for an artifact, else the first 36 characters of its SHA-256."""
+    stages = locked_stages() if running_under_dvc() else {}
+    entries = [entry for stage in stages.values() for entry in stage.get("outs", [])]
+    digests = [entry["md5"] for entry in entries if entry["path"] == path.as_posix() and "md5" in entry]
+    return digests[-1] if digests else sha256_of_path(path)[:_DIGEST_CHARACTERS]
+
+
+def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeConfig) -> None:
+    """Write `provenance.json` into a result: what the report says about where and when the work was done.
+
+    Args:
+        result: Result folder of finished work.
+        frozen: Content of the run folder's config.yaml.
+        runtime: Its section `runtime`.
+    """
+    content = {
+        "stage": stage_named(frozen["stage"]).full_name(frozen.get("task_name")),
+        "ended": datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": frozen.get("commit", ""),
+        "fingerprint": frozen.get("fingerprint", ""),
+        "machine": _machine(runtime),
+        "versions": {"python": platform.python_version(), **frozen.get("made_of", {}).get("versions", {})},
+    }
+    write_json(result / PROVENANCE_NAME, content)
+
+
+def digests_of(inputs: Mapping[str, Path], runs_folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each input, a file or a folder.
+
+    Every command needs them, and hashing 100 GB takes minutes, so a digest is kept in `runs_folder` with a mark of the
+    files that it was computed from: their names, sizes, inodes and change times, which nobody can set back.
+
+    Args:
+        inputs: Paths by name; all exist.
+        runs_folder: Folder in which digests are kept.
+    """
+    path = runs_folder / _DIGESTS
+    kept: dict[str, str] = {}
+    with suppress(BertlineError):
+        kept = read_json(path) if path.exists() else {}
+    digests: dict[str, str] = {}
+    new: dict[str, str] = {}
+    for name, place in inputs.items():
+        mark, newest = _mark_of(place)
+        digests[name] = kept.get(mark) or sha256_of_path(place)
+        # A file system that dates changes coarsely may give a later one the same time. git has the same rule.
+        if mark not in kept and time.time() - newest > _MUST_BE_OLDER_S and _mark_of(place)[0] == mark:
+            new[mark] = digests[name]
+    if new:
+        with suppress(BertlineError):  # keeping them only saves time
+            write_json(path, {**(kept if len(kept) < _MOST_KEPT else {}), **new})
+    return digests
+
+
+def changed_inputs(frozen: Mapping[str, Any]) -> list[str]:
+    """Return the paths of inputs that are gone, or whose content is not that of a run folder's frozen configuration."""
+    digests: Mapping[str, str] = frozen["made_of"]["inputs"]
+    paths = {name: Path(frozen["inputs"][name]) for name in digests}
+    present = digests_of(
+        {name: path for name, path in paths.items() if path.exists()},
+        Path(frozen["config"]["runtime"]["runs_folder"]),
+    )
+    return [path.as_posix() for name, path in paths.items() if present.get(name) != digests[name]]
+
+
+def _mark_of(path: Path) -> tuple[str, float]:
+    """Return a mark of a file's or folder's state, and when it was last changed, in seconds of the epoch."""
+    files = [path]
+    if path.is_dir():  # unlike rglob, os.walk does not fail where a folder is removed meanwhile
+        files = sorted(Path(place, name) for place, _, names in os.walk(path) for name in names)
+    digest, newest = hashlib.sha256(), 0.0
+    for file in files:
+        with suppress(FileNotFoundError):
+            status = file.stat()
+            digest.update(f"{file}\0{status.st_size}\0{status.st_ino}\0{status.st_ctime_ns}\n".encode())
+            newest = max(newest, status.st_ctime)
+    return digest.hexdigest()[:16], newest
+
+
+def _machine(runtime: RuntimeConfig) -> str:
+    """Describe the processor or the GPUs, without the name of the host."""
+    torch = sys.modules.get("torch")
+    if torch is not None and runtime.device in ("auto", "cuda") and torch.cuda.is_available():
+        return f"{runtime.num_devices * runtime.num_nodes} × {torch.cuda.get_device_name()}"
+    num_cores = len(usable_cores())
+    cores = f"{num_cores} CPU {'core' if num_cores == 1 else 'cores'}"
+    return f"{cores} ({processor_name()})"
+
+
+class _LockLoader(_SafeLoader):
+    """Reads numbers as DVC writes them: `1e-12` is a number in YAML 1.2, and text for PyYAML."""
+
+
+_LockLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def locked_stages() -> dict[str, Any]:
+    """Return what dvc.lock records, by the stage's name in DVC; empty without the file."""
+    lock = Path("dvc.lock")
+    content = yaml.load(lock.read_text(encoding="utf-8"), _LockLoader) if lock.exists() else None  # noqa: S506
+    return (content or {}).get("stages") or {}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

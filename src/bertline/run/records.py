@@ -1,0 +1,298 @@
+"""What MLflow shows of a run besides curves (name, note, source, charted metrics), and what DVC shows of a stage."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bertline.config import PipelineConfig
+from bertline.evaluation.facts import read_result
+from bertline.evaluation.html import metric_name
+from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.formats import count, markdown_table
+from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.foundation.mappings import value_at
+from bertline.pretraining.objectives.base import Objective
+from bertline.run.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
+from bertline.run.stages import Stage
+from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
+
+# What a person compares pipelines by; `config.yaml` among the artifacts has the rest.
+_HEADLINE_PARAMS = (
+    "corpus.kind",
+    "tokenizer.vocab_size",
+    "model.num_hidden_layers",
+    "model.hidden_size",
+    "objective.kind",
+    "optimizer.kind",
+    "optimizer.lr",
+    "pretrain.start_from",
+    "pretrain.seed",
+)
+_OTHER_FIGURES = 30
+"""Most figures of a stage that its note lists; `figures.json` among the artifacts has all."""
+
+
+def opening_record(
+    config: PipelineConfig,
+    stage: Stage,
+    name: str,
+    *,
+    fingerprint: str,
+    made_of: Mapping[str, Any],
+    inputs: Mapping[str, Path],
+    tracked: dict[str, Any],
+) -> Record:
+    """Return what the runs of a stage and of its pipeline show from the start.
+
+    Args:
+        config: The whole configuration.
+        stage: The stage.
+        name: Its name with its task, such as `sweep@docs_library`.
+        fingerprint: Digest of `made_of`, which identifies the stage's run.
+        made_of: Everything that the stage's result depends on: `sections`, and digests of `inputs`.
+        inputs: Paths of the inputs by name.
+        tracked: Configuration that results depend on; with the commit, it identifies the pipeline's run.
+    """
+    commit = git_commit()
+    tags = {"git.commit": commit, **source_tags(f"pipelines/{stage.name}.py")}
+    if experiment := experiment_name():
+        tags["dvc.experiment"] = experiment
+    digests = {f"bertline.input_sha256.{key}": sha for key, sha in made_of["inputs"].items()}
+    content = json.dumps({"config": tracked, "commit": commit}, sort_keys=True)
+    return Record(
+        tracking=config.tracking,
+        opened_s=time.time(),
+        stage=RunRecord(
+            key=fingerprint,
+            name=name,
+            params=made_of["sections"],
+            tags={**tags, "bertline.fingerprint": fingerprint, **digests},
+            inputs={key: (str(path), artifact_digest(path)) for key, path in inputs.items()},
+            attachments=list(stage.attachments),
+            tables=list(stage.tables),
+        ),
+        pipeline=RunRecord(
+            key=hashlib.sha256(content.encode()).hexdigest()[:12],
+            name=pipeline_name(config),
+            params=headline_params(tracked),
+            tags=tags,
+            config=tracked,
+        ),
+    )
+
+
+def add_result(
+    record: RunRecord, config: PipelineConfig, stage: Stage, name: str, metrics: Mapping[str, float], output: Path
+) -> None:
+    """Add to a stage's record what is known when it has finished: figures, the manifest, name and note."""
+    record.log_metrics(charted(metrics))
+    # Names of labels are the user's own words.
+    record.log_artifact(output / MANIFEST_NAME, contains_text=stage.per_task)
+    record.set_tags(stage_page(config, stage, name, metrics, output))
+    record.set_tags({"bertline.output_sha256": sha256_of_path(output)})
+
+
+def source_tags(recipe: str) -> dict[str, str]:
+    """Return the tags that MLflow shows as source, user and commit.
+
+    Args:
+        recipe: Path of the recipe, such as `pipelines/pretrain.py`.
+    """
+    tags = {
+        "mlflow.source.name": "dvc.yaml" if running_under_dvc() else recipe,
+        "mlflow.source.type": "PROJECT" if running_under_dvc() else "LOCAL",
+    }
+    commit = git_commit().partition("+")[0]
+    if commit != "none":
+        tags["mlflow.source.git.commit"] = commit
+    with suppress(OSError, KeyError):  # an account without a name, as in some containers
+        tags["mlflow.user"] = getpass.getuser()
+    return tags
+
+
+def headline_params(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the pipeline's run by dotted key, those of its configuration that it has."""
+    params = {key: value_at(config, key) for key in _HEADLINE_PARAMS}
+    return {key: value for key, value in params.items() if value is not None}
+
+
+def charted(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the scores, losses and rates among a stage's figures: counts and constants make no chart.
+
+    Example:
+        >>> charted({"val/mlm_loss": 3.6, "train/documents": 202, "unigram_entropy": 6.5})
+        {'val/mlm_loss': 3.6}
+    """
+    return {key: value for key, value in metrics.items() if "/" in key and isinstance(value, float)}
+
+
+def stage_page(
+    config: PipelineConfig, stage: Stage, name: str, metrics: Mapping[str, float], output: Path
+) -> dict[str, str]:
+    """Return name and note of a finished stage's run.
+
+    Args:
+        config: The whole configuration.
+        stage: The stage.
+        name: Its name with its task, such as `sweep@docs_library`.
+        metrics: Its headline figures.
+        output: Folder of its result.
+    """
+    blocks = [f"{stage.summary} Result: `{output.as_posix()}`."]
+    title = name
+    if stage.name == "sweep":
+        result = read_result(output / "result.json")
+        title = f"{name}: {metric_name(result['metric'])} {result['arms']['encoder']['test_mean']:.3f}"
+        blocks += [result["conclusion"]["sentence"], _arms(result)]
+    else:
+        if stage.name == "pretrain":
+            title = ": ".join([name, *_loss(config, metrics)])
+        shown = sorted(metrics.items(), key=lambda item: item[0] not in charted(metrics))[:_OTHER_FIGURES]
+        blocks.append(markdown_table(["figure", "value"], [(f"`{key}`", _number(value)) for key, value in shown]))
+    return {NAME_TAG: title, NOTE_TAG: "\n\n".join(blocks)}
+
+
+def pipeline_name(config: PipelineConfig) -> str:
+    """Return what a pipeline is called: its preset, or the title of its report."""
+    return config.evaluate.title if config.evaluate.preset == "none" else config.evaluate.preset
+
+
+def pipeline_page(
+    config: PipelineConfig, metrics: Mapping[str, float], sweeps: Mapping[str, Path], report: Path
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the headline metrics of the pipeline's run, and its name and note.
+
+    Args:
+        config: The whole configuration.
+        metrics: Figures of the stage `evaluate`.
+        sweeps: Folders of the sweeps by task.
+        report: The report.
+    """
+    results = {task: read_result(folder / "result.json") for task, folder in sweeps.items()}
+    scores_shown = [f"val/{score.metric}" for score in config.objective.report_spec.scores]
+    headline = {key: metrics[key] for key in scores_shown if key in metrics}
+    rows, sentences = [], []
+    for task, result in results.items():
+        arm, metric = result["arms"]["encoder"], result["metric"]
+        headline[f"{task}/{metric}"] = arm["test_mean"]
+        opponent = result["baselines"].get(result["conclusion"]["opponent"])
+        strongest = f"{opponent['test']:.3f} ({opponent['title']})" if opponent else "–"
+        rows.append((task, metric_name(metric), _with_std(arm), strongest))
+        sentences.append(f"- **{task}**: {result['conclusion']['sentence']}")
+    scores = _loss(config, metrics)
+    if not scores:  # a checkpoint was fine-tuned
+        scores = [f"{task} {result['arms']['encoder']['test_mean']:.3f}" for task, result in results.items()]
+    note = []
+    if rows:  # MLflow folds all but the first lines away
+        note += ["\n".join(sentences), markdown_table(["task", "metric", "encoder", "strongest simple opponent"], rows)]
+    note.append(
+        f"Report: `{report.as_posix()}`, and `report.html` among the artifacts below; `config.yaml` there is the whole "
+        f"configuration. Commit {git_commit()[:10]}.",
+    )
+    return headline, {NAME_TAG: ": ".join([pipeline_name(config), *scores[:1]]), NOTE_TAG: "\n\n".join(note)}
+
+
+def _loss(config: PipelineConfig, metrics: Mapping[str, float]) -> list[str]:
+    """Return `["MLM 3.64"]`; empty where nothing was pretrained or validated."""
+    name = config.objective.judged_by
+    loss = metrics.get(f"val/{name}")
+    return [] if loss is None else [f"{name.removesuffix('_loss').upper()} {loss:.2f}"]
+
+
+def _arms(result: Mapping[str, Any]) -> str:
+    rows = [(one["title"], _with_std(one), one["test_mean"]) for one in result["arms"].values() if one]
+    rows += [(one["title"], f"{one['test']:.3f}", one["test"]) for one in result["baselines"].values()]
+    best_first = sorted(rows, key=lambda row: -row[2])
+    return markdown_table(["model", f"test {metric_name(result['metric'])}"], [row[:2] for row in best_first])
+
+
+def _with_std(arm: Mapping[str, Any]) -> str:
+    spread = f" ± {arm['test_std']:.3f} over {len(arm['seeds'])} seeds" if len(arm["seeds"]) > 1 else ""
+    return f"{arm['test_mean']:.3f}{spread}"
+
+
+def _number(value: float) -> str:
+    return count(value) if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
+
+
+NAMES = ("score", "baseline", "loss", "rows", "seconds")
+
+
+def headline(stage: str, metrics: Mapping[str, float], objective: Objective, *, seconds: float) -> dict[str, float]:
+    """Return the figures that a person compares first; those that a stage does not have are left out.
+
+    Args:
+        stage: Name of the stage, without its task.
+        metrics: All figures of the stage.
+        objective: Objective of pretraining.
+        seconds: How long the stage took.
+
+    Returns:
+        `score` (of pretraining the score that the objective shows, on held-out text; of a sweep the test score, of
+        `evaluate` the mean of those), `baseline` (of pretraining that of its loss; of a sweep the test score of the
+        strongest simple opponent), `loss` (by which the objective is judged, on held-out text), `rows` (documents,
+        tokens of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
+    """
+    matching = {name: _matching(metrics, key) for name, key in _patterns(stage, objective).items()}
+    figures: dict[str, float] = {name: values[0] for name, values in matching.items() if values}
+    if "rows" in figures:
+        figures["rows"] = len(matching["rows"]) if stage == "export" else sum(matching["rows"])
+    if stage == "evaluate" and "score" in figures:
+        figures["score"] = sum(matching["score"]) / len(matching["score"])
+    difference = metrics.get("encoder/difference_from_strongest")
+    if stage == "sweep" and "score" in figures and difference is not None:
+        figures["baseline"] = figures["score"] - difference
+    figures["seconds"] = round(seconds, 1)
+    return {name: figures[name] for name in NAMES if name in figures}
+
+
+def write_headline(
+    path: Path, stage: str, metrics: Mapping[str, float], objective: Objective, *, seconds: float, kept: Path
+) -> None:
+    """Write a stage's headline figures.
+
+    Args:
+        path: The file for DVC.
+        stage: Name of the stage, without its task.
+        metrics: All figures of the stage.
+        objective: Objective of pretraining.
+        seconds: How long the work took.
+        kept: The same file in the run folder. Where a result without a time of its own is taken from there, the longer
+            time is that of the work.
+    """
+    before = read_json(kept).get("seconds", 0.0) if kept.exists() else 0.0
+    figures = headline(stage, metrics, objective, seconds=max(before, seconds))
+    for target in (kept, path):
+        write_json(target, figures)
+
+
+def _patterns(stage: str, objective: Objective) -> dict[str, str]:
+    """Return the patterns of the keys of a stage's figures by headline name."""
+    loss, baselines = f"val/{objective.judged_by}", {one.metric: one.figure for one in objective.report_spec.scores}
+    patterns = {
+        "corpus": {"rows": "train/documents"},
+        "tokenizer": {"rows": "vocab_size"},
+        "examples": {"rows": r"length_\d+/train_examples"},
+        "task_data": {"rows": "train_rows"},
+        "pretrain": {
+            "score": f"val/{objective.report_spec.score}",
+            "baseline": baselines.get(objective.judged_by) or "",  # matches no key
+            "loss": loss,
+        },
+        "sweep": {"score": r"test/.+_mean"},
+        "evaluate": {"score": r"[^/]+/encoder/.+_mean", "loss": loss},
+        "export": {"rows": r"[^/]+/bytes"},
+    }
+    return patterns[stage]
+
+
+def _matching(metrics: Mapping[str, float], pattern: str) -> list[float]:
+    return [value for key, value in metrics.items() if re.fullmatch(pattern, key)]

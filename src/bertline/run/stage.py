@@ -1,0 +1,458 @@
+"""A stage being run: its validated configuration, inputs, run folder, output folder and records.
+
+A recipe opens its stage, calls the library and passes the headline figures to `finish`:
+
+    with open_stage("corpus", composed) as stage:
+        stage.finish(build_corpus(stage.config.corpus, ..., stage.output, ...))
+
+The work runs in the recipe's own process. Under DVC the result goes to `artifacts/`; by hand it goes to
+`runs/STAGE/FINGERPRINT/result`, never over `artifacts/`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bertline.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
+from bertline.demo.docstrings import docstrings_kept_in
+from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
+from bertline.foundation.files import (
+    drop_leftovers,
+    folder_written_atomically,
+    tidy_partial,
+    write_atomically,
+    write_json,
+)
+from bertline.foundation.mappings import ABSENT, differences, value_at
+from bertline.foundation.progress import say
+from bertline.foundation.signals import RECEIVED
+from bertline.foundation.validation import to_mapping
+from bertline.run.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
+from bertline.run.folder import (
+    CONFIG_NAME,
+    RESULT_NAME,
+    Outcome,
+    Status,
+    finished_status,
+    held,
+    read_status,
+    recorded,
+    write_status,
+)
+from bertline.run.provenance import (
+    digests_of,
+    git_commit,
+    locked_stages,
+    running_under_dvc,
+)
+from bertline.run.ranks import do_work, run_on_devices
+from bertline.run.records import add_result, opening_record, write_headline
+from bertline.run.slurm import run_job
+from bertline.run.stages import ENCODERS, HEADLINE, METRICS, SOURCES, STAGES, Stage, stage_named
+from bertline.run.stopping import Stopped, named
+from bertline.run.unused import is_unused, uses_pretrained
+from bertline.run.user_data import holds_nothing
+from bertline.tracking.record import Record, RunRecord, leave_record
+from bertline.tracking.sending import sending
+from bertline.training.launchers import SlurmLauncherConfig
+from bertline.training.nodes import Node, this_node
+
+# These two affect speed and locations, never results, so no fingerprint covers them.
+UNTRACKED_SECTIONS = ("runtime", "tracking")
+PARAMS = Path("params.yaml")
+_DOCSTRINGS = "docstrings"
+
+
+@dataclass(kw_only=True)
+class StageRun:
+    """A stage as a recipe uses it."""
+
+    stage: Stage
+    task_name: str | None
+    config: PipelineConfig
+    inputs: dict[str, Path]
+    """Folders of the inputs by artifact name (`examples`, `checkpoint`, ...)."""
+    made_of: dict[str, Any]
+    """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
+    outcome: Outcome = field(default_factory=Outcome)
+    """What `finish` sets for the status, where the recipe does the work."""
+    opened_s: float = 0.0
+    """When the recipe opened the stage, in seconds of the monotonic clock."""
+
+    @property
+    def name(self) -> str:
+        """Name of the stage in DVC, such as `sweep@docs_library`."""
+        return self.stage.full_name(self.task_name)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of `made_of`."""
+        return _digest(self.made_of)
+
+    @property
+    def folder(self) -> Path:
+        """`runs/STAGE/FINGERPRINT`: the frozen configuration and all work in progress."""
+        return Path(self.config.runtime.runs_folder) / self.name / self.fingerprint
+
+    @cached_property
+    def records(self) -> Record:
+        """What MLflow shows of this stage and of the pipeline; of the nodes of a run, only the first one records it."""
+        tracking = self.config.tracking
+        enabled = tracking.enabled and _node(self.stage, self.config).is_first
+        return opening_record(
+            dataclasses.replace(self.config, tracking=dataclasses.replace(tracking, enabled=enabled)),
+            self.stage,
+            self.name,
+            fingerprint=self.fingerprint,
+            made_of=self.made_of,
+            inputs=self.inputs,
+            tracked=without_untracked(to_mapping(self.config)),
+        )
+
+    @property
+    def record(self) -> RunRecord:
+        """What MLflow shows of this stage."""
+        return self.records.stage
+
+    @cached_property
+    def output(self) -> Path:
+        """Folder of the result."""
+        return Path(self.stage.output.format(task=self.task_name)) if running_under_dvc() else self.folder / RESULT_NAME
+
+    def work(self, function: str) -> dict[str, float]:
+        """Do the stage's long work, or resume it, and copy its result to `output`; return its headline figures.
+
+        With one device it is a call in this process; with several, torchrun starts a process for each; under Slurm it
+        is a job, which does the same.
+
+        Args:
+            function: Function of a `Work` that does it, as an import path: `bertline.pretraining.run:run`.
+
+        Raises:
+            BertlineError: The work failed; what was saved is resumed by the same command.
+            Stopped: A signal stopped it.
+        """
+        runtime, several = self.config.runtime, self.stage.on_several_devices
+        try:
+            if isinstance(runtime.launcher, SlurmLauncherConfig):
+                metrics = _metrics(run_job(self.folder, function, runtime, ranks=several, freeze=self.freeze))
+            elif several and runtime.num_devices * runtime.num_nodes > 1:
+                metrics = self._work_on_devices(function)
+            else:
+                with held(self.folder):
+                    status = finished_status(self.folder)
+                    if status is None:
+                        self.freeze()
+                    metrics = status.metrics if status else do_work(self.folder, function)
+        except KeyboardInterrupt as error:
+            number = RECEIVED.first or signal.SIGINT
+            if isinstance(error, Stopped) and "; " in str(error):
+                raise  # it says what continues
+            how = str(error).removeprefix(f"by {named(number)}").strip(": ")
+            again = "run the same command again to resume"
+            raise Stopped("; ".join(filter(None, [f"by {named(number)}", how, again])), number) from None
+        if self.output != self.folder / RESULT_NAME:
+            with folder_written_atomically(self.output) as temporary:
+                shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
+        return metrics
+
+    def _work_on_devices(self, function: str) -> dict[str, float]:
+        node = _node(self.stage, self.config)
+        if node.is_first:
+            with held(self.folder):  # waits; the first rank then holds it
+                if (status := finished_status(self.folder)) is not None:
+                    return status.metrics
+                self.freeze()
+        return _metrics(run_on_devices(self.folder, function, self.config.runtime, node))
+
+    def finish(self, metrics: Mapping[str, float]) -> None:
+        """Record the headline figures and print where the result is.
+
+        Raises:
+            ArtifactError: Under DVC, configuration or inputs changed since the stage was opened.
+        """
+        self._refuse_changes()
+        self.outcome.metrics = metrics
+        target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
+        write_json(target, dict(metrics))
+        kept = self.folder / "headline.json"
+        shown_by_dvc = HEADLINE / f"{self.name}.json" if running_under_dvc() else kept
+        write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=self._took_s(), kept=kept)
+        self.record.log_artifact(target, contains_text=False)
+        add_result(self.record, self.config, self.stage, self.name, metrics, self.output)
+        leave_record(self.folder, self.records)
+        if self.stage.is_long and read_status(self.folder).state != "finished":  # nothing was to be done
+            write_status(self.folder, Status(state="finished", metrics=dict(metrics)))
+        scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
+        shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
+        say(f"{self.name}: {self.output} ({shown})")
+
+    def _took_s(self) -> float:
+        """Return the seconds of the work, which a finished run folder knows better than this command."""
+        work_s = read_status(self.folder).work_s if self.stage.is_long else None
+        return time.monotonic() - self.opened_s if work_s is None else work_s
+
+    def _refuse_changes(self) -> None:
+        """Fail if DVC, which reads params.yaml and the inputs after the stage, would record others than it used."""
+        if not running_under_dvc():
+            return  # the frozen configuration is the record
+        changed = changed_sections(self.stage, self.task_name, self.made_of["sections"])
+        present = {key: path for key, path in self.inputs.items() if path.exists()}
+        digests = digests_of(present, Path(self.config.runtime.runs_folder))
+        now = {key: digests.get(key, ABSENT) for key in self.inputs}
+        changed += [self.inputs[key].as_posix() for key in differences(self.made_of["inputs"], now)]
+        if not changed:
+            return
+        if not (self.folder / RESULT_NAME).exists():  # DVC deletes the outputs of a stage before it runs it again
+            with folder_written_atomically(self.folder / RESULT_NAME) as temporary:
+                shutil.copytree(self.output, temporary, dirs_exist_ok=True)
+        raise ArtifactError(
+            f"stage {self.name}: what it depends on changed since it started, so DVC would record it wrongly: "
+            f"{', '.join(changed)}. Its result is kept in {self.folder / RESULT_NAME}. Run `dvc repro` again: the "
+            "stage runs with what is there now, or takes that result if you set the configuration back"
+        )
+
+    def freeze(self) -> None:
+        """Write the run folder's config.yaml."""
+        import yaml
+
+        frozen = {
+            "stage": self.stage.name,
+            "task_name": self.task_name,
+            "fingerprint": self.fingerprint,
+            "inputs": {key: path.as_posix() for key, path in self.inputs.items()},
+            "config": to_mapping(self.config),
+            "commit": git_commit(),
+            "made_of": {key: self.made_of[key] for key in ("inputs", "code", "versions")},
+        }
+        write_atomically(self.folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
+
+
+@contextmanager
+def open_stage(
+    name: str, composed: Mapping[str, Any], *, places: Mapping[str, Path] | None = None
+) -> Iterator[StageRun]:
+    """Validate the configuration, find the inputs, and open the record in MLflow.
+
+    A stage whose recipe does the work (`Stage.is_long` is False) is recorded, and its run folder locked, for the whole
+    block; `StageRun.work` does that for the others.
+
+    Args:
+        name: The stage's name, without a task.
+        composed: The composed configuration, with `task_name` if the stage works on one task, and with `inputs`
+            (folders by artifact name) to read instead of those in `artifacts/`; by hand only.
+        places: More such folders.
+
+    Raises:
+        ConfigError: The configuration is not valid or names no known task.
+        ArtifactError: A stage before this one has not been run, or was run under another configuration.
+        MachineError: Several nodes are configured, and this one does not know its rank among them.
+    """
+    opened_s = time.monotonic()
+    stage, task = stage_named(name), composed.get("task_name")
+    tidy_partial(METRICS)  # what killed stages left behind may be an input
+    if running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
+        drop_leftovers(Path(stage.output.format(task=task)))
+    config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
+    run = _stage_run(stage, _task_of(stage, task, config), config, {**_named_inputs(composed), **(places or {})})
+    run = dataclasses.replace(run, opened_s=opened_s)
+    leave_record(run.folder, run.records)
+    with (
+        _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
+        sending(run.folder) if run.records.tracking.enabled else nullcontext(),
+    ):
+        if stage.is_long:
+            yield run
+            return
+        with held(run.folder):
+            run.freeze()
+            with recorded(run.folder, config) as run.outcome:
+                yield run
+
+
+def _metrics(status: Status) -> dict[str, float]:
+    """Return the figures of finished work.
+
+    Raises:
+        BertlineError: It failed, or was stopped or killed.
+        KeyboardInterrupt: A signal to this process stopped it.
+    """
+    if status.state == "finished":
+        return status.metrics
+    if status.state != "failed" and RECEIVED.first is not None:
+        raise KeyboardInterrupt(status.message)
+    why = {"failed": status.message, "stopped": f"the work was stopped {status.message}"}
+    message = why.get(status.state, "the work was killed; its last words are above")
+    raise BertlineError(f"{message}; run the same command again to resume")
+
+
+def _named_inputs(composed: Mapping[str, Any]) -> dict[str, Path]:
+    """Return the folders that `inputs.NAME=FOLDER` names.
+
+    Raises:
+        ConfigError: There are some, and DVC runs the stage.
+        ArtifactError: A folder is missing.
+    """
+    folders = {name: Path(folder) for name, folder in (composed.get("inputs") or {}).items() if folder is not None}
+    for name, folder in folders.items():
+        if running_under_dvc():
+            raise ConfigError(f"inputs.{name} is for stages that are run by hand; DVC knows those of dvc.yaml only.")
+        if not folder.is_dir():
+            raise ArtifactError(f"inputs.{name} is {folder}, which is no folder.")
+    return folders
+
+
+@contextmanager
+def _docstrings_kept(folder: Path) -> Iterator[None]:
+    """Cache docstrings (`docstrings_kept_in`); remove the cache if the reader's code changed meanwhile, since other
+    processes load that code later."""
+    reader = reader_fingerprint()
+    try:
+        with docstrings_kept_in(folder, reader=reader):
+            yield
+    finally:
+        if reader_fingerprint() != reader:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _node(stage: Stage, config: PipelineConfig) -> Node:
+    """Return the place of this machine: where a job does the work, the recipe is the only one."""
+    starts_on_each = stage.on_several_devices and config.runtime.launcher.kind == "local"
+    return this_node(config.runtime.num_nodes if starts_on_each else 1, os.environ)
+
+
+def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | None:
+    if not stage.per_task:
+        return None
+    if task is None or task not in config.tasks:
+        raise ConfigError(
+            f"task_name is {task!r}; stage {stage.name} works on one task of {', '.join(config.tasks) or '(none)'}. "
+            f"For example: python pipelines/{stage.name}.py task_name={next(iter(config.tasks), 'NAME')}"
+            + how_to_register(task)
+        )
+    return task
+
+
+def _stage_run(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> StageRun:
+    """Return a stage under a configuration and with its present inputs, before it is opened."""
+    inputs = _inputs_of(stage, task, config, places)
+    made_of = {
+        "sections": tracked_sections(stage, task, config),
+        "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
+        "code": code_fingerprint(stage),
+        "versions": stage_versions(stage, task, to_mapping(config)),
+    }
+    return StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of)
+
+
+def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
+    inputs: dict[str, Path] = {}
+    for template in stage.inputs:
+        path = Path(template.format(task=task))
+        if path.parent == ENCODERS:
+            if not uses_pretrained(config.tasks[str(task)].start_from):
+                continue  # the task has its own encoder
+            path = Path(stage_named("pretrain").output)  # the encoder that the pointer refers to
+        name = path.name if path.name != task else path.parent.name
+        # By hand, sources are read where they are; their digests are for DVC.
+        if is_unused(name, config) or (path == SOURCES and not running_under_dvc()):
+            continue
+        if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
+            continue  # a place for the user's data that this configuration does not use
+        if name not in places and not path.exists():
+            raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
+        if name not in places and not running_under_dvc():
+            _refuse_other_configuration(name, path, config)
+        inputs[name] = places.get(name, path)
+    for key, named_path in _paths_named(stage, task, config).items():
+        if named_path is not None and Path(named_path).exists():
+            inputs[key] = Path(named_path)  # by hand it need not be linked from its place in data/
+    return inputs
+
+
+def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfig) -> None:
+    """Check that an artifact, and those that it was made of, were made under this configuration, as dvc.lock records.
+
+    Raises:
+        ArtifactError: They were not.
+    """
+    lock = locked_stages()
+    waiting, changed = [artifact], dict[str, tuple[Any, Any]]()
+    while waiting:
+        path = waiting.pop()
+        for stage in STAGES:
+            for task in config.tasks if stage.per_task else (None,):
+                output = Path(stage.output.format(task=task))
+                if path not in (output, *([output.parent] if stage.per_task else [])):
+                    continue
+                waiting += [Path(template.format(task=task)) for template in stage.inputs]
+                made_under = lock.get(stage.full_name(task), {}).get("params", {}).get("params.yaml")
+                if made_under is not None:
+                    changed |= differences(made_under, tracked_sections(stage, task, config))
+    if changed:
+        keys = ", ".join(f"{key} ({old!r} there, {new!r} here)" for key, (old, new) in sorted(changed.items())[:5])
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        raise ArtifactError(
+            f"{artifact} was made under another configuration: {keys}{more}. Leave these keys as they are, or save "
+            f"them and run `dvc repro`, or name a folder that was made under them: inputs.{name}=FOLDER"
+        )
+
+
+def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, str | None]:
+    """Return the user's data that a stage reads, as named in the configuration; also `random` and hub names."""
+    match stage.name:
+        case "pretrain":
+            return {"checkpoint": config.pretrain.start_from}
+        case "task_data":
+            return {"tasks": getattr(config.tasks[str(task)].source, "path", None)}
+        case "sweep":
+            return {
+                "start": config.tasks[str(task)].start_from,
+                "reference_encoder": config.sweep.reference_encoder,
+            }
+        case _:
+            return {}
+
+
+def tracked_sections(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, Any]:
+    """Return the part of a configuration that a result depends on, `{"tasks.docs_library": {...}, "sweep": ...}`."""
+    whole = to_mapping(config)
+    return {key: value_at(whole, key) for key in (template.format(task=task) for template in stage.sections)}
+
+
+def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) -> list[str]:
+    """Return the keys of params.yaml whose value changed since a stage started, with both values, as text."""
+    import yaml
+
+    try:
+        present = yaml.safe_load(PARAMS.read_text(encoding="utf-8")) or {}
+        config = pipeline_config({key: present[key] for key in SECTIONS if key in present})
+        now = tracked_sections(stage, task, config)
+    except (OSError, BertlineError) as error:
+        return [f"{PARAMS} ({error})"]
+    return [f"{key} (was {old!r}, is {new!r})" for key, (old, new) in differences(dict(frozen), now).items()]
+
+
+def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a configuration that results depend on."""
+    return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"

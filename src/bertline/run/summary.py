@@ -1,0 +1,94 @@
+"""The finished pipeline as a whole: folders of its artifacts, figures of every stage, facts for a model card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bertline.config import PipelineConfig
+from bertline.evaluation.facts import PipelineFolders
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
+from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.foundation.validation import to_mapping
+from bertline.foundation.verdicts import Measured
+from bertline.pretraining.config import checkpoint_title
+from bertline.run.provenance import git_commit
+from bertline.run.stage import without_untracked
+from bertline.run.stages import ARTIFACTS, METRICS, STAGES
+from bertline.run.unused import OF_PRETRAINING, SECTIONS_OF_PRETRAINING, is_unused
+from bertline.tracking.champions import Standing
+
+
+def pipeline_folders(config: PipelineConfig, inputs: Mapping[str, Path] | None = None) -> PipelineFolders:
+    """Return the folders of the artifacts of the configured pipeline.
+
+    Args:
+        config: The whole configuration.
+        inputs: Folders of `tasks`, `sweep` and the encoder, `pretrain`, of a single task that is run by hand. All other
+            folders are those in `artifacts/`.
+    """
+    corpus, tokenizer, examples = (None if is_unused(name, config) else ARTIFACTS / name for name in OF_PRETRAINING)
+    tasks = {name: ARTIFACTS / "tasks" / name for name in config.tasks}
+    sweeps = {name: ARTIFACTS / "sweep" / name for name in config.tasks}
+    if inputs is not None:
+        (name,) = config.tasks
+        tasks, sweeps = {name: inputs["tasks"]}, {name: inputs["sweep"]}
+    return PipelineFolders(
+        corpus=corpus,
+        tokenizer=tokenizer,
+        examples=examples,
+        pretrain=ARTIFACTS / "pretrain" if inputs is None else inputs["pretrain"],
+        tasks=tasks,
+        sweeps=sweeps,
+        params=used_params(config),
+    )
+
+
+def used_params(config: PipelineConfig) -> dict[str, Any]:
+    """Return the configuration that results depend on, without the sections of a pretraining that was not run."""
+    params = without_untracked(to_mapping(config))
+    if config.pretrains:
+        return params
+    used = {key: value for key, value in params.items() if key not in SECTIONS_OF_PRETRAINING}
+    return {**used, "pretrain": {"start_from": checkpoint_title(config.pretrain)}}
+
+
+def stage_metrics(config: PipelineConfig) -> dict[str, dict[str, float]]:
+    """Return the headline figures of the stages that ran: `{"sweep@docs_library": {"test/accuracy_mean": ...}}`."""
+    names = [stage.full_name(task) for stage in STAGES for task in (config.tasks if stage.per_task else [None])]
+    return {name: read_json(METRICS / f"{name}.json") for name in names if (METRICS / f"{name}.json").exists()}
+
+
+def pipeline_facts(config: PipelineConfig) -> dict[str, Any]:
+    """Return what a model card states about how the model was made."""
+    artifacts = ("corpus", "tokenizer", "examples", "pretrain") if config.pretrains else ()
+    manifests = {name: ARTIFACTS / name / MANIFEST_NAME for name in artifacts}
+    return {
+        "params": used_params(config),
+        "commit": git_commit(),
+        "metrics": stage_metrics(config) if config.pretrains else {},
+        "manifests": {name: read_json(path) for name, path in manifests.items() if path.exists()},
+    }
+
+
+def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
+    """Return the scores of a sweep's winner for the registry: on dev, to compare versions, and on test, for display.
+
+    Raises:
+        ArtifactError: The sweep was run by an older bertline.
+    """
+    path = sweep_folder / "standing.json"
+    if not path.exists():
+        raise ArtifactError(f"{path} is missing; the sweep was run by an older bertline. Run it again (dvc repro).")
+    result = read_json(sweep_folder / "result.json")
+    arm = result["arms"]["encoder"]
+    return Standing(
+        alias=alias,
+        data_hash=result["data_hash"],
+        metric=result["metric"],
+        dev=Measured.from_json(read_json(path)),
+        test_score=arm["test_mean"],
+        test_std=arm["test_std"],
+    )

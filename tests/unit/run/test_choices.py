@@ -1,0 +1,113 @@
+"""Choices: nothing that a person or an experiment set is undone silently."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from bertline.cli.choices import choices_at_stake, header, lasting_choices, saved_choices, without_choices
+from bertline.foundation.errors import ConfigError
+
+PLAIN = {"model": {"hidden_size": 128}, "optimizer": {"lr": 0.003}}
+SET = {"model": {"hidden_size": 768}, "optimizer": {"lr": 0.003}}
+
+
+def test_what_an_experiment_set_is_at_stake_when_composition_would_undo_it() -> None:
+    text = header(SET, {"model.hidden_size": 768})
+    assert choices_at_stake(text, SET, PLAIN) == {"model.hidden_size": (768, 128)}
+
+
+def test_an_edited_conf_is_not_at_stake() -> None:
+    text = header(PLAIN, {})
+    assert choices_at_stake(text, PLAIN, {**PLAIN, "optimizer": {"lr": 0.001}}) == {}
+
+
+def test_an_experiments_choice_that_conf_now_agrees_with_is_not_at_stake() -> None:
+    assert choices_at_stake(header(SET, {"model.hidden_size": 768}), SET, SET) == {}
+
+
+def test_a_hand_edit_of_params_is_at_stake() -> None:
+    text = header(PLAIN, {})
+    edited = {**PLAIN, "optimizer": {"lr": 0.5}}
+    assert choices_at_stake(text, edited, PLAIN) == {"optimizer.lr": (0.5, 0.003)}
+
+
+def test_params_yaml_of_the_repository_is_what_configure_wrote() -> None:
+    text = (Path(__file__).resolve().parents[3] / "params.yaml").read_text()
+    content = OmegaConf.to_container(OmegaConf.create(text))
+    assert choices_at_stake(text, {key: content[key] for key in content if key != "task_name"}, PLAIN) == {}
+
+
+def test_a_newer_lasting_choice_replaces_the_older_one_of_its_key_only() -> None:
+    saved = lasting_choices({}, {"model": "small", "corpus": "text"}, {"optimizer.lr": 0.001, "corpus.path": "/x"})
+    merged = lasting_choices(saved, {"model": "base"}, {"optimizer.lr": 0.002})
+    assert merged == {
+        "defaults": [{"override /model": "base"}, {"override /corpus": "text"}, "_self_"],
+        "optimizer": {"lr": 0.002},
+        "corpus": {"path": "/x"},
+    }
+
+
+def test_another_option_of_a_group_inside_a_group_drops_what_was_saved_for_the_last_one() -> None:
+    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.sentences.abbreviations": ["Abs"], "corpus.path": "/x"})
+    merged = lasting_choices(saved, {"corpus/sentences": "lines"}, {})
+    assert merged["corpus"] == {"path": "/x"}
+
+
+def test_another_option_of_a_group_drops_the_values_saved_for_the_one_before() -> None:
+    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001})
+    merged = lasting_choices(saved, {"corpus": "python_docs"}, {})
+    assert merged == {"defaults": [{"override /corpus": "python_docs"}, "_self_"], "optimizer": {"lr": 0.001}}
+
+
+def test_merging_leaves_the_saved_mapping_alone() -> None:
+    saved = {"defaults": ["_self_"], "optimizer": {"lr": 0.001}}
+    lasting_choices(saved, {}, {"optimizer.lr": 0.5})
+    assert saved == {"defaults": ["_self_"], "optimizer": {"lr": 0.001}}
+
+
+def test_one_saved_choice_is_taken_back_and_the_others_stay() -> None:
+    saved = lasting_choices(
+        {}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001, "model.hidden_size": 8}
+    )
+    kept = without_choices(saved, ["optimizer.lr"])
+    assert saved_choices(kept) == {"corpus": "text", "corpus.path": "/x", "model.hidden_size": 8}
+
+
+def test_a_group_is_taken_back_with_the_values_saved_for_it() -> None:
+    saved = lasting_choices(
+        {}, {"corpus": "text", "task@tasks.one": "cola"}, {"corpus.path": "/x", "tasks.one.seed": 1}
+    )
+    assert saved_choices(without_choices(saved, ["corpus"])) == {"task@tasks.one": "cola", "tasks.one.seed": 1}
+    assert saved_choices(without_choices(saved, ["tasks.one", "corpus"])) == {}
+
+
+def test_a_choice_that_is_not_saved_cannot_be_taken_back() -> None:
+    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x"})
+    with pytest.raises(ConfigError, match=r"optimizer\.lr is not saved. Saved: corpus, corpus\.path"):
+        without_choices(saved, ["optimizer.lr"])
+
+
+def test_a_group_that_is_added_stands_before_those_that_override_and_can_be_taken_back() -> None:
+    saved = lasting_choices({}, {"corpus": "sources", "+source@corpus.sources.wiki": "text"}, {})
+    assert saved["defaults"] == [{"/source@corpus.sources.wiki": "text"}, {"override /corpus": "sources"}, "_self_"]
+
+    saved = lasting_choices(saved, {"source@corpus.sources.wiki": "wikiextractor"}, {"corpus.sources.wiki.path": "/w"})
+
+    assert saved_choices(saved) == {
+        "source@corpus.sources.wiki": "wikiextractor", "corpus": "sources", "corpus.sources.wiki.path": "/w",
+    }  # fmt: skip
+    assert without_choices(saved, ["corpus.sources.wiki"])["defaults"] == [{"override /corpus": "sources"}, "_self_"]
+
+
+def test_another_corpus_drops_the_sources_saved_for_the_last_one_but_not_its_own() -> None:
+    groups = {"corpus": "sources", "+source@corpus.sources.wiki": "text", "task@tasks.one": "cola"}
+    saved = lasting_choices({}, groups, {"corpus.sources.wiki.path": "/w", "tasks.one.seed": 1})
+
+    merged = lasting_choices(saved, {"corpus": "multilingual", "source@corpus.sources.text": "jsonl"}, {})
+
+    assert saved_choices(merged) == {
+        "task@tasks.one": "cola", "corpus": "multilingual", "source@corpus.sources.text": "jsonl", "tasks.one.seed": 1
+    }  # fmt: skip

@@ -1,0 +1,273 @@
+"""The whole configuration is checked before anything expensive starts; errors name key, value, rule and fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+import shipped_tasks
+from bertline.config import pipeline_config
+from bertline.foundation.errors import ConfigError
+
+Composed = Callable[..., dict[str, Any]]
+CONF = Path(__file__).resolve().parents[3] / "conf"
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+STARTING = ("continued", "domain", "domain_mlm", "finetune")  # those that need a checkpoint
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_preset_is_valid_also_with_another_objective_optimizer_and_schedule(
+    composed: Composed, experiment: str
+) -> None:
+    given = [f"experiment={experiment}", *(["pretrain.start_from=some/model"] if experiment in STARTING else [])]
+    assert pipeline_config(composed(*given)).evaluate.preset == experiment  # the report names it
+    config = pipeline_config(composed(*given, "objective=mlm", "examples=full_sentences"))
+    assert (config.objective.kind, config.examples.num_segments) == ("mlm", 1)
+    config = pipeline_config(composed(*given, "optimizer=muon", "schedule=wsd"))
+    assert (config.optimizer.kind, config.schedule.kind) == ("muon", "wsd")
+
+
+FAMILY_PRESETS = ["roberta_base", "distilbert_base", "albert_base", "electra_small", "modernbert_base"]
+
+
+@pytest.mark.parametrize("preset", FAMILY_PRESETS)
+def test_every_family_is_pretrained_by_masked_language_modelling_alone(composed: Composed, preset: str) -> None:
+    plain = ("tasks.docs_match.shared_tokens=plain", "tasks.docs_parameters.word_case=plain")
+    model = pipeline_config(composed("experiment=mlm", f"model={preset}", *plain)).model
+    assert model.family == preset.partition("_")[0]
+    assert model.hidden_size in (256, 768) and model.max_position_embeddings in (512, 8192)
+    with pytest.raises(ConfigError, match=r"objective\.kind is mlm_nsp, which the pretraining of .* Use mlm"):
+        pipeline_config(composed("experiment=bert_base", f"model={preset}"))
+
+
+def test_marked_tokens_are_refused_where_the_model_or_the_tokenizer_shows_no_texts_of_a_pair(
+    composed: Composed,
+) -> None:
+    with pytest.raises(ConfigError, match=r"docs_match\.shared_tokens is marked, .* WordPiece") as refused:
+        pipeline_config(composed("experiment=mlm", "model=distilbert_base"))
+    assert "docs_parameters.word_case is marked" in str(refused.value)
+    plain = ("tasks.docs_match.shared_tokens=plain", "tasks.docs_parameters.word_case=plain")
+    pipeline_config(composed("experiment=mlm", "model=distilbert_base", *plain))
+    with pytest.raises(ConfigError, match=r"docs_match\.shared_tokens is marked"):
+        pipeline_config(composed("experiment=mlm", "tokenizer=byte_bpe"))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimizer=muon", r"optimizer\.kind is muon, .* ALBERT does not have. Use adamw or lamb"),
+        ("runtime.packing=on", r"runtime\.packing is on, .* Use off"),
+        ("pretrain.initial_embeddings=cooccurrence", r"pretrain\.initial_embeddings is cooccurrence, .* Use null"),
+        ("+model.hidden_sise=64", r"model\.hidden_sise is not a setting of ALBERT .* Did you mean hidden_size\?"),
+        ("model.family=gpt2", r"model_type is 'gpt2'; bertline reads bert, roberta"),
+    ],
+)
+def test_what_a_wrapped_family_cannot_do_is_refused_by_name(composed: Composed, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        pipeline_config(composed("model=albert_base", "experiment=mlm", override))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        *(f"model={size}" for size in ("tiny", "mini", "small", "medium", "base", "large")),
+        "examples=sentence_pairs_static",
+        "objective=mlm examples=full_sentences",
+        "tokenizer=wordpiece_cased",
+        "tokenizer=byte_bpe tasks.docs_match.shared_tokens=plain",
+        "tokenizer=extended pretrain.start_from=some/model",
+        "sweep=default",
+        "sweep=tpe_halving",
+        "schedule=cosine",
+        "schedule=constant",
+        "schedule=wsd",
+        "optimizer=lamb",
+        "optimizer=muon",
+        "corpus=text",
+        "corpus=wikiextractor",
+        "corpus=jsonl",
+        "corpus=csv",
+        "corpus=parquet",
+    ],
+)
+def test_every_option_of_a_group_is_valid(composed: Composed, choice: str) -> None:
+    pipeline_config(composed(*choice.split()))
+
+
+@pytest.mark.parametrize(
+    ("machine", "device", "num_devices", "num_nodes", "launcher"),
+    [
+        ("default", "auto", 1, 1, "local"),
+        ("gpu", "cuda", 1, 1, "local"),
+        ("gpus", "cuda", 8, 1, "local"),
+        ("nodes", "cuda", 8, 2, "local"),
+        ("slurm", "cuda", 8, 2, "slurm"),
+    ],
+)
+def test_each_preset_of_a_machine_has_its_devices_and_launcher(
+    composed: Composed, machine: str, device: str, num_devices: int, num_nodes: int, launcher: str
+) -> None:
+    runtime = pipeline_config(composed(f"runtime={machine}")).runtime
+    found = (runtime.device, runtime.num_devices, runtime.num_nodes, runtime.launcher.kind)
+    assert found == (device, num_devices, num_nodes, launcher)
+
+
+def test_a_key_of_one_launcher_is_refused_by_another(composed: Composed) -> None:
+    assert pipeline_config(composed("runtime/launcher=slurm", "runtime.launcher.account=physics"))
+    with pytest.raises(ConfigError, match=r"runtime\.launcher.*account"):
+        pipeline_config(composed("+runtime.launcher.account=physics"))
+
+
+@pytest.mark.parametrize("task", shipped_tasks.NAMES)
+def test_every_shipped_task_is_valid(composed: Composed, task: str) -> None:
+    # What only the user knows (`???`) is any word here.
+    left_open = OmegaConf.missing_keys(OmegaConf.create(shipped_tasks.shipped_task(task)))
+    given = [f"tasks.mine.{key}=anything" for key in sorted(left_open)]
+    assert "mine" in pipeline_config(composed(f"+task@tasks.mine={task}", *given)).tasks
+
+
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_the_paper_presets_have_the_settings_of_a2(composed: Composed, size: str) -> None:
+    config = pipeline_config(composed(f"experiment=bert_{size}"))
+    phases = [(phase.steps, phase.max_length, phase.global_batch_size) for phase in config.pretrain.phases]
+    assert phases == [(900_000, 128, 256), (100_000, 512, 256)]
+    assert (config.optimizer.lr, config.optimizer.weight_decay) == (1e-4, 0.01)
+    assert config.schedule.kind == "linear"
+    assert config.schedule.num_warmup_steps == 10_000
+    assert config.model.hidden_dropout_prob == config.model.attention_probs_dropout_prob == 0.1
+    assert config.tokenizer.vocab_size == 30_522
+
+
+def test_wiki_mini_has_the_shape_of_bert_mini_and_positions_for_what_it_has_seen(composed: Composed) -> None:
+    config = pipeline_config(composed("experiment=wiki_mini"))
+    model = config.model
+    shape = (model.num_hidden_layers, model.hidden_size, model.num_attention_heads, model.intermediate_size)
+    assert shape == (4, 256, 4, 1024)
+    assert model.max_position_embeddings == max(phase.max_length for phase in config.pretrain.phases)
+    assert (config.corpus.kind, config.objective.kind) == ("wikiextractor", "mlm_nsp_shared")
+    assert config.pretrain.initial_embeddings == "cooccurrence"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["+model.hiden_size=3"], r"model\.hiden_size is not a known key\. Did you mean hidden_size\?"),
+        (["~model.hidden_size"], r"model\.hidden_size is missing"),
+        (["optimizer.lr=fast"], r"optimizer\.lr is 'fast': .*number"),
+        (["optimizer.lr='3e-3'"], r"optimizer\.lr is '3e-3'"),
+        (["tokenizer.lowercase=1"], r"tokenizer\.lowercase is 1: .*bool"),
+        (
+            ["pretrain.phases=[{steps: 1.5, max_length: 64, global_batch_size: 8}]"],
+            r"pretrain\.phases\[0\]\.steps is 1\.5",
+        ),
+        (
+            ["pretrain.phases=[{step: 5, max_length: 64, global_batch_size: 8}]"],
+            r"phases\[0\]\.step is not a known key",
+        ),
+        (["optimizer.lr=-1"], r"optimizer.*lr must be positive, found -1"),
+        (["schedule.kind=linaer"], r"schedule\.kind is 'linaer'.*Did you mean linear\?"),
+        (["runtime.device=gpu"], r"runtime\.device is 'gpu'"),
+        (["tasks.docs_match.metric=acc"], r"tasks\.docs_match\.metric is 'acc'"),
+        (["examples.masking.mask_prob=1.5"], r"mask_prob must lie between 0 and 1, found 1\.5"),
+        (["pretrain.mask_predictions.sentences=[no blank]"], r"needs a \[MASK\], found 'no blank'"),
+        (["+sweep.space.learning_rat={kind: choice, values: [1]}"], r"space\.learning_rat is not a field"),
+        (["+tasks.docs_match.space.epochs={kind: choice, values: [1]}"], r"docs_match\.space\.epochs is not a field"),
+    ],
+)
+def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        pipeline_config(composed(*overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["examples.lengths=[1024]"], r"examples\.lengths\[0\] is 1024.*positions for 512"),
+        (["examples.lengths=[128]"], r"pretrain\.phases\[0\]\.max_length is 64.*\[128\]"),
+        (["schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
+        (["schedule=wsd", "schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
+        (
+            ["schedule=wsd", "schedule.num_decay_steps=99999999"],
+            r"num_warmup_steps is 100 and schedule\.num_decay_steps 99999999, together more than the \d+ steps",
+        ),
+        (["objective=mlm"], r"objective\.kind is mlm.* 1 segment.*examples have 2\. Use examples=full_sentences"),
+        (
+            ["objective=mlm_nsp_shared", "model.num_hidden_layers=1"],
+            r"objective\.kind is mlm_nsp_shared.* at least 2 layers.*num_hidden_layers is 1",
+        ),
+        (["examples=full_sentences"], r"objective\.kind is mlm_nsp.* 2 segment.*have 1\. Use examples=sentence_pairs"),
+        (["pretrain.start_from=some/model"], r"start_from is 'some/model'.*tokenizer=existing"),
+        (["tokenizer=extended", "tokenizer.path=some/model"], r"kind is extended.*pretrain\.start_from is null"),
+        (["tasks.docs_match.max_length=9999"], r"tasks\.docs_match\.max_length is 9999.*positions"),
+        (
+            ["sweep.sampler={kind: grid}", "+sweep.space.weight_decay={kind: log_uniform, low: 0.1, high: 0.2}"],
+            r"a grid needs choices|not a known key",
+        ),
+    ],
+)
+def test_rules_between_sections_are_checked(composed: Composed, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        pipeline_config(composed(*overrides))
+
+
+def test_all_problems_are_reported_at_once(composed: Composed) -> None:
+    with pytest.raises(ConfigError) as caught:
+        pipeline_config(composed("+model.a=1", "+optimizer.b=2"))
+    assert "model.a" in str(caught.value)
+    assert "optimizer.b" in str(caught.value)
+
+
+def test_a_run_cut_short_inside_its_warm_up_is_valid(composed: Composed) -> None:
+    assert pipeline_config(composed("pretrain.max_steps=5")).pretrain.num_steps == 5
+
+
+@pytest.mark.parametrize("left_out", [["docs_match"], ["docs_match", "docs_library"]])
+def test_any_of_the_default_tasks_can_be_left_out(composed: Composed, left_out: list[str]) -> None:
+    config = pipeline_config(composed(*(f"~task@tasks.{name}" for name in left_out)))
+    assert set(config.tasks) == set(pipeline_config(composed()).tasks) - set(left_out)
+
+
+def test_the_default_search_does_not_depend_on_the_number_of_workers(composed: Composed) -> None:
+    sweep = pipeline_config(composed()).sweep
+    assert (sweep.sampler.kind, sweep.pruner.kind) == ("random", "none")
+
+
+def test_both_rates_of_muon_are_one_unless_they_are_given(composed: Composed) -> None:
+    optimizer = pipeline_config(composed("optimizer=muon", "optimizer.lr=0.25")).optimizer
+    assert optimizer.kind == "muon"
+    assert optimizer.adamw_lr == 0.25
+    other = pipeline_config(composed("optimizer=muon", "optimizer.lr=0.25", "optimizer.adamw_lr=0.5")).optimizer
+    assert (other.lr, other.adamw_lr) == (0.25, 0.5)
+
+
+def test_contrastive_learning_needs_pairs_of_one_document_in_whole_groups(composed: Composed) -> None:
+    given = ["objective=contrastive", "examples=segment_pairs", "examples.lengths=[16,64]"]
+    config = pipeline_config(composed(*given))
+    assert (config.objective.kind, config.examples.random_next_prob) == ("contrastive", 0.0)
+    with pytest.raises(ConfigError, match=r"random_next_prob is 0.5, .* one document. Use examples=segment_pairs"):
+        pipeline_config(composed("objective=contrastive"))
+    with pytest.raises(ConfigError, match=r"phases\[0\].global_batch_size is \d+, not a multiple of"):
+        pipeline_config(composed(*given, "objective.group_size=37"))
+
+
+@pytest.mark.parametrize("key", ["group_size=1", "neighbours=3", "temperature=0.0", "mlm_weight=-0.1", "pooling=max"])
+def test_a_contrastive_objective_that_cannot_be_is_refused(composed: Composed, key: str) -> None:
+    with pytest.raises(ConfigError, match=key.partition("=")[0]):
+        pipeline_config(composed("objective=contrastive", "examples=segment_pairs", f"objective.{key}"))
+
+
+@pytest.mark.parametrize("name", ["a/b", "a@b", "a b", ".hidden", "", "a.b", "-a", "ä", "a\nb", ".."])
+def test_a_task_name_that_is_no_folder_and_no_stage_is_refused(composed: Composed, name: str) -> None:
+    mapping = composed()
+    mapping["tasks"][name] = next(iter(mapping["tasks"].values()))
+    with pytest.raises(ConfigError, match="cannot be a folder, a DVC stage and a name in MLflow") as error:
+        pipeline_config(mapping)
+    assert repr(name) in str(error.value)
+    for plain in ("a", "sst-2", "_x", "2020"):
+        mapping = composed()
+        mapping["tasks"][plain] = next(iter(mapping["tasks"].values()))
+        assert plain in pipeline_config(mapping).tasks

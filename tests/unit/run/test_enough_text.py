@@ -1,0 +1,138 @@
+"""`configure` says that a text has too few documents for train and validation, without reading all of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertline.cli.enough_text import check_enough_text
+from bertline.config import pipeline_config
+from bertline.corpus.build import build_corpus
+from bertline.corpus.document import SourceDocument
+from bertline.corpus.readers.text import TextReader
+from bertline.foundation.errors import ConfigError, DataError
+
+Check = Callable[..., None]
+LINE = "{}: The old gardener watered the trees before the rain came, and my sister, who was afraid, said nothing.\n"
+
+
+@pytest.fixture
+def check(composed: Any) -> Check:
+    return lambda *overrides: check_enough_text(pipeline_config(composed(*overrides)))
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Callable[..., str]:
+    """`texts("a", "a", "b")`: a folder with a text file for each name, equal ones with equal text."""
+
+    def write(*names: str) -> str:
+        folder = tmp_path / "my texts"
+        folder.mkdir(exist_ok=True)
+        for number, name in enumerate(names):
+            (folder / f"{number}.txt").write_text(LINE.format(name) * 3)
+        return f"corpus.path='{folder}'"
+
+    return write
+
+
+def test_a_single_file_is_named_with_what_was_found_and_what_to_do(check: Check, texts: Callable[..., str]) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check("corpus=text", texts("a"))
+    said = str(raised.value)
+    assert "my texts, with 1 document to train on; expected at least 2 for each of train and" in said
+    assert "corpus.document=blank_line or line, or regex with corpus.document_start (now file)" in said
+
+
+def test_short_documents_and_duplicates_do_not_count(check: Check, texts: Callable[..., str], tmp_path: Path) -> None:
+    place = texts("a", "a", "b", "c")
+    (tmp_path / "my texts" / "short.txt").write_text("Too short.")
+    with pytest.raises(ConfigError, match=r"3 documents to train on \(left out: 1 duplicates, 1 too short\).*min_docu"):
+        check("corpus=text", place)
+    check("corpus=text", place, "corpus.deduplicate=none")
+
+
+def test_one_segment_needs_one_document_in_each_split(check: Check, texts: Callable[..., str]) -> None:
+    single = ("objective=mlm", "examples=full_sentences")
+    check("corpus=text", texts("a", "b"), *single)
+    with pytest.raises(ConfigError, match="expected at least 2 for each"):
+        check("corpus=text", texts("a", "b"))
+
+
+def test_groups_that_cannot_be_divided_are_named(check: Check, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"text": LINE.format(n) * 2, "author": "one" if n else "other"} for n in range(9)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ("corpus=jsonl", f"corpus.path={path}", "corpus.text_column=text")
+    with pytest.raises(ConfigError, match=r"9 documents in 2 groups .*corpus\.group_column=null \(now author\)"):
+        check(*given, "corpus.group_column=author")
+    check(*given)
+
+
+def test_no_validation_at_all_is_refused_before_the_corpus_is_made(check: Check, texts: Callable[..., str]) -> None:
+    given = ("corpus=text", texts("a", "b", "c", "d"), "corpus.validation_fraction=0")
+    with pytest.raises(ConfigError, match=r"validation_fraction is 0: .* the examples need at least 2 documents\. Set"):
+        check(*given)
+
+
+def test_several_sources_are_counted_together(check: Check, texts: Callable[..., str], tmp_path: Path) -> None:
+    texts("a", "b")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "c.txt").write_text(LINE.format("c") * 3)
+    given = ["corpus=sources"]
+    for name, folder in (("one", "my texts"), ("two", "more")):
+        given += [f"+source@corpus.sources.{name}=text", f"corpus.sources.{name}.path='{tmp_path / folder}'"]
+    with pytest.raises(ConfigError, match=r"sources\.one\.path is .*sources\.two\.path is .* 3 documents to train on"):
+        check(*given)
+    (tmp_path / "more" / "d.txt").write_text(LINE.format("d") * 3)
+    check(*given)
+
+
+def test_no_more_is_read_than_is_needed(
+    check: Check, texts: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def endless(length: int, group: str) -> Callable[..., Iterator[SourceDocument]]:
+        def documents(self: TextReader, dropped: Counter[str]) -> Iterator[SourceDocument]:
+            while True:
+                read.append(length)
+                yield SourceDocument(str(len(read)), group, (f"{len(read)} {'word ' * length}",))
+
+        return documents
+
+    place = texts("a")
+    for length, group, number in ((100, "", 4), (600_000, "one", 2)):
+        monkeypatch.setattr(TextReader, "read", endless(length, group))
+        read.clear()
+        check("corpus=text", place)
+        assert len(read) == number
+
+
+def test_the_packages_text_on_a_hub_and_a_path_without_text_are_not_read(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check()
+    check("corpus=text")
+    check("corpus=hub", "corpus.name=a/b", f"corpus.revision={'0' * 40}", "corpus.text_column=text")
+
+
+def test_text_that_cannot_be_read_is_an_error_of_its_own(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfe\xfa is not UTF-8\n")
+    with pytest.raises(DataError, match=r"a\.txt"):
+        check("corpus=text", f"corpus.path={tmp_path}")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_enough_for_configure_is_enough_for_the_corpus(
+    composed: Any, texts: Callable[..., str], tmp_path: Path, seed: int
+) -> None:
+    config = pipeline_config(composed("corpus=text", texts("a", "b", "c", "d"), f"corpus.split_seed={seed}"))
+    check_enough_text(config)
+    counts = build_corpus(config.corpus, config.python_docs, tmp_path / "corpus", num_workers=1)  # type: ignore[arg-type]
+    assert (counts["train/documents"], counts["validation/documents"]) == (2, 2)

@@ -1,0 +1,232 @@
+"""Code is a dependency by meaning: comments never re-run a stage, formulas always do."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from bertline.run.fingerprints import _imports, _statements, code_fingerprint, syntax_digest
+from bertline.run.stages import STAGES, stage_named
+
+SOURCE = Path(__file__).resolve().parents[3] / "src"
+PRETRAIN = stage_named("pretrain")
+
+
+@pytest.fixture(scope="session")
+def parsed() -> None:
+    """All modules have been parsed once: what was parsed is remembered by its text."""
+    for stage in STAGES:
+        code_fingerprint(stage, source=SOURCE)
+
+
+@pytest.fixture
+def source(tmp_path: Path, parsed: None) -> Path:
+    """A copy of the library's source, with the recipes, that a test may change."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SOURCE / "bertline", tmp_path / "src/bertline", ignore=ignored)
+    shutil.copytree(SOURCE.parent / "pipelines", tmp_path / "pipelines", ignore=ignored)
+    return tmp_path / "src"
+
+
+def changed(source: Path, module: str, old: str, new: str) -> set[str]:
+    """The stages whose fingerprint changes when `old` becomes `new` in a module."""
+    before = {stage.name: code_fingerprint(stage, source=source) for stage in STAGES}
+    path = (source if module.startswith("bertline.") else source.parent).joinpath(*module.split(".")).with_suffix(".py")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    return {stage.name for stage in STAGES if code_fingerprint(stage, source=source) != before[stage.name]}
+
+
+def test_a_comment_or_a_docstring_changes_no_fingerprint(source: Path) -> None:
+    assert changed(source, "bertline.modeling.attention", "from __future__", "# a remark\nfrom __future__") == set()
+    assert changed(source, "bertline.modeling.attention", '"""', '"""Other words. ') == set()
+
+
+def test_an_attribute_docstring_changes_no_fingerprint(source: Path) -> None:
+    assert changed(source, "bertline.pretraining.config", '"""Number of optimizer steps."""', '"""Steps."""') == set()
+
+
+def test_a_changed_seed_formula_changes_every_stage_that_draws_by_it(source: Path) -> None:
+    assert {"corpus", "examples", "pretrain", "sweep"} <= changed(
+        source, "bertline.foundation.seeds", "digest_size=8", "digest_size=9"
+    )
+
+
+def test_a_changed_model_changes_pretrain_and_what_follows_but_no_data_stage(source: Path) -> None:
+    stages = changed(source, "bertline.modeling.bert", "class ", "UNUSED = 1\n\n\nclass ")
+    assert {"pretrain", "sweep"} <= stages
+    assert not stages & {"corpus", "tokenizer", "examples", "task_data"}
+
+
+def test_a_changed_sweep_leaves_pretrain_alone(source: Path) -> None:
+    stages = changed(source, "bertline.sweep.run", "from __future__", "UNUSED = 1\nfrom __future__")
+    assert "sweep" in stages
+    assert "pretrain" not in stages
+
+
+def test_a_changed_part_of_a_kind_of_task_changes_the_stages_that_import_it_on_demand(source: Path) -> None:
+    stages = changed(source, "bertline.kinds.regression.model", "from __future__", "UNUSED = 1\nfrom __future__")
+    assert "sweep" in stages
+    assert not stages & {"corpus", "tokenizer", "examples", "pretrain", "task_data"}
+    stages = changed(source, "bertline.kinds.regression.data", "from __future__", "UNUSED = 1\nfrom __future__")
+    assert "task_data" in stages
+    assert not stages & {"corpus", "tokenizer", "examples", "pretrain"}
+
+
+def test_a_new_reference_curve_changes_the_report_and_what_follows_alone(source: Path) -> None:
+    before = {stage.name: code_fingerprint(stage, source=source) for stage in STAGES}
+    (path,) = (source / "bertline/evaluation/reference_curves").glob("docs_long.json")
+    path.write_text(path.read_text().replace("docs_long", "other"))
+    assert [stage.name for stage in STAGES if code_fingerprint(stage, source=source) != before[stage.name]] == [
+        "evaluate",
+        "export",
+    ]
+
+
+def test_wording_of_errors_and_progress_changes_nothing(source: Path) -> None:
+    assert changed(source, "bertline.foundation.progress", "warning: ", "beware: ") == set()
+
+
+def test_a_recipe_is_part_of_its_own_stage_alone(source: Path) -> None:
+    assert changed(source, "pipelines.export", "from typing", "# a remark\nfrom typing") == set()
+    assert changed(source, "pipelines.export", "from typing", "UNUSED = 1\nfrom typing") == {"export"}
+
+
+def test_the_command_line_is_part_of_no_stage(source: Path) -> None:
+    """What it composes is a dependency of its own, and its help and errors change no result."""
+    assert changed(source, "bertline.cli.composition", "resolve=True", "resolve=False") == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "stages"),
+    [
+        ("pretraining.job", "optimizer=config.optimizer", "optimizer=None", {"pretrain"}),
+        ("sweep.job", "job.sweep.fine_tuning", "job.sweep.fine_tuning_", {"sweep"}),
+        ("run.summary", 'result["arms"]["encoder"]', 'result["arms"]["reference"]', {"evaluate", "export"}),
+    ],
+)
+def test_what_turns_configuration_into_work_is_part_of_its_stage_alone(
+    source: Path, module: str, old: str, new: str, stages: set[str]
+) -> None:
+    assert changed(source, f"bertline.{module}", old, new) == stages
+
+
+def test_what_opens_and_records_stages_is_in_no_fingerprint() -> None:
+    work = {f"bertline.run.{name}" for name in ("summary", "unused")}
+    for stage in STAGES:
+        reached = {name for name in code_fingerprint(stage) if name.startswith(("bertline.tracking", "bertline.run"))}
+        assert reached <= work
+
+
+def digest(text: str) -> str:
+    return syntax_digest(ast.parse(text))
+
+
+def test_constants_that_compare_or_look_alike_have_digests_of_their_own() -> None:
+    values = ("None", '""', "[]", "()", "{}", "0", "False", "0.0", "0j", 'b""', '"None"', "...", "1", "True", "1.0")
+    for template in ("x = {}", "f({})", "f(a={})", "def f(a={}): return a", "x[{}:1]"):
+        digests = [digest(template.format(value)) for value in values]
+        same = [(a, b) for (a, one), (b, other) in combinations(zip(values, digests, strict=True), 2) if one == other]
+        assert not same
+    assert digest("def f(): return None") != digest('def f(): return ""') != digest("def f(): return")
+
+
+def test_quotes_and_spaces_change_no_digest() -> None:
+    assert digest("x = 'a' 'b'\ny = 0x10\n") == digest('x = "ab"  # two\n\n\ny = (16)')
+
+
+# What versions write down differently: type parameters, f-strings, patterns, keyword-only defaults, new characters.
+SYNTAX = """
+import a.b as c
+from . import d
+class K(B, metaclass=M):
+    x: int = None
+    def f(self, /, a, *b, c, d="", **e) -> None:
+        '''Words.'''
+        return f"{a!r:>{d}}{c=} tail {{}} \U0001fae9 \u00e4"
+async def g(z=u"x"):
+    async with z as y, w:
+        return [i async for i in y if i], lambda *, k=None: {**k, None: 1e300}
+match x:
+    case {"a": None, **rest} | [1, *_] | K(f=-1.5j) if rest:
+        del x[1:, None, ...]
+try:
+    pass
+except* (V, W) as v:
+    raise v from None
+"""
+OTHERS = [f"python3.{minor}" for minor in (11, 12, 13) if minor != sys.version_info.minor]
+
+
+def test_a_digest_is_the_same_on_every_version_of_python() -> None:
+    assert digest(SYNTAX) == "4fcf040382ae6398"
+
+
+@pytest.mark.parametrize("python", OTHERS)
+def test_the_whole_source_has_the_same_digests_on_another_python(python: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    try:
+        subprocess.run([python, "-c", ""], env=environment, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip(f"{python} is not installed")
+    script = (
+        "import ast, json, pathlib, sys\n"
+        "from bertline.run.fingerprints import syntax_digest\n"
+        "files = sorted(pathlib.Path(sys.argv[1]).rglob('*.py'))\n"
+        "print(json.dumps({str(file): syntax_digest(ast.parse(file.read_bytes())) for file in files}))\n"
+    )
+    there = subprocess.run(
+        [python, "-c", script, str(SOURCE)], env=environment, check=True, capture_output=True, text=True
+    )
+    digests = json.loads(there.stdout)
+    assert len(digests) > 100
+    assert digests == {file: digest(Path(file).read_text(encoding="utf-8")) for file in digests}
+
+
+def test_imports_inside_functions_are_reached(tmp_path: Path) -> None:
+    for name, text in {
+        "src/bertline/pretraining/run.py": "def f():\n    from bertline.modeling import late\n",
+        "src/bertline/modeling/late.py": "x = 1\n",
+        "pipelines/pretrain.py": "import other\n",
+        "pipelines/other.py": "x = 1\n",
+        "pipelines/unused.py": "x = 1\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert set(code_fingerprint(PRETRAIN, source=tmp_path / "src")) == {
+        "bertline.pretraining.run",
+        "bertline.modeling.late",
+        "pipelines/other.py",
+        "pipelines/pretrain.py",
+    }
+
+
+def test_an_import_is_found_in_every_kind_of_block() -> None:
+    blocks = (
+        "def f():\n    {}",
+        "async def f():\n    {}",
+        "class A:\n    def g(self):\n        {}",
+        "if a:\n    pass\nelif b:\n    {}",
+        "if a:\n    pass\nelse:\n    {}",
+        "try:\n    {}\nfinally:\n    pass",
+        "try:\n    pass\nexcept E:\n    {}",
+        "try:\n    pass\nexcept* E:\n    {}",
+        "try:\n    pass\nexcept E:\n    pass\nelse:\n    {}",
+        "try:\n    pass\nfinally:\n    {}",
+        "with a:\n    {}",
+        "for a in b:\n    {}",
+        "while a:\n    pass\nelse:\n    {}",
+        "match a:\n    case 1:\n        {}",
+    )
+    for block in blocks:
+        text = block.format("import one.two")
+        assert list(_imports(_statements(ast.parse(text)))) == ["one.two"], text

@@ -1,0 +1,273 @@
+"""What a person names on the command line becomes a task that is valid and reads the files as they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertline.cli.labelled_files import GivenFiles, conll_layout, format_of, given_files
+from bertline.cli.task_arguments import placed, task_name_of, task_of_files
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.validation import validate
+from bertline.kinds.registry import TaskConfig
+from bertline.tasks.build import build_task
+from bertline.tasks.decoded_files import beginning_of, guesses
+from no_packages import NO_PACKAGES
+from shipped_tasks import shipped_task
+
+NO_SPLITS: dict[Any, Path | None] = {"train": None, "dev": None, "test": None}
+CONLL = "".join(f"Ada B-PER\nmet O\nBob{i} B-PER\n\nno{i} O\none O\n\n" for i in range(30))
+QUESTIONS = "NUM:dist How far is it to {0} ?\nHUM:ind Who saw number {0} ?\n"
+FILES = {
+    "csv": "text,label\n" + "".join(f"text number {i},{'ab'[i % 2]}\n" for i in range(60)),
+    "tsv": "text\tlabel\n" + "".join(f"text, number {i}\t{'ab'[i % 2]}\n" for i in range(60)),
+    "jsonl": "".join(f'{{"text": "number {i}", "label": "{"ab"[i % 2]}"}}\n' for i in range(60)),
+    "conll": CONLL,
+    "questions": "".join(QUESTIONS.format(i) for i in range(40)),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holder:
+    """A task as a section of a configuration."""
+
+    task: TaskConfig
+
+
+def built(given: GivenFiles, tmp_path: Path, **changes: Any) -> dict[str, float | int]:
+    task, _ = placed(task_of_files(given, changes.pop("kind", None), changes, shipped_task), given, tmp_path / "linked")
+    config = validate(Holder, {"task": task}).task
+    return build_task("mine", config, NO_PACKAGES, tmp_path / "rows")
+
+
+def given_text(tmp_path: Path, content: str, name: str = "rows.txt") -> GivenFiles:
+    (tmp_path / name).write_text(content)
+    given = given_files(tmp_path / name, NO_SPLITS, None)
+    assert given is not None
+    return given
+
+
+@pytest.mark.parametrize("kind", list(FILES))
+def test_each_format_is_told_by_its_lines_and_one_file_becomes_three_splits(tmp_path: Path, kind: str) -> None:
+    given = given_text(tmp_path, FILES[kind])
+    assert given.format == kind
+    figures = built(given, tmp_path)
+    assert min(figures[f"{split}_rows"] for split in ("train", "dev", "test")) >= 1
+
+
+def test_parquet_is_told_by_its_first_bytes(tmp_path: Path) -> None:
+    table = pa.table({"review": [f"number {i}" for i in range(50)], "stars": ["one", "two"] * 25})
+    pq.write_table(table, tmp_path / "rows")
+    given = given_files(tmp_path / "rows", NO_SPLITS, None)
+    assert given is not None and given.format == "parquet"
+    assert built(given, tmp_path, label_column="stars")["num_labels"] == 2
+
+
+def test_a_json_file_of_articles_is_squad_and_one_of_rows_is_not(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"version": "1.1", "data": []}')
+    (tmp_path / "b.json").write_text('{"text": "a", "label": "b"}\n{"text": "c", "label": "d"}\n')
+    assert [format_of(tmp_path / name) for name in ("a.json", "b.json")] == ["squad", "jsonl"]
+
+
+def test_rows_with_the_columns_of_squad_are_squad(tmp_path: Path) -> None:
+    rows = [{"id": "1", "context": "It rained.", "question": "What?", "answers": {"text": ["It"], "answer_start": [0]}}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"context": ["a"], "question": ["b"]}), tmp_path / "b.parquet")
+    (tmp_path / "c.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    found = [format_of(tmp_path / name) for name in ("a.parquet", "b.parquet", "c.jsonl")]
+    assert found == ["squad", "parquet", "squad"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "tag_column", "separator", "scheme"),
+    [
+        ("a\tB-X\nb\tI-X\n\nc\tO\n\n", -1, "tab", "iob2"),
+        ("one\x85two\tB-X\nmore\tI-X\n\n", -1, "tab", "iob2"),  # a rare separator in a word
+        ("# text = send an E-mail\nBob\tB-PER\nmet\tO\n\n", -1, "tab", "iob2"),
+        ("a I-X\nb I-X\n\nc O\n\n", -1, "whitespace", "iob1"),
+        ("Bob NNP I-PER B-NP\nmet V O B-VP\n\n", 2, "whitespace", "iob1"),
+        ("a S-X\nb O\n\nc O\n\n", -1, "whitespace", "iobes"),
+        ("Ada B-PER\nBerg L-PER\n", -1, "whitespace", "iobes"),
+        ("Ada U-PER\n", -1, "whitespace", "iobes"),
+        ("a B-X\nb M-X\nc E-X\n", -1, "whitespace", "iobes"),
+        ("10\u00a0000 B-X\nb I-X\n", -1, "whitespace", "iob2"),
+        ("Bob B-PER", -1, "whitespace", "iob2"),
+    ],
+)
+def test_the_layout_and_the_scheme_are_told_by_the_tags(
+    tmp_path: Path, lines: str, tag_column: int, separator: str, scheme: str
+) -> None:
+    (tmp_path / "tags").write_text(lines)
+    found = conll_layout(tmp_path / "tags", "utf-8", tag_column=tag_column)
+    assert found == {"separator": separator, "scheme": scheme}
+
+
+CONTENTS = {
+    "rare separator": "text\tlabel\none\u2028two\tx\nthree\ty\n",
+    "quoted lines": 'text,label\n"Dear Sir,\nthank you",x\n"one\ttwo",y\n',
+    "one long sentence": "".join(f"word{i}\tO\n" for i in range(300)) + "\nlast\tB-X\n",
+    "document mark": "-DOCSTART- -X- O\nEU B-ORG\nrejects O\n",
+    "one comma": "one text, no table\nanother\n",
+    "either": "a\tb,c\nd\te,f\n",
+    "broken object": '{"text": "a"}\n{"text": \n',
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_the_command_line_and_a_source_detect_the_same_format(tmp_path: Path, content: str) -> None:
+    (tmp_path / "rows").write_text(content)
+    guessed = guesses(beginning_of(tmp_path / "rows", "utf-8"))
+    if len(guessed) == 1:
+        assert format_of(tmp_path / "rows") == guessed[0]
+    else:
+        with pytest.raises(DataError, match="the format cannot be told.*format=csv"):
+            format_of(tmp_path / "rows")
+
+
+def test_objects_over_several_lines_are_squad_and_a_text_in_braces_is_not(tmp_path: Path) -> None:
+    (tmp_path / "articles").write_text('{\n  "version": "1.1",\n  "data": []\n}\n')
+    (tmp_path / "rows.tsv").write_text("{x}\tlabel\none\ttwo\n")
+    assert [format_of(tmp_path / name) for name in ("articles", "rows.tsv")] == ["squad", "tsv"]
+
+
+def test_a_torn_gzip_file_is_an_error_for_people(tmp_path: Path) -> None:
+    (tmp_path / "rows.gz").write_bytes(gzip.compress(b"text,label\n" * 100)[:-10])
+    with pytest.raises(DataError, match=r"rows\.gz is not a whole gzip file"):
+        format_of(tmp_path / "rows.gz")
+
+
+def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None:
+    for name in ("train.csv", "valid.csv", "my_test.csv"):
+        (tmp_path / name).write_text(FILES["csv"])
+    given = given_files(tmp_path, NO_SPLITS, None)
+    assert given is not None
+    assert {split: path.name for split, path in given.files.items()} == {
+        "train": "train.csv",
+        "dev": "valid.csv",
+        "test": "my_test.csv",
+    }
+
+
+def test_numbers_of_any_scale_are_a_regression_where_that_is_asked(tmp_path: Path) -> None:
+    content = "text,score\n" + "".join(f"number {i},{i / 4}\n" for i in range(60))
+    task = task_of_files(given_text(tmp_path, content), "regression", {}, shipped_task)
+    assert (task["kind"], task["low"], task["high"]) == ("regression", 0.0, 14.75)
+    assert built(given_text(tmp_path, content), tmp_path, kind="regression")["train_rows"] > 30
+
+
+def test_the_same_content_is_the_same_place_and_other_content_another(tmp_path: Path) -> None:
+    def place(content: str) -> str:
+        given = given_text(tmp_path, content)
+        task, own = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
+        assert list(own.values()) == [str(tmp_path / "rows.txt")]
+        return task["source"]["path"]
+
+    first = place(FILES["csv"])
+    assert place(FILES["csv"]) == first
+    assert place(FILES["csv"] + "one more,a\n") != first
+
+
+def test_splits_are_part_of_the_place_and_links_that_are_right_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(FILES["csv"])
+    (tmp_path / "b.csv").write_text(FILES["csv"].replace("text number", "other"))
+    places = {}
+    for split in ("dev", "test"):
+        given = given_files(None, {**NO_SPLITS, "train": tmp_path / "a.csv", split: tmp_path / "b.csv"}, None)
+        assert given is not None
+        task, _ = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
+        places[split] = Path(task["source"]["path"])
+        links = {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()}
+        assert links.keys() == {"a.csv", "b.csv"}
+        placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
+        assert {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()} == links
+    assert places["dev"] != places["test"]
+
+
+def test_the_scale_of_numbers_is_that_of_all_splits(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\none,1\ntwo,4.8\n")
+    (tmp_path / "b.csv").write_text("text,label\nthree,5.0\n")
+    given = given_files(None, {**NO_SPLITS, "train": tmp_path / "a.csv", "test": tmp_path / "b.csv"}, None)
+    assert given is not None
+    task = task_of_files(given, "regression", {}, shipped_task)
+    assert (task["low"], task["high"]) == (1.0, 5.0)
+
+
+@pytest.mark.parametrize("row", ['{"text": "b"}', '{"text": "b", "label": "nan"}', '{"text": "b", "label": [1]}'])
+def test_a_row_without_a_finite_number_is_named(tmp_path: Path, row: str) -> None:
+    given = given_text(tmp_path, f'{{"text": "a", "label": 1}}\n{row}\n', "rows.jsonl")
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: 'label' is .*, which is no number"):
+        task_of_files(given, "regression", {}, shipped_task)
+
+
+def test_encodings_and_formats_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text(CONLL)
+    with pytest.raises(ConfigError, match="encoding is 'utf-9'"):
+        conll_layout(tmp_path / "a.conll", "utf-9")
+    with pytest.raises(ConfigError, match="format is 'json'; it is one of csv"):
+        given_files(tmp_path / "a.conll", NO_SPLITS, "json")
+
+
+def test_a_column_of_clusters_is_read_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
+    given = given_text(tmp_path, "text,label,author\n" + "".join(f"t{i},{'ab'[i % 2]},{i // 4}\n" for i in range(80)))
+    assert built(given, tmp_path, cluster_column="author")["train_rows"] % 4 == 0
+    with pytest.raises(DataError, match=r"no column 'writer' \(cluster_column\)\. It has .*'author'"):
+        task_of_files(given, None, {"cluster_column": "writer"}, shipped_task)
+
+
+def test_rows_are_named_by_the_users_own_file(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    given_text(tmp_path / "a", FILES["csv"], "my reviews.csv")
+    for name in ("my test.csv", "my reviews.csv"):
+        given_text(tmp_path / "b", FILES["csv"].replace("text number", "other"), name)
+        given = given_files(
+            None, {**NO_SPLITS, "train": tmp_path / "a/my reviews.csv", "test": tmp_path / "b" / name}, None
+        )
+        assert given is not None
+        built(given, tmp_path)
+        ids = [pq.read_table(tmp_path / "rows" / f"{split}.parquet")["ids"][0].as_py() for split in ("train", "test")]
+        own = ["my reviews.csv", name] if name == "my test.csv" else ["train_my reviews.csv", f"test_{name}"]
+        assert [each.rpartition(":")[0] for each in ids] == own
+
+
+def test_what_cannot_be_told_is_named_with_what_there_is(tmp_path: Path) -> None:
+    given = given_text(tmp_path, "alpha,beta\n" + "x,y\n" * 20)
+    with pytest.raises(DataError, match=r"which column is the text cannot .*.alpha., .beta..*text_column=COLUMN"):
+        task_of_files(given, None, {}, shipped_task)
+    with pytest.raises(DataError, match=r"no column 'gamma' \(label_column\).*'alpha', 'beta'"):
+        task_of_files(given, None, {"text_column": "alpha", "label_column": "gamma"}, shipped_task)
+    with pytest.raises(ConfigError, match="kind is 'token_classification', and the files are csv"):
+        task_of_files(given, "token_classification", {}, shipped_task)
+    (tmp_path / "words").write_text("nothing here is a row\nnor here\n")
+    with pytest.raises(DataError, match="the format cannot be told.*format=csv"):
+        format_of(tmp_path / "words")
+
+
+def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(FILES["csv"])
+    with pytest.raises(ConfigError, match="both given"):
+        given_files(file, {**NO_SPLITS, "train": file}, None)
+    with pytest.raises(ConfigError, match="test is given without train"):
+        given_files(None, {**NO_SPLITS, "test": file}, None)
+    with pytest.raises(DataError, match=r"train is .*gone\.csv, which is not a file"):
+        given_files(None, {**NO_SPLITS, "train": tmp_path / "gone.csv"}, None)
+    assert given_files(None, NO_SPLITS, None) is None
+
+
+def test_the_task_is_named_after_its_file_or_the_folder_of_train(tmp_path: Path) -> None:
+    (tmp_path / "Hotel Reviews").mkdir()
+    train = tmp_path / "Hotel Reviews" / "train.csv"
+    names = [
+        task_name_of(GivenFiles(files={"train": path}, format="csv"), None) for path in (train, tmp_path / "a-b.csv")
+    ]
+    assert names == ["hotel_reviews", "a_b"]
+    with pytest.raises(ConfigError, match="letters, digits and underscores"):
+        task_name_of(None, "a/b")

@@ -1,0 +1,207 @@
+"""What MLflow shows of a run: name, note, source, charted figures; and the five figures of a stage that DVC shows."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiny
+from bertline.config import PipelineConfig, pipeline_config
+from bertline.evaluation.facts import RESULT_FORMAT
+from bertline.foundation.validation import to_mapping
+from bertline.pretraining.objectives import mlm
+from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.mlm import Mlm
+from bertline.run.records import (
+    NAMES,
+    add_result,
+    headline,
+    headline_params,
+    opening_record,
+    pipeline_page,
+    source_tags,
+    stage_page,
+    write_headline,
+)
+from bertline.run.stages import stage_named
+from bertline.tracking.record import NAME_TAG, NOTE_TAG
+
+SENTENCE = "On reviews the encoder wins."
+
+
+@pytest.fixture
+def config(composed: Callable[..., dict[str, Any]]) -> PipelineConfig:
+    return pipeline_config(composed())
+
+
+def sweep_folder(folder: Path, **changes: Any) -> Path:
+    encoder = {"title": "pretrained | encoder", "test_mean": 0.8123, "test_std": 0.01, "seeds": [{}, {}]}
+    result = {
+        "format_version": RESULT_FORMAT,
+        "metric": "macro_f1",
+        "arms": {"encoder": encoder, "random_weights": None},
+        "baselines": {"word_ngrams": {"title": "word n-grams", "test": 0.85}},
+        "conclusion": {"sentence": SENTENCE, "opponent": "word_ngrams"},
+        **changes,
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+def test_runs_of_a_pipeline_have_one_key_and_a_stage_its_own(config: PipelineConfig, tmp_path: Path) -> None:
+    made_of = {"sections": {"model": {"hidden_size": 8}}, "inputs": {"examples": "5ha"}}
+    mapping = to_mapping(config)
+    records = {
+        name: opening_record(
+            config,
+            stage_named(name),
+            name,
+            fingerprint=name,
+            made_of=made_of,
+            inputs={"examples": tmp_path},
+            tracked=mapping,
+        )
+        for name in ("corpus", "pretrain")
+    }
+    corpus, pretrain = records["corpus"], records["pretrain"]
+    assert corpus.pipeline.key == pretrain.pipeline.key and corpus.stage.key != pretrain.stage.key
+    assert pretrain.pipeline.name == "docs_tiny" and pretrain.pipeline.config == mapping
+    assert pretrain.stage.params == {"model": {"hidden_size": 8}}
+    tags = {"bertline.fingerprint": "pretrain", "bertline.input_sha256.examples": "5ha"}
+    assert tags.items() <= pretrain.stage.tags.items()
+    assert list(pretrain.stage.inputs) == ["examples"]
+    assert "health.jsonl" in {one.path for one in pretrain.stage.files}
+    (tmp_path / "manifest.json").write_text("{}")
+    add_result(
+        pretrain.stage, config, stage_named("pretrain"), "pretrain", {"val/mlm_loss": 3.64, "steps": 5}, tmp_path
+    )
+    assert pretrain.stage.metrics == {"val/mlm_loss": 3.64}
+    assert "manifest.json" in {Path(one.path).name for one in pretrain.stage.files}
+    assert pretrain.stage.tags[NAME_TAG] == "pretrain: MLM 3.64"
+
+
+def test_a_sweep_is_named_by_its_score_and_its_table_has_the_best_first(config: PipelineConfig, tmp_path: Path) -> None:
+    page = stage_page(config, stage_named("sweep"), "sweep@reviews", {}, sweep_folder(tmp_path))
+    assert page[NAME_TAG] == "sweep@reviews: macro F1 0.812"
+    assert SENTENCE in page[NOTE_TAG]
+    rows = [line for line in page[NOTE_TAG].splitlines() if line.startswith("| ")][2:]
+    assert rows == ["| word n-grams | 0.850 |", "| pretrained \\| encoder | 0.812 ± 0.010 over 2 seeds |"]
+
+
+def test_a_note_lists_scores_before_counts(config: PipelineConfig, tmp_path: Path) -> None:
+    figures = {"num_tokens": 19_304_066.0, "val/mlm_loss": 3.6372, "steps": 5000}
+    page = stage_page(config, stage_named("pretrain"), "pretrain", figures, tmp_path)
+    assert page[NAME_TAG] == "pretrain: MLM 3.64"
+    rows = [line for line in page[NOTE_TAG].splitlines() if line.startswith("| ")][2:]
+    assert rows == ["| `val/mlm_loss` | 3.637 |", "| `num_tokens` | 19.3 million |", "| `steps` | 5,000 |"]
+
+
+def test_the_pipeline_has_a_metric_for_each_task(config: PipelineConfig, tmp_path: Path) -> None:
+    figures = {"val/mlm_loss": 3.6372, "reviews/encoder/macro_f1_mean": 0.8123, "unigram_entropy": 6.5}
+    headline, page = pipeline_page(config, figures, {"reviews": sweep_folder(tmp_path)}, Path("report.html"))
+    assert headline == {"val/mlm_loss": 3.6372, "reviews/macro_f1": 0.8123}
+    assert page[NAME_TAG] == "docs_tiny: MLM 3.64"
+    assert f"**reviews**: {SENTENCE}" in page[NOTE_TAG] and "0.850 (word n-grams)" in page[NOTE_TAG]
+
+
+def test_a_fine_tuned_checkpoint_is_named_by_its_tasks(config: PipelineConfig, tmp_path: Path) -> None:
+    without_opponent = {"conclusion": {"sentence": SENTENCE, "opponent": None}, "baselines": {}}
+    folder = sweep_folder(tmp_path, **without_opponent)
+    headline, page = pipeline_page(config, {}, {"reviews": folder}, Path("report.html"))
+    assert headline == {"reviews/macro_f1": 0.8123}
+    assert page[NAME_TAG] == "docs_tiny: reviews 0.812"
+
+
+def test_an_account_without_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert source_tags("pipelines/corpus.py")["mlflow.user"] == getpass.getuser()
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    tags = source_tags("pipelines/corpus.py")
+    assert "mlflow.user" not in tags and tags["mlflow.source.name"] == "pipelines/corpus.py"
+
+
+def test_headline_params_are_those_that_the_configuration_has() -> None:
+    mapping = {
+        "corpus": {"kind": "none"},
+        "tokenizer": {"kind": "none"},
+        "model": {"hidden_size": 128, "num_hidden_layers": 2},
+        "objective": {"kind": "mlm"},
+        "optimizer": {"kind": "adamw", "lr": 1e-4},
+        "pretrain": {"seed": 0, "start_from": None},
+    }
+    found = headline_params(mapping)
+    assert "tokenizer.vocab_size" not in found and "pretrain.start_from" not in found
+    assert found["optimizer.lr"] == 1e-4 and found["pretrain.seed"] == 0
+
+
+MLM_NSP = tiny.mlm_nsp()
+METRICS = Path(__file__).resolve().parents[3] / "artifacts/metrics"
+STAGES = sorted(path.stem for path in METRICS.glob("*.json"))
+
+
+class _Other(Mlm):
+    """An objective with other names."""
+
+    judged_by = "z_loss"
+    report_spec = dataclasses.replace(
+        mlm.REPORT_SPEC,
+        score="z_accuracy",
+        scores=(dataclasses.replace(mlm.LOSS_SCORE, metric="z_loss", figure="z_chance"), mlm.ACCURACY_SCORE),
+    )
+
+
+def committed(name: str) -> dict[str, float]:
+    metrics: dict[str, float] = json.loads((METRICS / f"{name}.json").read_text())
+    return metrics
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_every_stage_has_figures_under_the_shared_names_only(name: str) -> None:
+    figures = headline(name.partition("@")[0], committed(name), MLM_NSP, seconds=1.25)
+    assert set(figures) <= set(NAMES) and len(figures) >= 2
+    assert figures["seconds"] == 1.2
+
+
+def test_a_sweep_has_its_test_score_and_that_of_the_strongest_simple_opponent() -> None:
+    metrics = committed("sweep@docs_search")
+    figures = headline("sweep", metrics, MLM_NSP, seconds=1)
+    assert figures["score"] == metrics["test/ndcg@10_mean"]
+    assert figures["baseline"] == pytest.approx(metrics["bm25/test/ndcg@10"], abs=1e-12)
+
+
+@pytest.mark.parametrize("objective", [tiny.mlm_nsp(), tiny.mlm()], ids=["mlm_nsp", "mlm"])
+def test_pretraining_has_accuracy_loss_and_the_entropy_that_the_loss_is_compared_with(objective: Objective) -> None:
+    metrics = {"val/mlm_accuracy": 0.4, "val/mlm_loss": 3.6, "unigram_entropy": 6.5, "steps": 10}
+    figures = headline("pretrain", metrics, objective, seconds=1)
+    assert figures == {"score": 0.4, "baseline": 6.5, "loss": 3.6, "seconds": 1}
+    of_a_checkpoint = {"num_parameters": 5}
+    assert headline("pretrain", of_a_checkpoint, objective, seconds=1) == {"seconds": 1}
+
+
+def test_the_objective_names_loss_score_and_baseline() -> None:
+    found = {"val/z_loss": 0.1, "val/z_accuracy": 0.2, "z_chance": 0.3, "val/mlm_loss": 3.6, "unigram_entropy": 6.5}
+    figures = headline("pretrain", found, _Other(kind="mlm"), seconds=1)
+    assert figures == {"score": 0.2, "baseline": 0.3, "loss": 0.1, "seconds": 1}
+    assert headline("evaluate", found, _Other(kind="mlm"), seconds=1) == {"loss": 0.1, "seconds": 1}
+
+
+def test_evaluate_has_the_mean_score_of_the_tasks() -> None:
+    metrics = {"a/encoder/accuracy_mean": 0.5, "b/encoder/entity_f1_mean": 0.7, "a/random_weights/accuracy_mean": 0.1}
+    assert headline("evaluate", metrics, MLM_NSP, seconds=1)["score"] == pytest.approx(0.6)
+
+
+def test_a_result_that_is_taken_over_keeps_the_time_of_the_work(tmp_path: Path) -> None:
+    kept, shown = tmp_path / "run/headline.json", tmp_path / "headline/corpus.json"
+    for seconds in (40.0, 0.3):
+        write_headline(shown, "corpus", {"train/documents": 7}, MLM_NSP, seconds=seconds, kept=kept)
+        assert json.loads(shown.read_text()) == {"rows": 7, "seconds": 40.0}

@@ -1,0 +1,251 @@
+"""A stage runs in front of a person: stopped, killed, started twice, changed, and resumed by the same command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.files import write_json
+from bertline.run.folder import held, is_locked, locked_folders, read_status
+from bertline.run.stage import open_stage
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "tests/support/stage_process.py"
+
+
+@pytest.fixture
+def project(composed: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with params.yaml and the inputs of `pretrain`."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("examples", "tokenizer"):
+        write_json(tmp_path / "artifacts" / name / "manifest.json", {"of": name})
+    write_params(composed())
+    return tmp_path
+
+
+def write_params(mapping: dict[str, Any]) -> None:
+    mapping["tracking"]["enabled"] = False
+    mapping["runtime"]["runs_folder"] = "runs"
+    Path("params.yaml").write_text(yaml.safe_dump(mapping))
+
+
+@pytest.fixture
+def start(project: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start the stage; what still runs at the end of the test is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_once(**extra: str) -> subprocess.Popen[str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("DVC_")}
+        environment = {**kept, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{SCRIPT.parent}", **extra}
+        command = [sys.executable, str(SCRIPT)]
+        started.append(
+            subprocess.Popen(
+                command,
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        )
+        return started[-1]
+
+    yield start_once
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def folder_of(project: Path) -> Path:
+    (folder,) = (path for path in (project / "runs/pretrain").glob("*") if path.is_dir())
+    return folder
+
+
+def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + 120
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def wait_for_step_3(project: Path, process: subprocess.Popen[str]) -> None:
+    wait_until(lambda: any(path.read_text() == "3" for path in project.glob("runs/pretrain/*/at")), process)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP])
+def test_a_signal_stops_the_stage_and_the_same_command_resumes(
+    project: Path, start: Callable[..., subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    process = start()
+    wait_for_step_3(project, process)
+    for _ in range(2 if number == signal.SIGTERM else 1):  # which Slurm repeats
+        process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert number.name in error and "run the same command again to resume" in error and "Traceback" not in error
+    assert read_status(folder_of(project)).state == "stopped"
+    (project / "go").touch()
+    again = start()
+    out, error = again.communicate(timeout=60)
+    assert again.returncode == 0, error
+    assert "val/mlm_loss 3.64" in out
+    workers = (folder_of(project) / "steps").read_text().split()
+    assert workers == [str(process.pid)] * 3 + [str(again.pid)] * 2
+    assert read_status(folder_of(project)).metrics == {"val/mlm_loss": 3.64}
+
+
+def test_under_nohup_a_lost_terminal_changes_nothing(
+    project: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for_step_3(project, process)
+    process.send_signal(signal.SIGHUP)
+    (project / "go").touch()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+
+
+def test_a_killed_stage_leaves_its_folder_free_and_is_resumed(
+    project: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = start()
+    wait_for_step_3(project, process)
+    assert locked_folders(Path("runs")) == [Path("runs/pretrain") / folder_of(project).name]
+    process.kill()
+    process.communicate()
+    assert not is_locked(folder_of(project)) and read_status(folder_of(project)).state == "running"
+    (project / "go").touch()
+    again = start()
+    again.communicate(timeout=60)
+    assert (folder_of(project) / "steps").read_text().split() == [str(process.pid)] * 3 + [str(again.pid)] * 2
+
+
+def test_a_second_command_says_who_works_waits_and_takes_the_result(
+    project: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    first = start()
+    wait_for_step_3(project, first)
+    second = start()
+    assert second.stdout is not None
+    line = second.stdout.readline()
+    assert f"process {first.pid} on " in line and "waiting for it" in line
+    (project / "go").touch()
+    first.communicate(timeout=60)
+    out, _ = second.communicate(timeout=60)
+    assert second.returncode == 0 and "is finished already" in out
+    assert (folder_of(project) / "steps").read_text().split() == [str(first.pid)] * 5
+
+
+def test_a_failed_stage_says_why_and_a_changed_result_is_made_again(
+    project: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    (project / "go").touch()
+    failed = start(FAILS="yes")
+    _, error = failed.communicate(timeout=60)
+    assert failed.returncode == 1 and error == "error: the work failed as asked\n"
+    assert read_status(folder_of(project)).message == "the work failed as asked"
+    start().communicate(timeout=60)
+    (folder_of(project) / "result/manifest.json").write_text("{}")
+    again = start()
+    _, error = again.communicate(timeout=60)
+    assert again.returncode == 0 and "is not what was written" in error
+    assert json.loads((folder_of(project) / "result/manifest.json").read_text()) == {"steps": 5}
+
+
+def test_inputs_that_change_during_the_work_make_its_result_worthless(
+    project: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = start()
+    wait_for_step_3(project, process)
+    write_json(project / "artifacts/examples/manifest.json", {"of": "others"})
+    (project / "go").touch()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "artifacts/examples" in error and "has changed or is gone" in error
+
+
+def test_work_seconds_add_up_over_a_stop(project: Path, start: Callable[..., subprocess.Popen[str]]) -> None:
+    process = start()
+    wait_for_step_3(project, process)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    (project / "go").touch()
+    start().communicate(timeout=60)
+    assert json.loads((folder_of(project) / "headline.json").read_text())["seconds"] >= 1.0
+
+
+def test_by_hand_an_artifact_of_another_configuration_is_refused_and_a_named_folder_is_read(
+    project: Path, composed: Callable[..., dict[str, Any]]
+) -> None:
+    mapping = composed()
+    mapping["tracking"]["enabled"] = False
+    lock = {"stages": {"examples": {"params": {"params.yaml": {"examples": {**mapping["examples"], "seed": 77}}}}}}
+    Path("dvc.lock").write_text(yaml.safe_dump(lock))
+    with (
+        pytest.raises(ArtifactError, match=r"examples\.seed \(77 there, .* here\).*inputs\.examples=FOLDER"),
+        open_stage("pretrain", mapping),
+    ):
+        pass
+    other = project / "other"
+    write_json(other / "manifest.json", {"of": "others"})
+    with open_stage("pretrain", {**mapping, "inputs": {"examples": str(other)}}) as stage:
+        assert stage.inputs["examples"] == other
+        first = stage.fingerprint
+    write_json(other / "manifest.json", {"of": "more"})
+    with open_stage("pretrain", {**mapping, "inputs": {"examples": str(other)}}) as stage:
+        assert stage.fingerprint != first
+    with (
+        pytest.raises(ArtifactError, match="inputs.examples is nowhere"),
+        open_stage("pretrain", {**mapping, "inputs": {"examples": "nowhere"}}),
+    ):
+        pass
+
+
+def test_dvc_is_given_no_inputs_by_hand(
+    project: Path, composed: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DVC_STAGE", "pretrain")
+    with (
+        pytest.raises(ConfigError, match=r"inputs\.examples is for stages that are run by hand"),
+        open_stage("pretrain", {**composed(), "inputs": {"examples": "other"}}),
+    ):
+        pass
+
+
+def test_a_folder_is_held_by_one_and_free_after(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path)
+    with held(tmp_path):
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
+
+
+def test_sections_without_runtime_and_tracking_make_the_fingerprint(
+    project: Path, composed: Callable[..., dict[str, Any]]
+) -> None:
+    fingerprints = []
+    for key, value in ((None, None), ("num_threads", 7), ("seed", 9)):
+        mapping = composed()
+        mapping["tracking"]["enabled"] = False
+        if key is not None:
+            mapping["runtime" if key == "num_threads" else "pretrain"][key] = value
+        with open_stage("pretrain", mapping) as stage:
+            fingerprints.append(stage.fingerprint)
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]

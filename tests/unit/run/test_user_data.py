@@ -1,0 +1,144 @@
+"""The user's data lies at, or is linked from, a place that DVC watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertline.config import pipeline_config
+from bertline.corpus.reader import CorpusReader
+from bertline.foundation.errors import ConfigError
+from bertline.run.user_data import check_paths, link_user_data
+
+Composed = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "repository").mkdir()
+    monkeypatch.chdir(tmp_path / "repository")
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Some text.")
+    return folder
+
+
+def test_the_default_line_gets_a_place_for_each_kind_of_user_data(composed: Composed) -> None:
+    link_user_data(pipeline_config(composed()))
+    for place in ("data/text", "data/vocabulary", "data/checkpoint", "data/tasks/docs_match"):
+        assert Path(place).is_dir()
+
+
+def test_a_folder_elsewhere_is_linked_and_linked_again_when_the_path_changes(composed: Composed, texts: Path) -> None:
+    link_user_data(pipeline_config(composed()))
+    link_user_data(pipeline_config(composed("corpus=text", f"corpus.path={texts}")))
+    assert Path("data/text").resolve() == texts
+    other = texts.parent / "other"
+    other.mkdir()
+    (other / "b.txt").write_text("Other text.")
+    link_user_data(pipeline_config(composed("corpus=text", f"corpus.path={other}")))
+    assert Path("data/text").resolve() == other
+
+
+def test_the_folder_that_a_glob_searches_is_linked(composed: Composed, texts: Path) -> None:
+    link_user_data(pipeline_config(composed("corpus=text", f"corpus.path='{texts}/*.txt'")))
+    assert Path("data/text").resolve() == texts
+
+
+def test_a_folder_whose_name_looks_like_a_glob_is_linked_itself(composed: Composed, texts: Path) -> None:
+    folder = texts / "drafts [a]"
+    folder.mkdir()
+    (folder / "b.txt").write_text("Other text.")
+    link_user_data(pipeline_config(composed("corpus=text", f"corpus.path='{folder}'")))
+    assert Path("data/text").resolve() == folder
+
+
+def test_text_put_into_the_place_itself_is_left_as_it_is(composed: Composed) -> None:
+    Path("data/text").mkdir(parents=True)
+    Path("data/text/a.txt").write_text("Some text.")
+    link_user_data(pipeline_config(composed("corpus=text")))
+    assert Path("data/text/a.txt").read_text() == "Some text."
+
+
+def test_an_empty_place_is_an_error_that_says_how_to_name_the_path(composed: Composed) -> None:
+    link_user_data(pipeline_config(composed()))
+    with pytest.raises(ConfigError, match=r"corpus\.path is data/text, and nothing is there.*corpus\.path=/path/to/it"):
+        link_user_data(pipeline_config(composed("corpus=text")))
+
+
+def test_a_path_that_does_not_exist_is_named(composed: Composed) -> None:
+    with pytest.raises(ConfigError, match=r"corpus\.path is /no/such.*does not exist"):
+        link_user_data(pipeline_config(composed("corpus=text", "corpus.path=/no/such")))
+
+
+def test_an_empty_folder_elsewhere_is_named_and_an_empty_place_may_still_be_filled(
+    composed: Composed, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    elsewhere = pipeline_config(composed("corpus=text", f"corpus.path={tmp_path / 'empty'}"))
+    for check in (check_paths, link_user_data):
+        with pytest.raises(ConfigError, match=r"corpus\.path is .*empty is an empty folder"):
+            check(elsewhere)
+    link_user_data(pipeline_config(composed()))
+    check_paths(pipeline_config(composed("corpus=text")))
+
+
+def test_other_data_in_the_place_is_never_replaced(composed: Composed, texts: Path) -> None:
+    Path("data/text").mkdir(parents=True)
+    Path("data/text/mine.txt").write_text("Mine.")
+    with pytest.raises(ConfigError, match="already holds other data"):
+        link_user_data(pipeline_config(composed("corpus=text", f"corpus.path={texts}")))
+    assert Path("data/text/mine.txt").exists()
+
+
+def test_a_link_to_a_folder_inside_the_place_is_refused(composed: Composed, texts: Path) -> None:
+    Path("data/text").mkdir(parents=True)
+    Path("data/text/more").symlink_to(texts)
+    with pytest.raises(ConfigError, match="DVC does not look behind links"):
+        link_user_data(pipeline_config(composed("corpus=text")))
+
+
+def test_a_hub_name_is_not_taken_for_a_path(composed: Composed) -> None:
+    link_user_data(pipeline_config(composed("tokenizer=existing", "tokenizer.path=google-bert/bert-base-uncased")))
+    assert not Path("data/vocabulary").is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["existing", "extended"])
+def test_a_given_vocabulary_is_linked_so_that_dvc_sees_it_change(composed: Composed, texts: Path, kind: str) -> None:
+    given = [f"tokenizer={kind}", f"tokenizer.path={texts}", "pretrain.start_from=some/model"]
+    link_user_data(pipeline_config(composed(*given)))
+    assert Path("data/vocabulary").resolve() == texts.resolve()
+
+
+def test_a_corpus_reader_that_does_not_name_the_users_data_cannot_be_defined() -> None:
+    with pytest.raises(TypeError, match="Forgetful: set user_data"):
+
+        class Forgetful(CorpusReader):
+            path: str
+
+    with pytest.raises(TypeError, match="'folder', which is not one of its fields"):
+
+        class Misspelt(CorpusReader):
+            user_data = "folder"
+            path: str
+
+
+@pytest.mark.parametrize("kind", ["text", "wikiextractor", "jsonl", "csv", "parquet"])
+def test_the_files_of_every_corpus_that_reads_files_are_linked(composed: Composed, texts: Path, kind: str) -> None:
+    link_user_data(pipeline_config(composed(f"corpus={kind}", f"corpus.path={texts}")))
+    assert Path("data/text").resolve() == texts
+
+
+def test_a_missing_path_is_found_without_linking_anything(composed: Composed, texts: Path) -> None:
+    check_paths(pipeline_config(composed("corpus=text", f"corpus.path={texts}")))
+    for overrides in (("corpus=text", "corpus.path=/no/such"), ("sweep.reference_encoder=/no/such",)):
+        with pytest.raises(ConfigError, match=r"is /no/such; /no/such does not exist"):
+            check_paths(pipeline_config(composed(*overrides)))
+    assert not Path("data").exists()

@@ -1,0 +1,241 @@
+"""Versions are dependencies: of the stages that read or compute with a package, and of no others."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bertline.config import pipeline_config
+from bertline.foundation.errors import DataError
+from bertline.foundation.manifests import write_manifest
+from bertline.run import fingerprints
+from bertline.run import stage as stage_run
+from bertline.run.fingerprints import (
+    NOT_INSTALLED,
+    check_packages_of_corpus,
+    code_fingerprint,
+    stage_versions,
+    versions_by_stage,
+)
+from bertline.run.stages import PACKAGES, STAGES, Stage, stage_named
+
+ROOT = Path(__file__).resolve().parents[3]
+Composed = Callable[..., dict[str, Any]]
+TEXT = ("corpus=text", "corpus.path=data/text")
+
+# Import names that differ from the distribution's name.
+_DISTRIBUTIONS = {
+    "sklearn": "scikit-learn", "pytorch_lightning": "pytorch-lightning", "lightning_fabric": "pytorch-lightning",
+    "faiss": "faiss-cpu", "backports": "backports.zstd",
+}  # fmt: skip
+# Used by stages whose result does not depend on their version.
+_WITHOUT_MEANING = {
+    "huggingface_hub": "fetches a pinned revision",
+    "backports.zstd": "gives the text that was compressed, or an error",
+    "pyarrow": "where it only reads, or keeps predictions",
+    "psutil": "tells whether a process lives",
+    "rich": "shows progress",
+    "safetensors": "keeps bytes",
+    "sqlalchemy": "keeps the study",
+    "threadpoolctl": "limits threads",
+    "yaml": "reads configuration",
+}
+_SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its search; export computes nothing with it
+# `evaluate` reads rows by the part of a kind that also builds them, with `datasets` and a search.
+_ELSEWHERE = {"corpus": {"numpy"}, "tokenizer": {"numpy"}, "export": _SEARCH, "evaluate": {*_SEARCH, "datasets"}}
+
+
+@pytest.fixture
+def upgraded(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """`upgraded("sympy")`: what would be so after an upgrade."""
+
+    def upgrade(distribution: str) -> None:
+        real = importlib.metadata.version
+        monkeypatch.setattr(
+            fingerprints.metadata, "version", lambda name: "99.1+cpu" if name == distribution else real(name)
+        )
+        fingerprints._installed.cache_clear()
+
+    return upgrade
+
+
+@pytest.fixture(autouse=True)
+def forget_versions() -> Any:
+    yield
+    fingerprints._installed.cache_clear()
+
+
+def stale_after(upgraded: Callable[[str], None], distribution: str, mapping: dict[str, Any]) -> set[str]:
+    fingerprints._installed.cache_clear()
+    before = versions_by_stage(mapping)
+    upgraded(distribution)
+    after = versions_by_stage(mapping)
+    return {name for name in before if before[name] != after[name]}
+
+
+DOCS = {f"docs_{name}" for name in ("library", "match", "parameters", "search")}
+DATA = {"corpus", *(f"task_data@{name}" for name in DOCS)}
+SWEEPS = {f"sweep@{name}" for name in DOCS}
+
+
+@pytest.mark.parametrize(
+    ("distribution", "expected"),
+    [
+        ("sympy", DATA),
+        ("torch", DATA | SWEEPS | {"pretrain", "evaluate", "export"}),
+        ("optuna", DATA | SWEEPS),
+        ("tokenizers", SWEEPS | {"tokenizer", "examples", "pretrain", "evaluate", "export"}),
+        ("faiss-cpu", {"sweep@docs_search"}),
+        ("bm25s", {"sweep@docs_search"}),
+        ("pytest", set()),
+    ],
+)
+def test_an_upgrade_concerns_the_stages_that_read_or_compute_with_it(
+    composed: Composed, upgraded: Callable[[str], None], distribution: str, expected: set[str]
+) -> None:
+    assert stale_after(upgraded, distribution, composed()) == expected
+
+
+def test_a_corpus_of_ones_own_text_does_not_depend_on_the_packages(
+    composed: Composed, upgraded: Callable[[str], None]
+) -> None:
+    assert stale_after(upgraded, "sympy", composed(*TEXT)) == DATA - {"corpus"}
+
+
+def test_a_task_of_ones_own_does_not_depend_on_the_packages(
+    composed: Composed, upgraded: Callable[[str], None]
+) -> None:
+    mapping = composed(*TEXT, "+task@tasks.mine=table", "tasks.mine.source.path=data/tasks/mine")
+    assert "task_data@mine" not in stale_after(upgraded, "sympy", mapping)
+
+
+@pytest.mark.parametrize(("probe", "expected"), [((), True), (("pretrain.linear_probe=null",), False)])
+def test_pretraining_depends_on_scikit_learn_where_it_has_a_linear_probe(
+    composed: Composed, upgraded: Callable[[str], None], probe: tuple[str, ...], expected: bool
+) -> None:
+    random = "pretrain.initial_embeddings=null"  # those of co-occurrences need it too
+    assert ("pretrain" in stale_after(upgraded, "scikit-learn", composed(*TEXT, random, *probe))) is expected
+
+
+@pytest.mark.parametrize(("start", "expected"), [((), True), (("pretrain.initial_embeddings=null",), False)])
+def test_pretraining_depends_on_scipy_where_embeddings_start_from_co_occurrences(
+    composed: Composed, upgraded: Callable[[str], None], start: tuple[str, ...], expected: bool
+) -> None:
+    assert ("pretrain" in stale_after(upgraded, "scipy", composed(*TEXT, *start))) is expected
+
+
+def test_every_stage_that_names_versions_has_the_python_minor_version(composed: Composed) -> None:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert {found["python"] for found in versions_by_stage(composed()).values()} == {python}
+
+
+def test_a_package_that_is_not_installed_is_left_to_the_stage_that_needs_it(composed: Composed) -> None:
+    mapping = composed()
+    mapping["python_docs"]["packages"].append({"module": "nothing", "distribution": "no-such-distribution"})
+    assert versions_by_stage(mapping)["corpus"]["no-such-distribution"] == NOT_INSTALLED
+
+
+def test_build_tags_are_no_part_of_a_version(composed: Composed, upgraded: Callable[[str], None]) -> None:
+    upgraded("torch")
+    assert stage_versions(stage_named("pretrain"), None, composed())["torch"] == "99.1"
+
+
+def test_the_fingerprint_of_a_run_has_the_same_versions(
+    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mapping = composed("tracking.enabled=false")
+    with stage_run.open_stage("task_data", {**mapping, "task_name": "docs_match"}) as stage:
+        frozen = yaml.safe_load((stage.folder / "config.yaml").read_text())
+    assert frozen["made_of"]["versions"] == versions_by_stage(mapping)["task_data@docs_match"]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_a_stage_names_every_package_that_its_code_imports(stage: Stage) -> None:
+    named = {*stage.versions, *(name for where in stage.versions_where for name in where.versions)} - {PACKAGES}
+    named |= set(_WITHOUT_MEANING) | _ELSEWHERE.get(stage.name, set())
+    assert {_DISTRIBUTIONS.get(name, name) for name in _imported(stage)} <= named
+
+
+def _imported(stage: Stage) -> set[str]:
+    found: set[str] = set()
+    for module in code_fingerprint(stage):
+        path = ROOT / "src" / f"{module.replace('.', '/')}.py"
+        if not module.startswith("bertline.") or not path.exists():
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found.update(alias.name.split(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.split(".")[0])
+    return {name for name in found if name != "bertline" and name not in sys.stdlib_module_names}
+
+
+def test_dvc_gets_the_versions_without_loading_what_takes_long(composed: Composed, tmp_path: Path) -> None:
+    script = ROOT / "pipelines" / "versions.py"
+    mapping = composed()
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(mapping))
+    run = (
+        "import runpy, sys; "
+        "runpy.run_path(sys.argv[1])['main'](); "
+        "print([m for m in ('torch', 'hydra', 'numpy', 'mlflow', 'pydantic', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", run, str(script)], cwd=tmp_path, text=True, capture_output=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+    written = {path.name: json.loads(path.read_text()) for path in (tmp_path / "artifacts/versions").iterdir()}
+    assert written == versions_by_stage(mapping)
+
+
+class TestRowsBesideACorpus:
+    """`task_data` with a corpus that is there already."""
+
+    @pytest.fixture(autouse=True)
+    def workplace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    @staticmethod
+    def corpus_of(**packages: str) -> None:
+        Path("artifacts/corpus").mkdir(parents=True)
+        write_manifest(Path("artifacts/corpus"), kind="corpus", format_version=1, content={"packages": packages})
+
+    @staticmethod
+    def installed(name: str) -> str:
+        return importlib.metadata.version(name).split("+")[0]
+
+    @pytest.mark.parametrize("task", sorted(DOCS))
+    def test_of_another_version_stop_with_both_versions_and_what_to_do(self, composed: Composed, task: str) -> None:
+        self.corpus_of(sympy="0.1", sklearn="0.2", numpy=self.installed("numpy"))
+        with pytest.raises(DataError) as stopped:
+            check_packages_of_corpus(pipeline_config(composed()), task)
+        said = str(stopped.value)
+        assert f"sympy 0.1 (installed: {self.installed('sympy')})" in said
+        assert f"scikit-learn 0.2 (installed: {self.installed('scikit-learn')})" in said
+        assert "numpy" not in said
+        assert "dvc repro corpus" in said and "pip install scikit-learn==0.2 sympy==0.1" in said
+
+    def test_of_the_same_versions_or_without_a_corpus_are_made(self, composed: Composed) -> None:
+        config = pipeline_config(composed())
+        check_packages_of_corpus(config, "docs_match")
+        self.corpus_of(sympy=self.installed("sympy"), gone="1.0")
+        check_packages_of_corpus(config, "docs_match")
+
+    def test_are_made_beside_a_corpus_of_ones_own_text_whatever_was_there_before(self, composed: Composed) -> None:
+        self.corpus_of(sympy="0.1")
+        Path("data/text").mkdir(parents=True)
+        check_packages_of_corpus(pipeline_config(composed(*TEXT)), "docs_match")
+
+    def test_of_a_task_of_ones_own_do_not_ask_for_the_corpus(self, composed: Composed) -> None:
+        self.corpus_of(sympy="0.1")
+        mapping = composed("+task@tasks.mine=table", "tasks.mine.source.path=data/tasks/mine")
+        check_packages_of_corpus(pipeline_config(mapping), "mine")
