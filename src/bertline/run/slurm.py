@@ -103,7 +103,7 @@ def job_name(folder: Path) -> str:
 
     Example:
         >>> job_name(Path("/work/runs/pretrain/0123456789ab"))
-        'bertline-pretrain-0123456789ab-a4fdff'
+        'bertline-pretrain-0123456789ab-32ab61'
     """
     place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
     return f"bertline-{folder.parent.name}-{folder.name}-{place}"

@@ -50,8 +50,16 @@ _WITHOUT_MEANING = {
     "yaml": "reads configuration",
 }
 _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its search; export computes nothing with it
-# `evaluate` reads rows by the part of a kind that also builds them, with `datasets` and a search.
-_ELSEWHERE = {"corpus": {"numpy"}, "tokenizer": {"numpy"}, "export": _SEARCH, "evaluate": {*_SEARCH, "datasets"}}
+# Modules that a stage imports for one thing hold others: rows are read by the part of a kind that also builds them
+# (`datasets`, a search), a task of docstrings knows the readers of a corpus (chardet), devices know what Lightning lacks.
+_ELSEWHERE = {
+    "corpus": {"numpy"},
+    "tokenizer": {"numpy"},
+    "task_data": {"chardet"},
+    "sweep": {"datasets"},
+    "export": {*_SEARCH, "datasets", "pytorch-lightning"},
+    "evaluate": {*_SEARCH, "datasets", "chardet", "pytorch-lightning"},
+}
 
 
 @pytest.fixture
