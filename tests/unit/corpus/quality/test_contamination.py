@@ -18,12 +18,13 @@ from bertline.corpus.quality.contamination import passages, read_needles, write_
 from bertline.corpus.quality.drops import NUM_SAMPLES, DropSamples
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import read_documents
+from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.orchestration.fingerprints import stage_versions
 from bertline.orchestration.stages import stage_named
-from no_packages import NO_PACKAGES
 
 Make = Callable[..., TextCorpusConfig]
+NO_PACKAGES = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]
 WORDS = [f"word{number}" for number in range(2000)]
 
 
