@@ -7,10 +7,8 @@ import pytest
 
 from bertline.corpus.build import build_corpus
 from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
-
-NO_PACKAGES = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]
+from no_packages import NO_PACKAGES
 
 
 @pytest.mark.parametrize(("stubs", "stops"), [(500, True), (200, False)])

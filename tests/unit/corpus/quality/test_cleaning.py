@@ -24,9 +24,8 @@ from bertline.corpus.quality.drops import DropSamples, drops_in_words
 from bertline.corpus.reader import CleaningConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import read_documents
-from bertline.demo.config import PythonDocsConfig
+from no_packages import NO_PACKAGES
 
-NO_PACKAGES = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]
 NOTHING: dict[str, Any] = {"fix_mojibake": False, "join_hyphens": False, "markup": "keep", "repeated_lines": None}
 
 
