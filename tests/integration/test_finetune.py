@@ -82,7 +82,7 @@ def test_the_stages_of_pretraining_do_nothing_and_say_why(finetuned: Path) -> No
 
 def test_the_report_and_the_cards_leave_pretraining_out(finetuned: Path) -> None:
     report = (finetuned / "artifacts/evaluate/report.html").read_text()
-    assert "The local checkpoint first, a BERT encoder" in report
+    assert "The local checkpoint first, an encoder with " in report
     assert "Task: mine" in report and "Task: other" in report
     for words in ("Learning to read", "What it read", "MLM loss"):
         assert words not in report
