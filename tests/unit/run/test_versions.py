@@ -51,7 +51,7 @@ _WITHOUT_MEANING = {
 }
 _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its search; export computes nothing with it
 # Modules that a stage imports for one thing hold others: rows are read by the part of a kind that also builds them
-# (`datasets`, a search), a task of docstrings knows the readers of a corpus (chardet), devices know what Lightning lacks.
+# (`datasets`, a search), a task of docstrings knows the readers of a corpus (chardet), devices know Lightning.
 _ELSEWHERE = {
     "corpus": {"numpy"},
     "tokenizer": {"numpy"},
