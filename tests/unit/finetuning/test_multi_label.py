@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -101,27 +99,6 @@ def test_the_table_has_no_label_one_label_and_several(kind):
     assert kind.details(rows, predictions, {})["by_label"]["three"] == {
         "f1": 0.0, "precision": 0.0, "recall": 0.0, "rows": 0,
     }  # fmt: skip
-
-
-def test_the_same_labels_for_every_row_are_a_degenerate_run(kind):
-    rows = random_rows(2, 0)
-    assert kind.is_degenerate(rows, np.array([[0.9, 0.1, 0.6], [0.8, 0.2, 0.7]]), {})
-    assert not kind.is_degenerate(rows, np.array([[0.9, 0.1, 0.6], [0.8, 0.2, 0.7]]), {"threshold": 0.65})
-
-
-def test_labels_are_counted_once_a_row(kind):
-    assert kind.label_counts(rows_with([[1, 1, 0], [0, 1, 0]])).tolist() == [1, 2, 0]
-
-
-def test_a_saved_model_predicts_the_same_and_says_what_it_is(kind, encoder, machine, tmp_path):
-    model = kind.new_model(encoder, HeadSettings(0.1, 3, "plain"))
-    encoded = kind.encode(random_rows(10, 0), Tokenizer.load(encoder))
-    kind.save_model(model, tmp_path)
-    predictions = kind.predict(model, encoded, machine)
-    assert (kind.predict(kind.load_model(tmp_path), encoded, machine) == predictions).all()
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["problem_type"] == "multi_label_classification"
-    assert config["id2label"] == {"0": "one", "1": "two", "2": "three"}
 
 
 def test_windows_pool_each_label_by_itself(inputs, encoder, machine):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -138,24 +136,6 @@ def test_rows_without_a_second_text_have_no_cosine(task, tokenizer):
     with pytest.raises(DataError, match="text_pair_column"):
         Regression(task(head="cosine"), ()).encode(rows, tokenizer)
     assert len(Regression(task(), ()).encode(rows, tokenizer).sequences) == 1
-
-
-@pytest.mark.parametrize(
-    ("head", "architecture"), [("linear", "BertForSequenceClassification"), ("cosine", "BertModel")]
-)
-def test_a_saved_model_predicts_the_same_and_says_what_it_is(
-    task, encoder, tokenizer, machine, tmp_path, head, architecture
-):
-    kind = Regression(task(head=head), ())
-    model = kind.new_model(encoder, HeadSettings(0.1, 0, "plain"))
-    encoded = kind.encode(alike_rows(12), tokenizer)
-    kind.save_model(model, tmp_path)
-    predictions = kind.predict(model, encoded, machine)
-    assert (kind.predict(kind.load_model(tmp_path), encoded, machine) == predictions).all()
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["architectures"] == [architecture]
-    assert config.get("problem_type") == ("regression" if head == "linear" else None)
-    assert kind.has_new_head(model) is (head == "linear")
 
 
 def test_tables_and_details_are_on_the_tasks_own_scale(task):

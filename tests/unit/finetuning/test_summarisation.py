@@ -173,13 +173,6 @@ def test_the_oracle_is_reported_beside_and_is_not_beaten_by_the_first_sentences(
     assert kind.table(rows, lead.predictions["test"], {})["predicted"].to_pylist() == ["c d", "e f"]
 
 
-def test_equal_scores_for_all_sentences_are_degenerate():
-    kind = Summarisation(config(), ())
-    rows = rows_of(["a", "b"], ["c"])
-    assert kind.is_degenerate(rows, [np.array([0.5, 0.5]), np.array([0.5])], {})
-    assert not kind.is_degenerate(rows, [np.array([0.5, 0.6]), np.array([0.5])], {})
-
-
 def learnable(num_rows, *, seed):
     """The summary is the second and the fourth sentence, which the segments tell from the others."""
     random = np.random.default_rng(seed)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import finetuning_inputs as inputs
 from bertline.demo.config import DocsMatchSourceConfig
-from bertline.encoders.loading import load_model
 from bertline.finetuning.encoding import encode_texts
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.token_marks import NUM_MATCHES, SAME_TOKEN, add_marked_types, with_shared_marked
@@ -90,12 +89,6 @@ def test_texts_that_change_places_keep_their_marks(words: Tokenizer, rows: list[
         assert marks[0] == marks[1][::-1]
 
 
-def test_single_texts_have_nothing_to_mark(folder: Path) -> None:
-    tokenizer = Tokenizer.load(folder)
-    plain = encode_texts([f"{WORDS[0]} {WORDS[0]}"], None, tokenizer, max_length=16)
-    assert (with_shared_marked(plain, tokenizer).token_type_ids == 0).all()
-
-
 def test_at_first_an_encoder_computes_of_marked_texts_what_it_computes_of_plain_ones(folder: Path) -> None:
     tokenizer = Tokenizer.load(folder)
     plain = encode_texts([" ".join(WORDS[:5])], [" ".join(WORDS[3:8])], tokenizer, max_length=24)
@@ -110,17 +103,6 @@ def test_at_first_an_encoder_computes_of_marked_texts_what_it_computes_of_plain_
     assert grown.config.type_vocab_size == 6
 
 
-def test_a_finished_model_keeps_the_types_it_learned(folder: Path, tmp_path: Path) -> None:
-    kind = Classification(inputs.task(source=PAIRS, shared_tokens="marked", max_length=24), inputs.LABELS)
-    model = kind.new_model(folder, _head())
-    with torch.no_grad():
-        model.bert.embeddings.token_type_embeddings.weight[2:] += 1.0
-    kind.save_model(model, tmp_path)
-    learned = model.bert.embeddings.token_type_embeddings.weight
-    for again in (load_model(tmp_path, "sequence"), kind.new_model(tmp_path, _head())):
-        torch.testing.assert_close(again.bert.embeddings.token_type_embeddings.weight, learned)
-
-
 def test_marks_let_a_tiny_encoder_learn_what_overlap_alone_tells(folder: Path) -> None:
     scores = {
         shared: fine_tune(_job(folder, Classification(_task(shared), inputs.LABELS))).dev_scores["accuracy"]
@@ -130,19 +112,8 @@ def test_marks_let_a_tiny_encoder_learn_what_overlap_alone_tells(folder: Path) -
     assert scores["plain"] < 0.75
 
 
-def test_marks_without_pairs_are_refused() -> None:
-    with pytest.raises(ValueError, match="shared_tokens: marked is for pairs"):
-        inputs.task(shared_tokens="marked")
-
-
 def _task(shared: str) -> Any:
     return inputs.task(source=PAIRS, shared_tokens=shared, max_length=24)
-
-
-def _head() -> Any:
-    from bertline.finetuning.task_kind import HeadSettings
-
-    return HeadSettings(dropout_prob=0.0, seed=0, attention="plain")
 
 
 def _overlapping_rows(num_rows: int, *, seed: int) -> TextRows:

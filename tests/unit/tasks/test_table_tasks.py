@@ -65,14 +65,6 @@ class TestSeveralLabels:
             for text, labels in labels_of(out, split).items():
                 assert labels == TOPICS[int(text.split()[1]) % 4]
 
-    def test_the_manifest_counts_a_row_once_for_each_label(self, tmp_path, task, table_source, built):
-        write_tsv(tmp_path / "rows.tsv", [(f"text {n}", "|".join(TOPICS[n % 4])) for n in range(80)])
-        out = built(task(table_source(tmp_path / "rows.tsv", label_separator="|"), multi_label=True))
-        counts = read_task_manifest(out)["labels_by_split"]
-        assert {label: sum(split[label] for split in counts.values()) for label in counts["train"]} == {
-            "art": 20, "politics": 40, "sport": 40,
-        }  # fmt: skip
-
 
 def test_integer_classes_have_the_index_of_their_value(tmp_path, task, table_source, built):
     write_tsv(tmp_path / "rows.tsv", [(f"text {number}", number % 12) for number in range(120)])
@@ -92,27 +84,6 @@ class TestNumbers:
         assert rows.numbers.tolist() == [int(text[1:]) % 11 / 2 for text in rows.texts]
         manifest = read_task_manifest(out)
         assert manifest["labels"] == [] and manifest["pair"] is True and manifest["task_kind"] == "regression"
-
-    @pytest.mark.parametrize(
-        ("bad", "reason", "says"),
-        [
-            (("text", "high"), "not_a_number", "'high' is no number"),
-            (("text", "7"), "number_outside_the_scale", "scale from 0 to 5"),
-            (("text", ""), "empty_label", "number is empty"),
-            (("", "3"), "empty_text", "'text' is empty"),
-        ],
-    )
-    def test_a_bad_row_is_an_error_with_its_place_or_is_counted(
-        self, tmp_path, number_task, table_source, built, bad, reason, says
-    ):
-        write_tsv(tmp_path / "rows.tsv", [bad, *((f"text {n}", n % 6) for n in range(60))])
-        with pytest.raises(DataError) as error:
-            built(number_task(table_source(tmp_path / "rows.tsv")))
-        assert "rows.tsv:2" in str(error.value) and says in str(error.value)
-        assert "on_bad_row: skip" in str(error.value)
-        out = built(number_task(table_source(tmp_path / "rows.tsv", on_bad_row="skip")))
-        assert read_task_manifest(out)["dropped"] == {reason: 1}
-        assert sum(read_task_manifest(out)["counts"].values()) == 60
 
 
 class TestBadRowsOfClassification:
