@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.kinds.classification.model import Classification, MultiLabel
 from bertline.tasks.metrics.classification import row_counts, scores_of_counts
 from bertline.tasks.stored_rows import TextRows
-from tiny import WORDS, runtime
+from tiny import WORDS
 
 LOW, HIGH = " ".join(WORDS[:10]), " ".join(WORDS[20:30])
 WINDOWED = {"long_texts": "windows", "window_overlap": 2, "max_length": 12}
@@ -75,7 +75,7 @@ def test_a_long_text_weighs_as_much_in_training_as_a_short_one(inputs, tokenizer
     assert by_label[0] == pytest.approx(by_label[1])
 
 
-def test_windows_read_what_truncation_cuts_off(inputs, encoder, tokenizer, machine):
+def test_windows_read_what_truncation_cuts_off(inputs, encoder, job_of):
     """The label stands at the end of a text that is longer than a sequence: truncation can only guess."""
 
     def rows(num_rows, seed):
@@ -88,22 +88,7 @@ def test_windows_read_what_truncation_cuts_off(inputs, encoder, tokenizer, machi
     scores = {}
     for long_texts in ("truncate", "windows"):
         kind = Classification(inputs.task(**{**WINDOWED, "long_texts": long_texts}), inputs.LABELS)
-
-        def split(num_rows, seed, kind=kind):
-            found = rows(num_rows, seed)
-            return TaskSplit(rows=found, encoded=kind.encode(found, tokenizer))
-
-        job = FineTuningJob(
-            kind=kind,
-            config=inputs.fine_tuning(num_epochs=5, learning_rate=5e-3),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=split(96, 1),
-            dev=split(48, 2),
-            seed=0,
-            machine=machine,
-            runtime=runtime(),
-        )
+        job = job_of(kind, encoder, rows(96, 1), rows(48, 2), num_epochs=5, learning_rate=5e-3)
         scores[long_texts] = fine_tune(job).dev_scores["accuracy"]
     assert scores["windows"] > 0.9
     assert scores["truncate"] < 0.75

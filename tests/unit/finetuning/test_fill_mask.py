@@ -10,7 +10,7 @@ import torch
 import transformers
 
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import LossOptions, task_kind
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.fill_mask.model import FillMask, _evenly
@@ -163,30 +163,14 @@ def test_the_loss_is_the_mean_over_the_targets_and_none_costs_nothing(folder, to
     assert fill_mask.loss(model, nothing, LossOptions()).item() == 0.0
 
 
-def test_training_improves_the_scores_and_a_saved_model_has_them_too(folder, tokenizer, inputs, tmp_path):
+def test_training_improves_the_scores_and_a_saved_model_has_them_too(folder, job_of, tmp_path):
     fill_mask = kind()
 
-    def split(count, seed):
-        rows = passages(count, seed)
-        return TaskSplit(rows=rows, encoded=fill_mask.encode(rows, tokenizer))
+    def job(num_epochs):
+        settings = {"num_epochs": num_epochs, "learning_rate": 5e-3, "dropout_prob": 0.0}
+        return job_of(fill_mask, folder, passages(200, 1), passages(20, 2), **settings)
 
-    def run(num_epochs):
-        return fine_tune(
-            FineTuningJob(
-                kind=fill_mask,
-                config=inputs.fine_tuning(num_epochs=num_epochs, learning_rate=5e-3, dropout_prob=0.0),
-                encoder="pretrained",
-                encoder_folder=folder,
-                train=split(200, 1),
-                dev=dev,
-                seed=0,
-                machine=tiny.machine(),
-                runtime=tiny.runtime(),
-            )
-        )
-
-    dev = split(20, 2)
-    untrained, trained = run(0), run(6)
+    untrained, trained, dev = fine_tune(job(0)), fine_tune(job(6)), job(0).dev
     assert [(check.share, check.epoch) for check in untrained.checks] == [(1.0, 0)]
     assert trained.dev_scores["negative_log_perplexity"] > untrained.dev_scores["negative_log_perplexity"] + 1
     before = fill_mask.load_model(folder)

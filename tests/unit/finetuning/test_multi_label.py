@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.kinds.classification.model import MultiLabel
 from bertline.tasks.stored_rows import MultiLabelRows
 from bertline.tokenization.tokenizer import Tokenizer
-from tiny import WORDS, runtime
+from tiny import WORDS
 
 LABELS = ("one", "two", "three")
 
@@ -33,26 +33,9 @@ def random_rows(num_rows, seed):
     return rows_with(np.random.default_rng(seed).integers(0, 2, (num_rows, 3)))
 
 
-def test_a_run_learns_labels_by_themselves(kind, inputs, encoder, machine):
-    tokenizer = Tokenizer.load(encoder)
-
-    def split(num_rows, seed):
-        rows = random_rows(num_rows, seed)
-        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-
-    result = fine_tune(
-        FineTuningJob(
-            kind=kind,
-            config=inputs.fine_tuning(num_epochs=10, learning_rate=3e-3, dropout_prob=0.0),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=split(320, 1),
-            dev=split(64, 2),
-            seed=0,
-            machine=machine,
-            runtime=runtime(),
-        )
-    )
+def test_a_run_learns_labels_by_themselves(kind, encoder, job_of):
+    settings = {"num_epochs": 10, "learning_rate": 3e-3, "dropout_prob": 0.0}
+    result = fine_tune(job_of(kind, encoder, random_rows(320, 1), random_rows(64, 2), **settings))
     assert set(result.dev_scores) == {"accuracy", "macro_f1", "micro_f1"}
     # To give every row every label comes to two thirds.
     assert result.dev_scores["micro_f1"] > 0.8

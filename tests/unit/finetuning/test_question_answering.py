@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-import finetuning_inputs
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import LossOptions
 from bertline.kinds.question_answering.baselines import baselines
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
@@ -327,27 +326,13 @@ def learnable(num_rows, *, seed, answered=1.0):
     return rows_of(*[row() for _ in range(num_rows)])
 
 
-@pytest.fixture(scope="module")
-def job(encoder):
-    tokenizer = Tokenizer.load(encoder)
+@pytest.fixture
+def job(encoder, job_of):
     kind = QuestionAnswering(config(max_length=20, window_overlap=6, max_question_length=2), ())
 
-    def split(num_rows, answered):
-        rows = learnable(num_rows, seed=num_rows, answered=answered)
-        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-
     def make(answered):
-        return FineTuningJob(
-            kind=kind,
-            config=finetuning_inputs.fine_tuning(num_epochs=5, learning_rate=1e-2, dropout_prob=0.0),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=split(192, answered),
-            dev=split(64, answered),
-            seed=0,
-            machine=tiny.machine(),
-            runtime=tiny.runtime(),
-        )
+        train, dev = (learnable(num_rows, seed=num_rows, answered=answered) for num_rows in (192, 64))
+        return job_of(kind, encoder, train, dev, num_epochs=5, learning_rate=1e-2, dropout_prob=0.0)
 
     return make
 

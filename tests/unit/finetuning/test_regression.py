@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
@@ -14,7 +14,7 @@ from bertline.kinds.regression.model import Regression
 from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import NumberRows
-from tiny import WORDS, runtime
+from tiny import WORDS
 
 
 @pytest.fixture
@@ -50,26 +50,10 @@ def alike_rows(num_rows, seed=0, halves=2):
 
 
 @pytest.mark.parametrize("head", ["linear", "cosine"])
-def test_a_run_learns_numbers(task, inputs, encoder, tokenizer, machine, head):
+def test_a_run_learns_numbers(task, encoder, job_of, head):
     kind = task_kind(task(head=head), ())
-
-    def split(num_rows, seed):
-        rows = alike_rows(num_rows, seed, halves=1 if head == "linear" else 2)
-        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-
-    result = fine_tune(
-        FineTuningJob(
-            kind=kind,
-            config=inputs.fine_tuning(num_epochs=10, learning_rate=1e-2),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=split(256, 1),
-            dev=split(64, 2),
-            seed=0,
-            machine=machine,
-            runtime=runtime(),
-        )
-    )
+    train, dev = (alike_rows(num_rows, seed, 1 if head == "linear" else 2) for num_rows, seed in ((256, 1), (64, 2)))
+    result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=10, learning_rate=1e-2))
     assert result.dev_scores["pearson"] > 0.8
     assert result.dev_scores["spearman"] > 0.8
 

@@ -9,10 +9,9 @@ import pytest
 import torch
 import transformers
 
-import finetuning_inputs as inputs
 import search_inputs
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.kinds.reranking.model import Reranking
 from bertline.sweep.baselines.base import baselines_of
@@ -42,21 +41,10 @@ def kind_of(**changes) -> Reranking:
     return kind
 
 
-def tuned(kind, encoder, tokenizer, train, dev, **changes):
-    splits = {"train": train, "dev": dev}
-    return fine_tune(
-        FineTuningJob(
-            kind=kind, config=inputs.fine_tuning(**changes), encoder="pretrained", encoder_folder=encoder, seed=0,
-            machine=tiny.machine(), runtime=tiny.runtime(),
-            **{name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in splits.items()},
-        )
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("num_negatives", [0, 1])
-def test_it_learns_an_order_and_says_what_it_was_before(encoder, tokenizer, num_negatives):
+def test_it_learns_an_order_and_says_what_it_was_before(encoder, tokenizer, job_of, num_negatives):
     kind, train, dev = kind_of(num_negatives=num_negatives), rows(40), rows(20, seed=1)
-    result = tuned(kind, encoder, tokenizer, train, dev, num_epochs=6)
+    result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=6))
     predictions = kind.predict(result.model, kind.encode(dev, tokenizer), tiny.machine())
     before = kind.details(dev, predictions, {})["before"]
     assert set(before) == set(result.dev_scores) == {"map", "mrr", "ndcg@10"}

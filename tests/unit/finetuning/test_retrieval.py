@@ -9,11 +9,10 @@ import pytest
 import torch
 import transformers
 
-import finetuning_inputs as inputs
 import search_inputs
 import tiny
 from bertline.finetuning.encoding import assemble
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.retrieval import baselines as search_baselines
@@ -50,27 +49,18 @@ def model_of(kind, encoder):
     return kind.new_model(encoder, HeadSettings(dropout_prob=0.0, seed=0, attention="plain"))
 
 
-def tuned(kind, encoder, tokenizer, train, dev, **changes):
-    splits = {"train": train, "dev": dev}
-    return fine_tune(
-        FineTuningJob(
-            kind=kind, config=inputs.fine_tuning(**{"dropout_prob": 0.0, **changes}), encoder="pretrained",
-            encoder_folder=encoder, seed=0, machine=tiny.machine(), runtime=tiny.runtime(),
-            **{name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in splits.items()},
-        )
-    )  # fmt: skip
-
-
 class TestLearning:
     @pytest.mark.parametrize("hard_negatives", ["none", "bm25", "encoder"])
-    def test_it_learns_what_no_shared_word_tells(self, encoder, tokenizer, hard_negatives):
+    def test_it_learns_what_no_shared_word_tells(self, encoder, job_of, hard_negatives):
         words, documents = collection()
         kind = kind_of(documents, hard_negatives=hard_negatives, num_hard_negatives=2)
         train, dev = (rows(words, range(60), seed) for seed in (1, 2))
-        before = tuned(kind, encoder, tokenizer, train, dev, num_epochs=0).dev_scores["ndcg@10"]
-        after = tuned(kind, encoder, tokenizer, train, dev, num_epochs=12, learning_rate=1e-2).dev_scores["ndcg@10"]
-        assert before < 0.3
-        assert after > 0.6
+        before, after = (
+            fine_tune(job_of(kind, encoder, train, dev, dropout_prob=0.0, num_epochs=number, learning_rate=1e-2))
+            for number in (0, 12)
+        )
+        assert before.dev_scores["ndcg@10"] < 0.3
+        assert after.dev_scores["ndcg@10"] > 0.6
 
 
 class TestHardNegatives:

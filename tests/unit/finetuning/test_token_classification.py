@@ -9,10 +9,9 @@ import pytest
 import torch
 import transformers
 
-import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning import word_tagging
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.labels import IGNORED_LABEL
@@ -71,18 +70,14 @@ def with_opinions(model):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_a_run_learns_what_can_be_learnt(encoder, tokenizer, head):
+def test_a_run_learns_what_can_be_learnt(encoder, job_of, head):
     """In so few steps an encoder of random weights learns each word's own tag; a CRF also what follows what."""
     tagging = kind(head=head)
-    splits = {n: rows(n, seed=n) for n in (200, 60)}
-    train, dev = (TaskSplit(rows=r, encoded=tagging.encode(r, tokenizer)) for r in splits.values())
-    job = FineTuningJob(
-        kind=tagging, config=inputs.fine_tuning(num_epochs=4, learning_rate=1e-2), encoder="pretrained",
-        encoder_folder=encoder, train=train, dev=dev, seed=0, machine=tiny.machine(), runtime=tiny.runtime(),
-    )  # fmt: skip
-    found = fine_tune(job).dev_scores["entity_f1"]
-    baseline = baselines(BaselineInputs(kind=tagging, train=splits[200], dev=splits[60], tests={}))[0]
-    by_words = tagging.scores(tagging.statistics(splits[60], baseline.predictions["dev"], {}))["entity_f1"]
+    train, dev = (rows(number, seed=number) for number in (200, 60))
+    result = fine_tune(job_of(tagging, encoder, train, dev, num_epochs=4, learning_rate=1e-2))
+    baseline = baselines(BaselineInputs(kind=tagging, train=train, dev=dev, tests={}))[0]
+    by_words = tagging.scores(tagging.statistics(dev, baseline.predictions["dev"], {}))["entity_f1"]
+    found = result.dev_scores["entity_f1"]
     # Words alone do not tell whether a continuation is of a person or of a place.
     assert found > by_words + 0.2 if head == "crf" else found > 0.9 * by_words
 
@@ -263,20 +258,10 @@ def rows_of_case(num_rows, *, seed):
 
 class TestWordCase:
     @pytest.mark.parametrize(("word_case", "low", "high"), [("marked", 0.95, 1.0), ("plain", 0.0, 0.6)])
-    def test_marks_show_what_a_lower_casing_tokenizer_drops(self, encoder, tokenizer, word_case, low, high):
+    def test_marks_show_what_a_lower_casing_tokenizer_drops(self, encoder, job_of, word_case, low, high):
         tagging = kind(word_case=word_case)
         train, dev = rows_of_case(160, seed=1), rows_of_case(60, seed=2)
-        job = FineTuningJob(
-            kind=tagging,
-            config=inputs.fine_tuning(num_epochs=4),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=TaskSplit(rows=train, encoded=tagging.encode(train, tokenizer)),
-            dev=TaskSplit(rows=dev, encoded=tagging.encode(dev, tokenizer)),
-            seed=0,
-            machine=tiny.machine(),
-            runtime=tiny.runtime(),
-        )
+        job = job_of(tagging, encoder, train, dev, num_epochs=4)
         assert low <= fine_tune(job).dev_scores["entity_f1"] <= high
 
 

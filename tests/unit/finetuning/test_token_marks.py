@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 import finetuning_inputs as inputs
 from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.encoding import encode_texts
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.token_marks import NUM_MATCHES, SAME_TOKEN, add_marked_types, with_shared_marked
 from bertline.kinds.classification.model import Classification
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import resolve_machine
-from tiny import WORDS, runtime, write_vocabulary
+from tiny import WORDS, write_vocabulary
 
 PAIRS = DocsMatchSourceConfig(kind="docs_match", min_words=1, num_dev_rows=1, num_test_rows=1)
 NAMES = ("alpha", "bravo", "cedar", "delta", "ember", "fjord")  # no two have a stem in common
@@ -103,10 +102,12 @@ def test_at_first_an_encoder_computes_of_marked_texts_what_it_computes_of_plain_
     assert grown.config.type_vocab_size == 6
 
 
-def test_marks_let_a_tiny_encoder_learn_what_overlap_alone_tells(folder: Path) -> None:
+def test_marks_let_a_tiny_encoder_learn_what_overlap_alone_tells(folder: Path, job_of: Any) -> None:
+    train, dev = _overlapping_rows(320, seed=1), _overlapping_rows(120, seed=2)
+    kinds = {shared: Classification(_task(shared), inputs.LABELS) for shared in ("plain", "marked")}
     scores = {
-        shared: fine_tune(_job(folder, Classification(_task(shared), inputs.LABELS))).dev_scores["accuracy"]
-        for shared in ("plain", "marked")
+        shared: fine_tune(job_of(kind, folder, train, dev, num_epochs=4, dropout_prob=0.0)).dev_scores["accuracy"]
+        for shared, kind in kinds.items()
     }
     assert scores["marked"] > 0.9
     assert scores["plain"] < 0.75
@@ -126,22 +127,6 @@ def _overlapping_rows(num_rows: int, *, seed: int) -> TextRows:
         first.append(" ".join(WORDS[word] for word in words[:3]))
         second.append(" ".join(WORDS[word] for word in random.permutation(others)))
     return TextRows([str(row) for row in range(num_rows)], first, second, labels.astype(np.int64))
-
-
-def _job(folder: Path, kind: Classification) -> FineTuningJob:
-    tokenizer = Tokenizer.load(folder)
-    train, dev = _overlapping_rows(320, seed=1), _overlapping_rows(120, seed=2)
-    return FineTuningJob(
-        kind=kind,
-        config=inputs.fine_tuning(num_epochs=4, dropout_prob=0.0),
-        encoder="pretrained",
-        encoder_folder=folder,
-        train=TaskSplit(rows=train, encoded=kind.encode(train, tokenizer)),
-        dev=TaskSplit(rows=dev, encoded=kind.encode(dev, tokenizer)),
-        seed=0,
-        machine=resolve_machine(runtime(), "fp32"),
-        runtime=runtime(),
-    )
 
 
 def test_types_that_an_encoder_has_stay_as_they_are(folder: Path) -> None:
