@@ -82,23 +82,6 @@ def test_auto_tokenizer_gives_the_same_ids_and_the_same_pair_layout(folder: Path
     assert pair["token_type_ids"] == [0] * (2 + len(ours.encode(first))) + [1] * (1 + len(ours.encode(second)))
 
 
-def test_special_ids_and_size_are_equal(ours: Tokenizer, theirs: BertTokenizerFast) -> None:
-    assert ours.vocab_size == len(theirs)
-    assert (ours.pad_id, ours.unk_id, ours.cls_id, ours.sep_id, ours.mask_id) == (
-        theirs.pad_token_id,
-        theirs.unk_token_id,
-        theirs.cls_token_id,
-        theirs.sep_token_id,
-        theirs.mask_token_id,
-    )
-
-
-def test_case_and_accents_stay_in_transformers_where_they_do_here(ours: Tokenizer, theirs: BertTokenizerFast) -> None:
-    whole = {(True, None): "cafe", (False, None): "Café", (True, False): "café"}
-    expected = whole[ours.vocabulary.lowercase, ours.vocabulary.strip_accents]
-    assert theirs.tokenize("Café") == [expected]
-
-
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_folder_that_transformers_wrote_loads_with_the_same_ids(tmp_path: Path, lowercase: bool) -> None:
     vocab = {token: index for index, token in enumerate(TOKENS)}

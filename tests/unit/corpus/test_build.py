@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.document import Document
 from bertline.corpus.preparation import split_position
 from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents, read_shard
-from bertline.corpus.writer import CorpusWriter, with_both_splits
+from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.manifests import read_manifest
 from no_packages import NO_PACKAGES
@@ -121,25 +119,6 @@ def test_a_side_with_one_document_is_given_the_nearest_other_one(
     said = capsys.readouterr().err
     assert "1 document fell into validation" in said
     assert f"moved there: {nearest[1]!r}" in said
-
-
-def test_a_group_of_most_documents_is_not_moved_to_fill_a_side_by_one(text_config: Make, tmp_path: Path) -> None:
-    """Groups of a column can be of any size: a whole magazine is not moved for one more validation document."""
-    config = text_config()
-    nearest = sorted(
-        (f"group {number}" for number in range(6)), key=lambda name: split_position(name, config.split_seed)
-    )
-    writer = CorpusWriter(tmp_path, config)
-    for group in nearest:
-        for number in range(40 if group == nearest[1] else 1):
-            document = Document(f"{group}/{number}", group, ("One.",))
-            writer.add(document, "validation" if group == nearest[0] else "train", words=1)
-    writer.close()
-
-    with_both_splits(tmp_path, config, writer)
-
-    shards = sorted(tmp_path.glob("validation-*.parquet"))
-    assert [document.group for path in shards for document in read_shard(path)] == [nearest[0], nearest[2]]
 
 
 def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> None:

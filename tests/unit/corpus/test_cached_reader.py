@@ -13,7 +13,6 @@ from bertline.corpus.cached_reader import Batch, CachedReader
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import ShownCounts, leave_out
 from bertline.corpus.quality.drops import DropSamples
-from bertline.foundation.errors import MachineError
 
 BATCHES = [
     [
@@ -64,28 +63,6 @@ def test_a_source_over_the_limit_is_read_again_and_leaves_no_file(
     one = reader_of(source, tmp_path)
     assert list(one.ahead()) == list(one.ahead()) == BATCHES
     assert counted(one) == counted(reader_of(Source(), tmp_path))
-    assert source.times_read == 3
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "read-0.arrow").symlink_to("/dev/full")
-    with pytest.raises(MachineError, match="read-0.arrow cannot be written"):
-        list(reader_of(Source(), tmp_path).ahead())
-
-
-def test_what_is_kept_is_deleted_after_the_last_reading_and_all_parts_share_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = Source()
-    one = CachedReader(source, ["x", "y"], tmp_path, None)
-    list(one.ahead("x"))
-    (kept,) = tmp_path.iterdir()
-    monkeypatch.setattr(cached_reader, "_MOST_BYTES", kept.stat().st_size + 10)
-    assert list(one.ahead("y")) == BATCHES
-    assert list(tmp_path.iterdir()) == [kept]
-    for part in one.parts:
-        assert list(one.counted(part, Counter(), DropSamples())) == BATCHES
     assert source.times_read == 3
     assert not list(tmp_path.iterdir())
 

@@ -7,7 +7,7 @@ import pytest
 
 from bertline.corpus.input_files import InputFile, find_files
 from bertline.corpus.lines import read_lines
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import DataError
 
 
 def lines_of(path: Path, encoding: str = "utf-8", on_undecodable: str = "fail") -> tuple[list[str], Counter[str]]:
@@ -60,18 +60,3 @@ def test_undecodable_bytes_are_named_with_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"latin.txt:2: byte 0xe9 at character 4 is not utf-8 text"):
         lines_of(path)
     assert lines_of(path, "latin-1")[0] == ["fine", "café"]
-
-
-def test_utf16_is_recognised_in_the_message_and_readable(tmp_path: Path) -> None:
-    path = tmp_path / "wide.txt"
-    path.write_text("breit\nund zwei\n", encoding="utf-16")
-
-    with pytest.raises(DataError, match="corpus.encoding=utf-16"):
-        lines_of(path)
-    assert lines_of(path, "utf-16")[0] == ["breit", "und zwei"]
-
-
-def test_an_unknown_encoding_is_a_configuration_error(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("text")
-    with pytest.raises(ConfigError, match="utf-9"):
-        lines_of(tmp_path / "a", "utf-9")

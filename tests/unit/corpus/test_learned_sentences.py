@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,16 +104,3 @@ def test_what_was_learned_stands_in_the_manifest_with_any_number_of_workers(
     learned = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)["sentences"]
     assert learned["abbreviations"] == 2
     assert learned["most_frequent_abbreviations"] == {"vorgl.": 40, "no.": 20}
-
-
-@pytest.mark.parametrize(
-    "text", ["Dr. " * 50_000, "a. b " * 50_000, "." * 200_000, '"(' * 100_000, "x" * 500_000, "1. a " * 50_000,
-             "--- " * 50_000, "http://a " * 20_000, "a: " * 50_000, "؟" * 100_000, "।" * 100_000, "> " * 50_000,
-             "l'" * 100_000 + "a. B", "l''" * 50_000 + "a. B", "(Abc. Def " * 50_000],
-    ids=lambda text: text[:8],
-)  # fmt: skip
-def test_time_grows_with_length_and_not_with_its_square(text: str) -> None:
-    started = time.thread_time()  # of the processor: other processes do not count
-    NOTHING_READ.split(text)
-    count([text])
-    assert time.thread_time() - started < 20

@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.quality.drops import DropSamples, drops_in_words
-from bertline.corpus.storage import FORMAT_VERSION, KIND
-from bertline.evaluation.corpus_page import write_corpus_page
+from bertline.corpus.quality.drops import DropSamples
 from bertline.foundation.errors import DataError
-from bertline.foundation.manifests import read_manifest
 from no_packages import NO_PACKAGES
 
 GOOD = "".join(f"Line number {number} of a text that is kept.\n" for number in range(20)).encode()
@@ -31,10 +28,6 @@ WIKI: dict[str, bytes] = {
     "AA/wiki_00": b'<doc id="1" title="Life">\nLife\n\nOne.\n</doc>\n<doc id="2" title="Open">\nTwo, open.\n'
     b'<doc id="3" title="Bad">\nBad \xe9.\n</doc>\n<doc id="4" title="Day">\nDay\n\nFour.\n</doc>\n',
     "LICENSE": b"A licence.\n",
-}
-ROWS: dict[str, bytes] = {
-    "a.jsonl": b'{"text": "One."}\n{"text": "\xe9"}\n{"text": ""}\n{"text": "Four."}\n',
-    "b.jsonl": b"",
 }
 
 
@@ -74,16 +67,6 @@ def test_articles_that_are_left_out_are_shown(wiki_config: Callable[..., Any], t
     }
 
 
-def test_rows_that_are_left_out_are_shown(table_config: Callable[..., Any], tmp_path: Path) -> None:
-    found = samples_of(tmp_path, table_config("jsonl", on_undecodable="skip"), ROWS)
-
-    assert found == {
-        "documents/undecodable": [("a.jsonl:2", '{"text": "�"}')],
-        "documents/no_text": [("a.jsonl:3", "")],
-        "files/empty": [("b.jsonl", "")],
-    }
-
-
 def test_a_whole_document_that_is_left_out_shows_the_line_at_fault(
     text_config: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -92,25 +75,3 @@ def test_a_whole_document_that_is_left_out_shows_the_line_at_fault(
     assert found == {"documents/undecodable": [("b.txt:2", "Not �.")]}
     with pytest.raises(DataError, match=r"b\.txt:2"):
         samples_of(tmp_path, text_config(), files)
-
-
-def test_the_last_line_says_which_files_were_converted_and_how_many_lines_have_replaced_bytes(
-    text_config: Callable[..., Any], tmp_path: Path
-) -> None:
-    (tmp_path / "text").mkdir()
-    german = "Der Käufer wohnt in einer schönen Straße nahe der Brücke über den Fluß.\n" * 9
-    for number, encoding in enumerate(["utf-8", "cp1252", "utf-16", "cp1252"]):
-        text = f"Text {number}. {german}".encode(encoding)
-        (tmp_path / "text" / f"{number}.txt").write_bytes(text)
-    (tmp_path / "text/4.txt").write_bytes("Ganz schön, äußerst grün, sehr übel.\n".encode() + b"Nicht \xff.\nEnde.\n")
-    samples = DropSamples()
-    config = text_config(encoding="auto", on_undecodable="replace")
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1, samples=samples)
-    assert drops_in_words(samples.counts) == (
-        "nothing was dropped; 3 converted files (2 cp1252, 1 utf-16); 1 kept line (1 replaced)"
-    )
-    manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
-    assert manifest["encodings"] == {"cp1252": 2, "utf-16": 1, "lines/replaced": 1} and "changed" not in manifest
-    write_corpus_page(tmp_path / "page.html", tmp_path / "out", samples.content())
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Cp1252: 2 converted files" in page and "The reader dropped these" not in page

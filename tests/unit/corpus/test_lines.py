@@ -16,7 +16,7 @@ from backports import zstd
 
 from bertline.corpus import lines as lines_module
 from bertline.corpus.input_files import InputFile
-from bertline.corpus.lines import Line, counted, detect_encoding, read_lines
+from bertline.corpus.lines import Line, detect_encoding, read_lines
 from bertline.foundation.errors import DataError
 
 SENTENCES = {
@@ -86,17 +86,6 @@ def test_a_torn_archive_is_an_error_that_names_the_line_or_counted(tmp_path: Pat
     assert TEXT.startswith("\n".join(line.text for line in found[:-1]))
 
 
-def test_a_file_without_lines_is_counted_as_empty_unless_it_has_a_fault(tmp_path: Path) -> None:
-    contents = {"blank.txt": b" \n\n", "torn.txt.bz2": bz2.compress(TEXT.encode())[:20], "a.txt": b"A text.\n"}
-    dropped: Counter[str] = Counter()
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-        file = InputFile(tmp_path / name, name)
-        list(counted(read_lines(file, "utf-8", "skip", dropped), file, dropped))
-
-    assert dropped == {"files/empty": 1, "files/torn": 1}
-
-
 def test_a_nul_byte_is_named_skipped_or_replaced(tmp_path: Path) -> None:
     path = tmp_path / "nul.txt"
     path.write_bytes(b"fine\nbro\x00ken\nfine again\n")
@@ -106,16 +95,6 @@ def test_a_nul_byte_is_named_skipped_or_replaced(tmp_path: Path) -> None:
     assert [line.undecodable for line in lines_of(path, "skip")[0]] == [False, True, False]
     found, dropped = lines_of(path, "replace")
     assert found[1] == Line(2, "bro\ufffdken", undecodable=False)
-    assert dropped == {"lines/replaced": 1}
-
-
-def test_half_a_utf16_character_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "wide.txt"
-    path.write_bytes("breit\nund".encode("utf-16")[:-1])
-
-    found, dropped = lines_of(path, "replace", "utf-16")
-
-    assert [line.text for line in found] == ["breit", "un\ufffd"]
     assert dropped == {"lines/replaced": 1}
 
 
@@ -192,11 +171,3 @@ def test_a_few_damaged_lines_are_no_second_encoding(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a.txt:21: byte 0xe9 at character 4 is not utf-8 text. Most of the file is"):
         lines_of(tmp_path / "a.txt", encoding="auto")
     assert lines_of(tmp_path / "a.txt", "skip", "auto")[0][20].undecodable
-
-
-def test_two_bytes_of_a_chinese_line_that_could_be_utf8_by_chance_are_not(tmp_path: Path) -> None:
-    text = "北京是中华人民共和国的首都，也是全国的政治中心和文化中心。\n" * 5 + "谩\n"  # C3 A1 in GBK: an accented a
-    (tmp_path / "a.txt").write_bytes(text.encode("gb18030"))
-    found, dropped = lines_of(tmp_path / "a.txt", encoding="auto")
-    assert "".join(line.text + "\n" for line in found) == text
-    assert not dropped["lines/read_in_a_second_encoding"]

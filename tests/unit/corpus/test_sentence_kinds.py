@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,11 @@ import pytest
 from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.drops import DropSamples
 from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.sentences import split_sentences
 from bertline.corpus.sentences.rules import LinesConfig, RegexConfig, RulesConfig
 from bertline.corpus.sentences.splitter import is_heading, place_headings
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import read_manifest
-from bertline.foundation.validation import validate
 from no_packages import NO_PACKAGES
 
 
@@ -141,25 +137,3 @@ def test_the_last_paragraph_is_no_heading_and_two_headings_join_what_follows_bot
     placed, left_out = place_headings(paragraphs, "dropped")
     assert [sentences for _, sentences in placed] == [["He ran.", "He won."], ["Tom"]]
     assert left_out == ("Life", "Youth")
-
-
-@dataclass(frozen=True)
-class Corpus:
-    corpus: CorpusConfig
-
-
-@pytest.mark.parametrize(("pattern", "problem"), [("[.", "not a regular expression"), ("x*", "matches the empty text")])
-def test_a_pattern_that_cannot_work_is_refused_with_its_key(pattern: str, problem: str) -> None:
-    fields = {
-        "path": "x",
-        "document": "file",
-        "encoding": "utf-8",
-        "document_start": None,
-        "on_markup": "fail",
-        "validation_fraction": 0.1,
-        "split_seed": 0,
-    }
-    fields |= {"deduplicate": "none", "min_document_characters": 1, "on_undecodable": "fail", "shard_documents": 1}
-    sentences = {"kind": "regex", "headings": "stay", "pattern": pattern}
-    with pytest.raises(ConfigError, match=rf"corpus.sentences: pattern.*{problem}.*for example"):
-        validate(Corpus, {"corpus": {"kind": "text", "sentences": sentences, **fields}})

@@ -17,7 +17,7 @@ from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.sources import sampling_rates
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.validation import validate
 from no_packages import NO_PACKAGES
@@ -144,27 +144,6 @@ def test_any_number_of_workers_writes_the_same_bytes(
     assert isinstance(config.sentences, LearnedConfig) == (kind == "learned")
 
 
-def test_a_source_that_is_too_large_to_be_kept_gives_the_same_corpus_counts_and_samples(
-    corpus: Make, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (texts / "novels/empty.txt").write_text("")
-    (texts / "wiki/b.txt").write_bytes(b"It is a caf\xe9. It was here.\nIt is a con- sequence.")
-    skipped = {"on_undecodable": "skip"}
-    cleaning = {"join_hyphens": True, "repeated_lines": 300, "fix_mojibake": False, "markup": "keep"}
-    config = corpus(novels=skipped, wiki=skipped, cleaning=cleaning,
-                    sentences={"kind": "learned", "headings": "stay", "abbreviations": []})  # fmt: skip
-    found = []
-    for limit in (1 << 30, 0):
-        monkeypatch.setattr("bertline.corpus.cached_reader._MOST_BYTES", limit)
-        samples = DropSamples()
-        build_corpus(config, NO_PACKAGES, tmp_path / str(limit), num_workers=1, samples=samples)
-        files = {path.name: path.read_bytes() for path in (tmp_path / str(limit)).iterdir()}
-        found.append((files, samples.content()))
-
-    assert found[0] == found[1]
-    assert found[0][1]["by_source"]["wiki"]["documents/undecodable"] == 1
-
-
 def test_duplicates_are_found_across_sources_and_the_first_name_keeps_its_copy(
     corpus: Make, texts: Path, tmp_path: Path
 ) -> None:
@@ -178,17 +157,6 @@ def test_duplicates_are_found_across_sources_and_the_first_name_keeps_its_copy(
     assert samples.counts == {"documents/duplicate": 1}
     assert manifest["sources"]["dropped"] == {"wiki": {"documents/duplicate": 1}}
     assert manifest["sources"]["parts"]["novels"]["documents"] == 60
-
-
-def test_what_a_reader_drops_is_counted_under_its_source(corpus: Make, texts: Path, tmp_path: Path) -> None:
-    (texts / "novels/empty.txt").write_text("")
-    (texts / "novels/picture.png").write_text("")
-
-    build_corpus(corpus(), NO_PACKAGES, tmp_path / "out", num_workers=1)
-
-    manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
-    assert manifest["sources"]["dropped"] == {"novels": {"files/empty": 1, "files/other_suffix": 1}}
-    assert manifest["dropped"] == {"files/empty": 1, "files/other_suffix": 1}
 
 
 def test_the_counts_of_the_manifest_are_those_of_the_shards(corpus: Make, tmp_path: Path) -> None:
@@ -252,11 +220,6 @@ def test_the_language_of_a_row_comes_from_a_column(texts: Path, tmp_path: Path) 
 def test_what_a_configuration_gets_wrong_is_named(corpus: Make, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         corpus(**changes)
-
-
-def test_a_language_that_is_no_code_is_refused_with_its_document(corpus: Make, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a.txt:1: the language is 'en/us'"):
-        build_corpus(corpus(wiki={"language": "en/us"}), NO_PACKAGES, tmp_path / "out", num_workers=1)
 
 
 @pytest.mark.parametrize(

@@ -108,21 +108,6 @@ def test_a_regular_expression_says_where_a_document_begins(
     ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"document": "regex"}, "document_start says where"),
-        ({"document_start": "^X"}, "must be null otherwise"),
-        ({"document": "regex", "document_start": "("}, "not a regular expression"),
-    ],
-)
-def test_a_beginning_that_does_not_fit_is_refused(
-    text_config: Callable[..., TextCorpusConfig], changes: dict[str, str], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        text_config(**changes)
-
-
 MARKUP = {
     "corpus=tei": '<?xml version="1.0"?>\n<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><p>Call me.</p></text></TEI>',
     "corpus=wikiextractor": '<doc id="1" url="x" title="Y">\nY\n\nText.\n</doc>',
@@ -144,31 +129,3 @@ def test_markup_is_an_error_that_names_its_reader_or_counted_or_kept(
     assert list(text_config(path=place, on_markup="skip").read(dropped)) == []
     assert dropped == {"files/markup": 1}
     assert len(list(text_config(path=place, on_markup="keep").read(Counter()))) == 1
-
-
-def test_a_document_over_the_limit_is_named_or_counted(
-    folder: Path, text_config: Callable[..., TextCorpusConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bertline.corpus.readers.text._MAX_DOCUMENT_CHARACTERS", 100)
-    (folder / "a.txt").write_text("many words in a row\n" * 10 + "\nshort\n")
-    dropped: Counter[str] = Counter()
-
-    with pytest.raises(DataError, match=r"a.txt:1: over 100 characters"):
-        list(text_config(document="blank_line").read(Counter()))
-    found = list(text_config(document="blank_line", on_undecodable="skip").read(dropped))
-    assert [item.paragraphs for item in found] == [("short",)]
-    assert dropped == {"documents/too_long": 1}
-
-
-def test_two_articles_of_a_file_with_one_id_are_an_error_or_a_counted_skip(
-    folder: Path, wiki_config: Callable[..., WikiExtractorCorpusConfig]
-) -> None:
-    articles = [f'<doc id="7" url="" title="T{n}">\nT{n}\n\nText {n}.\n</doc>' for n in range(2)]
-    (folder / "wiki_00").write_text("\n".join(articles))
-    dropped: Counter[str] = Counter()
-
-    with pytest.raises(DataError, match=r"wiki_00: the article that ends in line 10 has the id '7' of an earlier one"):
-        list(wiki_config().read(Counter()))
-
-    assert [one.paragraphs for one in wiki_config(on_undecodable="skip").read(dropped)] == [("Text 0.",)]
-    assert dropped["documents/duplicate_id"] == 1

@@ -103,18 +103,6 @@ def test_a_fault_is_an_error_that_names_file_and_line_or_counted(tmp_path: Path,
     assert sum(count for name, count in dropped.items() if name.startswith(reason)) >= 1
 
 
-def test_a_torn_file_keeps_the_documents_before_the_damage(tmp_path: Path, xml_config: Make) -> None:
-    content = "<x>" + "".join(f"<d><p>{number * 7919 % 100_003}</p></d>" for number in range(40_000)) + "</x>"
-    whole = gzip.compress(content.encode())
-    (tmp_path / "text" / "a.xml.gz").write_bytes(whole[: len(whole) // 2])
-    dropped: Counter[str] = Counter()
-
-    with pytest.raises(DataError, match=r"a.xml.gz: the gzip data is torn"):
-        list(xml_config(document="d").read(Counter()))
-    assert len(list(xml_config(document="d", on_undecodable="skip").read(dropped))) > 1_000
-    assert dropped["files/torn"] == 1
-
-
 def test_two_documents_of_one_id_are_named_or_counted(tmp_path: Path, xml_config: Make) -> None:
     (tmp_path / "text" / "a.xml").write_text("<x><d id='1'><p>One.</p></d>\n<d id='1'><p>Two.</p></d></x>")
     dropped: Counter[str] = Counter()

@@ -85,15 +85,6 @@ def test_docstrings_are_read_again_when_their_source_or_what_is_kept_has_changed
     assert found["pretend.part3.work"].docstrings[1].text.startswith(text)
 
 
-def test_docstrings_are_read_where_none_can_be_kept(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-
-    with docstrings_kept_in(tmp_path / "file" / "kept", reader="one"):
-        found = list(read_modules(pretend_package))
-
-    assert found == list(read_modules(pretend_package))
-
-
 def test_a_subpackage_is_held_out_as_a_whole(pretend_package: PythonDocsConfig) -> None:
     modules = list(read_modules(pretend_package))
 

@@ -73,9 +73,6 @@ class TestBothTasks:
         keys = [row.content_key() for rows in (source.train, source.dev, source.test) for row in rows]
         assert len(keys) == len(set(keys))
 
-    def test_a_smaller_training_set_is_the_beginning_of_a_larger_one(self, kind, modules):
-        assert make(kind, modules, 20).train == make(kind, modules, 60).train[:20]
-
 
 def test_no_library_is_named_in_a_passage(modules):
     names = LibraryNames(["numpy", "pandas", "mpmath"])

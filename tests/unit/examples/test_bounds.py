@@ -12,7 +12,7 @@ import pytest
 
 from bertline.examples import bounds
 from bertline.examples.bounds import duplicate_share, refuse_outside, suited_lengths, surface_accuracy
-from bertline.examples.build import build_examples, target_counts, unigram_entropy
+from bertline.examples.build import build_examples, target_counts
 from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
 from bertline.examples.store import ExampleStore, token_counts
@@ -139,13 +139,6 @@ def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(
     generator = random.Random(0)
     documents = [[(WORD * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)]
     assert suited_lengths(documents, longest=longest) == expected
-
-
-def test_it_is_the_entropy_of_the_source_if_train_and_validation_agree() -> None:
-    probabilities = np.array([0.0, 0.5, 0.25, 0.25])
-    counts = probabilities * 4_000_000
-    expected = -(probabilities[1:] * np.log(probabilities[1:])).sum()
-    assert unigram_entropy(counts, counts, special_ids=[0]) == pytest.approx(expected, abs=1e-5)
 
 
 def test_counts_are_those_of_the_examples_one_by_one(

@@ -24,7 +24,6 @@ from bertline.examples.generation import (
     Pair,
     Span,
     _truncated,
-    assemble,
     blocks_of_documents,
     document_pairs,
     generate_block,
@@ -45,17 +44,6 @@ def test_blocks_cover_every_document_once_a_copy_in_order(monkeypatch: pytest.Mo
 
 
 BERT = Layout((2,), (3,), (3,), 1)
-
-
-def test_segments_stand_between_their_special_tokens() -> None:
-    tokens = np.arange(100, 120, dtype=np.uint16)
-    pairs = [Pair(Span(0, 3), Span(10, 12), 1, False, 0), Pair(Span(5, 6), Span(6, 9), 0, False, 0)]
-    block = assemble(tokens, pairs, BERT)
-    assert block.input_ids.tolist() == [2, 100, 101, 102, 3, 110, 111, 3, 2, 105, 3, 106, 107, 108, 3]
-    assert block.input_ids.dtype == np.uint16
-    assert block.lengths.tolist() == [8, 7]
-    assert block.first_segment_lengths.tolist() == [5, 3]
-    assert block.next_sentence_labels.tolist() == [1, 0]
 
 
 def test_a_document_s_examples_do_not_depend_on_its_block_but_on_the_copy(
@@ -97,16 +85,6 @@ def always_random(config: ExamplesConfig) -> ExamplesConfig:
 def varied() -> EncodedCorpus:
     rng = random.Random(3)
     return corpus_of(*([rng.randint(1, 40) for _ in range(rng.randint(1, 30))] for _ in range(300)))
-
-
-def test_next_segments_follow_without_a_gap_and_use_every_token(always_next: ExamplesConfig) -> None:
-    corpus = corpus_of([6, 7, 5, 6, 7, 5, 4, 4], [9, 9])
-    pairs = pairs_of(corpus, 0, always_next, length=64)
-    covered = [span for pair in pairs for span in (pair.a, pair.b)]
-    assert covered[0].start == 0
-    assert covered[-1].stop == 44
-    assert all(left.stop == right.start for left, right in pairwise(covered))
-    assert {pair.next_sentence_label for pair in pairs} == {0}
 
 
 def test_sentences_that_a_did_not_use_are_put_back_after_a_random_segment(always_random: ExamplesConfig) -> None:
@@ -200,14 +178,6 @@ def test_every_sentence_stays_once_and_runs_stay_together(num_sentences: int, to
     for start in range(0, num_sentences, together):
         run = [places[sentence] for sentence in before.sentences[start : start + together]]
         assert run == list(range(run[0], run[0] + len(run)))
-
-
-def test_the_order_follows_from_the_seed_and_the_document() -> None:
-    first = shuffled(document(40), together=2, seed=0)
-    assert first == shuffled(document(40), together=2, seed=0)
-    others = (shuffled(document(40), together=2, seed=1), shuffled(document(40, "b"), together=2, seed=0))
-    assert all(first.sentences != other.sentences for other in (document(40), *others))
-    assert shuffled(document(40), together=40, seed=0) == document(40)
 
 
 def test_segments_of_a_pair_come_from_anywhere_in_the_document(

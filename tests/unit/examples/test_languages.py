@@ -88,22 +88,6 @@ def test_both_segments_have_one_language_and_all_its_documents_are_drawn_from(
         assert first == second and len(first) == 1
 
 
-@pytest.mark.parametrize(
-    ("labels", "source"), [(["a[xx]", "a[xx]"], "sources"), (["a[xx]", "a[yy]"], "text")]
-)  # one language; ids without labels, which only look like that
-def test_elsewhere_examples_stay_as_they_are(
-    tmp_path: Path, tokenizer_folder: Path, config: ExamplesConfig, labels: list[str], source: str
-) -> None:
-    build_examples(
-        config, tokenizer_folder, corpus(tmp_path / "c", labels * 20, source=source), tmp_path / "out", num_workers=1
-    )
-    build_examples(
-        config, tokenizer_folder, corpus(tmp_path / "plain", labels * 20, source="text"), tmp_path / "as_before",
-        num_workers=1,
-    )  # fmt: skip
-    assert sha256_of_path(tmp_path / "out") == sha256_of_path(tmp_path / "as_before")
-
-
 def test_the_number_of_workers_changes_no_byte(
     tmp_path: Path, tokenizer_folder: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,37 +62,6 @@ def test_fifteen_percent_of_the_maskable_tokens_are_targets_on_average(
     assert deviations(int((num_targets == most).sum()), 4000, share) < 4
 
 
-def test_how_many_targets_there_are_says_nothing_of_which(policy: MaskingPolicy) -> None:
-    """The number is drawn from an output of the stream that no position owns."""
-    rows = np.repeat(example_of(32).input_ids[None], 40_000, axis=0)
-    result = mask_rows(rows, np.arange(40_000), seed=3, epoch=0, policy=policy, num_columns=5)
-    used = result.masked_labels != IGNORED_LABEL
-    for number in (4, 5):
-        of_number = used.sum(axis=1) == number
-        counts = np.bincount(result.masked_positions[of_number][:, :number].ravel(), minlength=32)
-        maskable = np.delete(counts, [0, 16, 31])
-        assert max(deviations(int(count), int(of_number.sum()), number / 29) for count in maskable) < 4.5
-
-
-def test_special_tokens_are_neither_targets_nor_random_replacements(policy: MaskingPolicy) -> None:
-    all_random = dataclasses.replace(policy, replace_with_mask_prob=0.0, replace_with_random_prob=1.0, vocab_size=8)
-    ids = np.array([CLS, 1, 5, 4, 6, 0, SEP, 7, 5, SEP])
-    example = Example(ids, np.zeros(10, dtype=np.int64), 0, 10)
-    shown, targets = set(), set()
-    for example_id in range(300):
-        result = masked(example, all_random, example_id)
-        targets.update(result.masked_positions.tolist())
-        shown.update(result.input_ids[result.masked_positions].tolist())
-    assert targets == {2, 4, 7, 8}
-    assert shown == {5, 6, 7}
-
-
-def test_an_example_with_nothing_to_mask_has_no_targets(policy: MaskingPolicy) -> None:
-    result = masked(Example(np.array([CLS, 1, SEP, 1, SEP]), np.zeros(5, dtype=np.int64), 1, 3), policy)
-    assert len(result.masked_positions) == 0
-    assert result.input_ids.tolist() == [CLS, 1, SEP, 1, SEP]
-
-
 def test_targets_are_shown_as_mask_random_and_true_in_the_paper_s_shares(policy: MaskingPolicy) -> None:
     rows = np.stack([example_of(128, seed).input_ids for seed in range(400)])
     result = mask_rows(rows, np.arange(400), seed=1, epoch=0, policy=policy, num_columns=19)
@@ -123,17 +92,6 @@ def test_random_replacements_are_uniform_over_the_ordinary_tokens(policy: Maskin
     counts = np.bincount(shown.ravel(), minlength=15)
     assert counts[:5].sum() == 0
     assert max(deviations(int(count), shown.size, 0.1) for count in counts[5:]) < 4.5
-
-
-def test_two_targets_of_one_example_are_independent(policy: MaskingPolicy) -> None:
-    """Were neighbouring outputs of the stream alike, two positions would be chosen together too often or too seldom."""
-    rows = np.repeat(example_of(12).input_ids[None], 30_000, axis=0)
-    half = dataclasses.replace(policy, mask_prob=4 / 9)
-    result = mask_rows(rows, np.arange(30_000), seed=2, epoch=0, policy=half, num_columns=4)
-    chosen = np.zeros((30_000, 12), dtype=bool)
-    np.put_along_axis(chosen, result.masked_positions, True, axis=1)
-    together = int((chosen[:, 1] & chosen[:, 2]).sum())
-    assert deviations(together, 30_000, (4 / 9) * (3 / 8)) < 4
 
 
 def test_the_same_arguments_give_the_same_mask_in_another_process(policy: MaskingPolicy) -> None:

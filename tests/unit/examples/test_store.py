@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -64,32 +62,9 @@ def test_padded_rows_are_the_examples_one_by_one_in_the_order_asked_for(tmp_path
         assert rows.next_sentence_labels[row] == example.next_sentence_label
 
 
-def test_a_pickled_store_holds_the_place_not_the_data(tmp_path: Path) -> None:
-    store = write_store(tmp_path, 4, (10,))
-    before = store[3].input_ids.tolist()
-    pickled = pickle.dumps(store)
-    assert len(pickled) < 1000
-    assert pickle.loads(pickled)[3].input_ids.tolist() == before  # noqa: S301
-
-
-def test_batches_are_read_without_parsing_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPython 3.11 fails with a SystemError where two threads use `ast` at once, and batches are read in a thread."""
-    store = write_store(tmp_path, 4, (10,))
-    monkeypatch.setattr(ast, "parse", None)
-    assert len(store.padded(range(10)).lengths) == 10
-    assert store[9].input_ids.size
-    assert sum(ids.size for ids in store.id_shards()) == store.num_tokens
-
-
 def test_a_torn_shard_is_named(tmp_path: Path) -> None:
     write_store(tmp_path, 4, (10,))
     torn = split_folder(tmp_path, "train", 16) / "00001.input_ids.npy"
     torn.write_bytes(torn.read_bytes()[:-5])
     with pytest.raises(ArtifactError, match=r"00001\.input_ids\.npy cannot be read"):
         ExampleStore.open(tmp_path, "train", 16)
-
-
-def test_a_length_that_was_not_made_is_an_error_naming_those_that_were(tmp_path: Path) -> None:
-    write_store(tmp_path, 4, (10,))
-    with pytest.raises(ArtifactError, match="examples of 16 tokens, none of 128"):
-        ExampleStore.open(tmp_path, "train", 128)

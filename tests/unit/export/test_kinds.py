@@ -132,28 +132,6 @@ def test_onnx_files_say_nothing_of_the_machine_they_were_made_on(exported: Expor
             onnx.checker.check_model(onnx.load_from_string(content))
 
 
-DECISIONS = {
-    "classification": "label",
-    "multi_label": "labels",
-    "linear": "score",
-    "reranking": "score",
-    "cosine": "vector",
-    "retrieval": "vector",
-    "encoder": "vector",
-    "softmax": "token",
-    "summarisation": "token_score",
-    "question_answering": "span",
-    "fill_mask": "token",
-}
-
-
-@pytest.mark.parametrize("name", DECISIONS)
-def test_agreement_is_that_of_the_decisions_of_the_kind(exported: Exported, name: str) -> None:
-    told = exported.manifest["models"][name]["onnx"]
-    assert told["decision"] == DECISIONS[name]
-    assert "Agreement with the PyTorch model" in exported.card(name)
-
-
 def test_an_int8_file_that_decides_otherwise_is_left_out(
     exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

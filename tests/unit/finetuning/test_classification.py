@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.kinds.classification.model import Classification, MultiLabel
 from bertline.tasks.metrics.classification import row_counts, scores_of_counts
 from bertline.tasks.stored_rows import TextRows
-from tiny import WORDS, runtime
+from tiny import WORDS
 
 LOW, HIGH = " ".join(WORDS[:10]), " ".join(WORDS[20:30])
 WINDOWED = {"long_texts": "windows", "window_overlap": 2, "max_length": 12}
@@ -78,7 +75,7 @@ def test_a_long_text_weighs_as_much_in_training_as_a_short_one(inputs, tokenizer
     assert by_label[0] == pytest.approx(by_label[1])
 
 
-def test_windows_read_what_truncation_cuts_off(inputs, encoder, tokenizer, machine):
+def test_windows_read_what_truncation_cuts_off(inputs, encoder, job_of):
     """The label stands at the end of a text that is longer than a sequence: truncation can only guess."""
 
     def rows(num_rows, seed):
@@ -91,22 +88,7 @@ def test_windows_read_what_truncation_cuts_off(inputs, encoder, tokenizer, machi
     scores = {}
     for long_texts in ("truncate", "windows"):
         kind = Classification(inputs.task(**{**WINDOWED, "long_texts": long_texts}), inputs.LABELS)
-
-        def split(num_rows, seed, kind=kind):
-            found = rows(num_rows, seed)
-            return TaskSplit(rows=found, encoded=kind.encode(found, tokenizer))
-
-        job = FineTuningJob(
-            kind=kind,
-            config=inputs.fine_tuning(num_epochs=5, learning_rate=5e-3),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=split(96, 1),
-            dev=split(48, 2),
-            seed=0,
-            machine=machine,
-            runtime=runtime(),
-        )
+        job = job_of(kind, encoder, rows(96, 1), rows(48, 2), num_epochs=5, learning_rate=5e-3)
         scores[long_texts] = fine_tune(job).dev_scores["accuracy"]
     assert scores["windows"] > 0.9
     assert scores["truncate"] < 0.75
@@ -124,28 +106,11 @@ def test_without_windows_the_loss_is_pytorchs_own(inputs, smoothing, weights):
     )
 
 
-def test_a_saved_model_predicts_the_same(inputs, tokenizer, model, machine, tmp_path):
-    kind = Classification(inputs.task(), inputs.LABELS)
-    encoded = kind.encode(inputs.learnable_rows(12), tokenizer)
-    kind.save_model(model, tmp_path)
-    assert (kind.predict(kind.load_model(tmp_path), encoded, machine) == kind.predict(model, encoded, machine)).all()
-    assert json.loads((tmp_path / "config.json").read_text())["id2label"] == {"0": "low", "1": "high"}
-
-
 def test_one_label_for_every_row_is_a_degenerate_run(inputs):
     kind = Classification(inputs.task(), inputs.LABELS)
     rows = rows_of([LOW, HIGH], [0, 1])
     assert kind.is_degenerate(rows, np.array([[0.6, 0.4], [0.9, 0.1]]), {})
     assert not kind.is_degenerate(rows, np.array([[0.6, 0.4], [0.4, 0.6]]), {})
-
-
-def test_the_table_says_what_was_predicted_and_how_surely(inputs):
-    kind = Classification(inputs.task(), inputs.LABELS)
-    table = kind.table(rows_of([LOW, HIGH], [0, 0]), np.array([[0.75, 0.25], [0.125, 0.875]], dtype=np.float32), {})
-    assert table.select(["gold", "predicted", "score", "correct"]).to_pylist() == [
-        {"gold": "low", "predicted": "low", "score": 0.75, "correct": True},
-        {"gold": "low", "predicted": "high", "score": 0.875, "correct": False},
-    ]
 
 
 def test_scores_of_some_rows_come_from_their_statistics(inputs):
@@ -167,9 +132,3 @@ def test_a_label_without_rows_is_in_no_macro_f1(inputs):
     assert several.scores(both)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
     counts = np.stack([row_counts(gold, predicted, 3)])
     assert scores_of_counts(counts)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
-
-
-def test_the_configuration_chooses_the_kind(inputs):
-    several = replace(inputs.task(), multi_label=True)
-    assert type(task_kind(several, ("a", "b"))).__name__ == "MultiLabel"
-    assert type(task_kind(inputs.task(), ("a", "b"))).__name__ == "Classification"

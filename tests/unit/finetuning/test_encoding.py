@@ -14,7 +14,6 @@ from bertline.finetuning.encoding import (
     _kept_of_pair,
     encode_texts,
     encode_windows,
-    scoring_batches,
 )
 
 
@@ -32,14 +31,6 @@ def test_single_passages_and_pairs_are_laid_out_as_bert_does(tokenizer):
 def test_a_special_token_written_in_a_text_is_only_text(tokenizer):
     encoded = encode_texts(["word1 [SEP] word2"], None, tokenizer, max_length=16)
     assert (encoded.input_ids == tokenizer.sep_id).sum() == 1
-
-
-def test_no_sequence_is_longer_than_allowed(tokenizer):
-    text = " ".join(["word3"] * 30)
-    for pairs in (None, [text]):
-        encoded = encode_texts([text], pairs, tokenizer, max_length=12)
-        assert encoded.lengths.tolist() == [12]
-        assert encoded.input_ids[0, -1] == tokenizer.sep_id
 
 
 def reference_truncation(first, second, room):
@@ -68,19 +59,6 @@ def test_every_pass_has_each_row_once_in_another_order(tokenizer, inputs):
     assert len(batches) == len(list(batches)) == 13
 
 
-def test_the_order_is_a_function_of_the_seed(tokenizer, inputs):
-    encoded = encode_texts(inputs.learnable_rows(60).texts, None, tokenizer, max_length=16)
-
-    def first_pass(seed):
-        return [
-            batch["input_ids"].tolist()
-            for batch in LengthSortedBatches(encoded.lengths, encoded.batch, batch_size=8, seed=seed)
-        ]
-
-    assert first_pass(1) == first_pass(1)
-    assert first_pass(1) != first_pass(2)
-
-
 def test_length_sorted_batches_pad_less_than_random_ones(tokenizer, inputs):
     encoded = encode_texts(inputs.learnable_rows(256).texts, None, tokenizer, max_length=16)
     padded = sum(
@@ -90,12 +68,6 @@ def test_length_sorted_batches_pad_less_than_random_ones(tokenizer, inputs):
     order = np.random.default_rng(0).permutation(256).reshape(16, 16)
     unsorted = sum(encoded.batch(indices)["input_ids"].numel() for indices in order)
     assert padded < 1.1 * encoded.lengths.sum() < unsorted
-
-
-def test_scoring_batches_cover_all_rows_and_know_their_places(tokenizer, inputs):
-    encoded = encode_texts(inputs.learnable_rows(21).texts, None, tokenizer, max_length=16)
-    places = [index for indices, _ in scoring_batches(encoded, batch_size=8) for index in indices]
-    assert sorted(places) == list(range(21))
 
 
 def ids_of(encoded, index):
@@ -149,12 +121,3 @@ def test_of_a_pair_the_longer_text_is_read_in_chunks_beside_the_shorter_one(toke
         read += segments[not long_first][2 if index else 0 :]
     assert read == tokenizer.encode(long)
     assert windows.sequences.lengths[0] == 16
-
-
-def test_of_two_long_texts_the_shorter_one_keeps_half_of_the_room(tokenizer):
-    texts = [" ".join(["word1"] * 40)], [" ".join(["word2"] * 30)]
-    windows = encode_windows(*texts, tokenizer, max_length=19, overlap=2)
-    one, two = tokenizer.encode("word1 word2")
-    counts = [(ids_of(windows.sequences, i).count(one), ids_of(windows.sequences, i).count(two)) for i in range(7)]
-    assert counts[0] == (8, 8) and {second for _, second in counts} == {8}
-    assert sum(first for first, _ in counts) == 40 + 2 * 6

@@ -10,17 +10,14 @@ import torch
 import transformers
 
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.task_kind import LossOptions, task_kind
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.fill_mask.model import FillMask, _evenly
-from bertline.modeling.bert import BertForMaskedLM
-from bertline.modeling.huggingface import save_model
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.stored_rows import PlainRows
 from bertline.tokenization.tokenizer import Tokenizer
-from tiny import load_masked_lm
 
 
 def config(**changes):
@@ -97,20 +94,6 @@ def test_scores_are_those_of_masking_each_token_in_turn_with_transformers(folder
     assert fill_mask.details(rows, found, {})["pseudo_perplexity"] == pytest.approx(math.exp(-mean), rel=1e-3)
 
 
-def test_a_passage_alone_has_the_scores_that_it_has_among_others(folder, tokenizer):
-    fill_mask, rows = kind(), passages(12)
-    model = fill_mask.load_model(folder)
-
-    def statistics(some):
-        return fill_mask.statistics(
-            some, fill_mask.predict(model, fill_mask.encode(some, tokenizer), tiny.machine()), {}
-        )
-
-    together = statistics(rows)
-    alone = np.concatenate([statistics(rows.take([i])) for i in range(len(rows))])
-    np.testing.assert_allclose(together, alone, atol=1e-3)
-
-
 def test_passages_without_a_token_to_score_are_no_error_and_count_nothing(folder, tokenizer):
     fill_mask, rows = kind(), PlainRows(["a", "b"], ["unheard", "word1"])
     found = fill_mask.predict(fill_mask.load_model(folder), fill_mask.encode(rows, tokenizer), tiny.machine())
@@ -131,19 +114,6 @@ def test_the_tokens_that_are_scored_are_spread_evenly(tokenizer):
         for most in range(1, 30):
             chosen = _evenly(np.arange(places), most)
             assert len(set(chosen)) == len(chosen) == min(places, most)
-
-
-def test_equally_likely_tokens_are_ranked_by_their_ids(folder, tokenizer):
-    fill_mask, rows = kind(), PlainRows(["a"], ["word0 word3"])
-    model = fill_mask.load_model(folder)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if name.startswith("mlm_head"):
-                weight.zero_()  # every token is as likely as any other
-    found = fill_mask.predict(model, fill_mask.encode(rows, tokenizer), tiny.machine())
-    assert found.ranks.tolist() == [5, 8]  # the ids: five special tokens come first
-    assert found.guesses.tolist() == [0, 0]
-    assert found.log_probs == pytest.approx([-math.log(45)] * 2)
 
 
 def epochs_of_batches(fill_mask, rows, tokenizer, *, seed, epochs=2, batch_size=4):
@@ -193,30 +163,14 @@ def test_the_loss_is_the_mean_over_the_targets_and_none_costs_nothing(folder, to
     assert fill_mask.loss(model, nothing, LossOptions()).item() == 0.0
 
 
-def test_training_improves_the_scores_and_a_saved_model_has_them_too(folder, tokenizer, inputs, tmp_path):
+def test_training_improves_the_scores_and_a_saved_model_has_them_too(folder, job_of, tmp_path):
     fill_mask = kind()
 
-    def split(count, seed):
-        rows = passages(count, seed)
-        return TaskSplit(rows=rows, encoded=fill_mask.encode(rows, tokenizer))
+    def job(num_epochs):
+        settings = {"num_epochs": num_epochs, "learning_rate": 5e-3, "dropout_prob": 0.0}
+        return job_of(fill_mask, folder, passages(200, 1), passages(20, 2), **settings)
 
-    def run(num_epochs):
-        return fine_tune(
-            FineTuningJob(
-                kind=fill_mask,
-                config=inputs.fine_tuning(num_epochs=num_epochs, learning_rate=5e-3, dropout_prob=0.0),
-                encoder="pretrained",
-                encoder_folder=folder,
-                train=split(200, 1),
-                dev=dev,
-                seed=0,
-                machine=tiny.machine(),
-                runtime=tiny.runtime(),
-            )
-        )
-
-    dev = split(20, 2)
-    untrained, trained = run(0), run(6)
+    untrained, trained, dev = fine_tune(job(0)), fine_tune(job(6)), job(0).dev
     assert [(check.share, check.epoch) for check in untrained.checks] == [(1.0, 0)]
     assert trained.dev_scores["negative_log_perplexity"] > untrained.dev_scores["negative_log_perplexity"] + 1
     before = fill_mask.load_model(folder)
@@ -225,16 +179,6 @@ def test_training_improves_the_scores_and_a_saved_model_has_them_too(folder, tok
     again = fill_mask.predict(fill_mask.load_model(tmp_path), dev.encoded, tiny.machine())
     assert fill_mask.scores(fill_mask.statistics(dev.rows, again, {})) == pytest.approx(trained.dev_scores)
     transformers.BertForPreTraining.from_pretrained(tmp_path)
-
-
-def test_an_encoder_without_other_heads_gets_none(folder, tmp_path):
-    save_model(load_masked_lm(folder), tmp_path / "encoder")
-    fill_mask = kind()
-    model = fill_mask.new_model(tmp_path / "encoder", HeadSettings(0.1, 3, "plain"))
-    assert isinstance(model, BertForMaskedLM)
-    fill_mask.save_model(model, tmp_path / "fine-tuned")
-    found, expected = fill_mask.load_model(tmp_path / "fine-tuned").state_dict(), load_masked_lm(folder).state_dict()
-    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in found)
 
 
 def test_the_baseline_is_the_frequency_in_train(tokenizer):
@@ -260,12 +204,3 @@ def test_the_baseline_is_the_frequency_in_train(tokenizer):
         .log_probs
     )
     assert total == pytest.approx(1.0, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("top_k", 0), ("max_scored_tokens", 0), ("mask_prob", 0.0), ("mask_prob", 1.0), ("max_length", 0)],
-)
-def test_numbers_out_of_range_are_refused(key, value):
-    with pytest.raises(ValueError, match=key):
-        config(**{key: value})

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.kinds.classification.model import MultiLabel
 from bertline.tasks.stored_rows import MultiLabelRows
 from bertline.tokenization.tokenizer import Tokenizer
-from tiny import WORDS, runtime
+from tiny import WORDS
 
 LABELS = ("one", "two", "three")
 
@@ -35,26 +33,9 @@ def random_rows(num_rows, seed):
     return rows_with(np.random.default_rng(seed).integers(0, 2, (num_rows, 3)))
 
 
-def test_a_run_learns_labels_by_themselves(kind, inputs, encoder, machine):
-    tokenizer = Tokenizer.load(encoder)
-
-    def split(num_rows, seed):
-        rows = random_rows(num_rows, seed)
-        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-
-    result = fine_tune(
-        FineTuningJob(
-            kind=kind,
-            config=inputs.fine_tuning(num_epochs=10, learning_rate=3e-3, dropout_prob=0.0),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=split(320, 1),
-            dev=split(64, 2),
-            seed=0,
-            machine=machine,
-            runtime=runtime(),
-        )
-    )
+def test_a_run_learns_labels_by_themselves(kind, encoder, job_of):
+    settings = {"num_epochs": 10, "learning_rate": 3e-3, "dropout_prob": 0.0}
+    result = fine_tune(job_of(kind, encoder, random_rows(320, 1), random_rows(64, 2), **settings))
     assert set(result.dev_scores) == {"accuracy", "macro_f1", "micro_f1"}
     # To give every row every label comes to two thirds.
     assert result.dev_scores["micro_f1"] > 0.8
@@ -101,27 +82,6 @@ def test_the_table_has_no_label_one_label_and_several(kind):
     assert kind.details(rows, predictions, {})["by_label"]["three"] == {
         "f1": 0.0, "precision": 0.0, "recall": 0.0, "rows": 0,
     }  # fmt: skip
-
-
-def test_the_same_labels_for_every_row_are_a_degenerate_run(kind):
-    rows = random_rows(2, 0)
-    assert kind.is_degenerate(rows, np.array([[0.9, 0.1, 0.6], [0.8, 0.2, 0.7]]), {})
-    assert not kind.is_degenerate(rows, np.array([[0.9, 0.1, 0.6], [0.8, 0.2, 0.7]]), {"threshold": 0.65})
-
-
-def test_labels_are_counted_once_a_row(kind):
-    assert kind.label_counts(rows_with([[1, 1, 0], [0, 1, 0]])).tolist() == [1, 2, 0]
-
-
-def test_a_saved_model_predicts_the_same_and_says_what_it_is(kind, encoder, machine, tmp_path):
-    model = kind.new_model(encoder, HeadSettings(0.1, 3, "plain"))
-    encoded = kind.encode(random_rows(10, 0), Tokenizer.load(encoder))
-    kind.save_model(model, tmp_path)
-    predictions = kind.predict(model, encoded, machine)
-    assert (kind.predict(kind.load_model(tmp_path), encoded, machine) == predictions).all()
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["problem_type"] == "multi_label_classification"
-    assert config["id2label"] == {"0": "one", "1": "two", "2": "three"}
 
 
 def test_windows_pool_each_label_by_itself(inputs, encoder, machine):

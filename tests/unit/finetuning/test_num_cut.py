@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 import finished_tasks
 import tiny
-from bertline.finetuning.encoding import encode_texts, encode_windows
+from bertline.finetuning.encoding import encode_windows
 from bertline.finetuning.task_kind import task_kind
-from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 # So short that some rows of each kind are cut and some are not.
@@ -110,14 +108,3 @@ def test_documents_of_a_collection_are_counted_apart_from_queries(reader):
 def test_in_windows_only_the_shorter_of_two_long_texts_loses_tokens(reader, first, second, cut):
     texts = [finished_tasks.text(*range(first)), "word1"], [finished_tasks.text(*range(second)), "word2"]
     assert encode_windows(*texts, reader, max_length=19, overlap=2).cut.tolist() == [cut, False]
-
-
-def test_of_sequences_that_are_taken_the_same_ones_are_cut(reader):
-    sequences = encode_texts(["word1", "word1 word2 word3", "word4"], None, reader, max_length=4)
-    assert sequences.cut.tolist() == [False, True, False]
-    assert sequences.take([1, 0]).cut.tolist() == [True, False]
-
-
-def test_without_rows_nothing_is_cut(reader):
-    kind, _ = made("cosine")
-    assert kind.num_cut(kind.encode(NumberRows([], [], [], np.zeros(0)), reader)) == 0

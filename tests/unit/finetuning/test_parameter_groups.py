@@ -40,10 +40,6 @@ def test_matrices_decay_and_vectors_do_not():
             assert groups[name]["weight_decay"] == (0.1 if weight.ndim == 2 else 0.0)
 
 
-def test_without_a_fall_of_the_rate_there_are_two_groups():
-    assert len(parameter_groups(classifier(), weight_decay=0.1, layer_decay=1.0)) == 2
-
-
 @pytest.mark.parametrize("bias_correction", [True, False])
 def test_frozen_weights_are_in_no_group(inputs, bias_correction):
     model = classifier()

@@ -9,13 +9,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from transformers import BertForQuestionAnswering
 
-import finetuning_inputs
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.task_file import read_task_file, write_task_file
-from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.task_kind import LossOptions
 from bertline.kinds.question_answering.baselines import baselines
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.question_answering.model import (
@@ -29,7 +26,7 @@ from bertline.kinds.question_answering.model import (
     windows_of,
 )
 from bertline.modeling.heads import AnswerLogits
-from bertline.sweep.baselines.base import BaselineInputs, baselines_of
+from bertline.sweep.baselines.base import BaselineInputs
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -167,11 +164,6 @@ def test_an_answer_without_a_token_is_not_trained_on():
     assert len(batch["input_ids"]) == 1
 
 
-def test_each_context_is_tokenised_once():
-    encoded = encode_questions(rows_of(*[("a", "b c d", "c")] * 50), TOKENIZER, config())
-    assert len(encoded.contexts.ids) == 3
-
-
 # ---- the best span
 
 
@@ -254,12 +246,6 @@ def test_a_context_without_tokens_has_no_answer():
     assert kind.scores(kind.statistics(rows, predictions, calibration))["f1"] == 1.0
 
 
-def test_no_questions_have_no_answers():
-    kind = QuestionAnswering(config(), ())
-    predictions = kind.predict(LooksUp(), kind.encode(rows_of(("a", "b", "b")).take([]), TOKENIZER), tiny.machine())
-    assert predictions.texts == [] and len(predictions.null_scores) == 0
-
-
 # ---- loss
 
 
@@ -310,24 +296,6 @@ def test_the_threshold_is_tuned_for_the_metric_of_the_task():
     assert QuestionAnswering(config(metric="exact_match"), ()).calibrate(rows, predictions)[NO_ANSWER_THRESHOLD] < 0.0
 
 
-def test_the_table_shows_what_is_given_and_how_sure_the_model_is():
-    kind = QuestionAnswering(config(), ())
-    rows = rows_of(("a", "b c", "b"), ("a", "b c", None))
-    table = kind.table(rows, predictions_of(["b c", "c"], [-1.0, 1.0]), {NO_ANSWER_THRESHOLD: 0.0}).to_pydict()
-    assert table["gold"] == ["b", ""]
-    assert table["predicted"] == ["b c", ""]
-    assert table["correct"] == pytest.approx([2 / 3, 1.0])
-    assert table["score"] == pytest.approx([0.5, 1 / (1 + np.exp(-1))])
-    assert {"id", "title", "question", "context"} <= set(table)
-
-
-def test_a_model_that_gives_every_question_the_same_answer_is_degenerate():
-    kind = QuestionAnswering(config(), ())
-    rows = rows_of(("a", "b c", "b"), ("a", "b c", None))
-    assert kind.is_degenerate(rows, predictions_of(["b", "c"], [1.0, 1.0]), {NO_ANSWER_THRESHOLD: 0.0})
-    assert not kind.is_degenerate(rows, predictions_of(["b", "c"], [1.0, 1.0]), {})
-
-
 def test_baselines_answer_with_the_first_sentence_and_never_answer_only_where_that_can_be_right():
     answered = rows_of(("a", "  The cat sat. The dog did not.\nMore.", "cat"), ("a", "A title\nAnd text.", "title"))
     [first] = baselines(BaselineInputs(kind=None, train=answered, dev=answered, tests={"test": answered}))
@@ -358,27 +326,13 @@ def learnable(num_rows, *, seed, answered=1.0):
     return rows_of(*[row() for _ in range(num_rows)])
 
 
-@pytest.fixture(scope="module")
-def job(encoder):
-    tokenizer = Tokenizer.load(encoder)
+@pytest.fixture
+def job(encoder, job_of):
     kind = QuestionAnswering(config(max_length=20, window_overlap=6, max_question_length=2), ())
 
-    def split(num_rows, answered):
-        rows = learnable(num_rows, seed=num_rows, answered=answered)
-        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-
     def make(answered):
-        return FineTuningJob(
-            kind=kind,
-            config=finetuning_inputs.fine_tuning(num_epochs=5, learning_rate=1e-2, dropout_prob=0.0),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=split(192, answered),
-            dev=split(64, answered),
-            seed=0,
-            machine=tiny.machine(),
-            runtime=tiny.runtime(),
-        )
+        train, dev = (learnable(num_rows, seed=num_rows, answered=answered) for num_rows in (192, 64))
+        return job_of(kind, encoder, train, dev, num_epochs=5, learning_rate=1e-2, dropout_prob=0.0)
 
     return make
 
@@ -402,30 +356,3 @@ def test_a_small_model_learns_where_there_is_no_answer(job):
     result = fine_tune(made)
     assert NO_ANSWER_THRESHOLD in result.calibration
     assert result.dev_scores["has_answer_f1"] > 0.8 and result.dev_scores["no_answer_f1"] > 0.8
-
-
-def test_transformers_loads_the_saved_model_with_equal_logits(job, tmp_path):
-    made = job(1.0)
-    model = made.kind.new_model(made.encoder_folder, HeadSettings(dropout_prob=0.1, seed=1, attention="plain"))
-    made.kind.save_model(model, tmp_path)
-    theirs, info = BertForQuestionAnswering.from_pretrained(tmp_path, output_loading_info=True)
-    assert not info["missing_keys"] and not info["unexpected_keys"]
-    batch = made.dev.encoded.batch(np.arange(8))
-    inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
-    with torch.no_grad():
-        ours, expected = model.eval()(**inputs), theirs.eval()(**inputs)
-    real = batch["attention_mask"] == 1
-    torch.testing.assert_close(ours.start[real], expected.start_logits[real], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(ours.end[real], expected.end_logits[real], atol=1e-5, rtol=1e-4)
-
-
-def test_a_finished_folder_says_how_it_answers(tmp_path):
-    kind = task_kind(config(max_answer_length=3), ())
-    assert isinstance(kind, QuestionAnswering)
-    write_task_file(tmp_path, kind, {NO_ANSWER_THRESHOLD: -1.25})
-    finished = read_task_file(tmp_path)
-    assert isinstance(finished.kind, QuestionAnswering)
-    assert finished.kind.config.max_answer_length == 3
-    assert finished.calibration == {NO_ANSWER_THRESHOLD: -1.25}
-    rows = rows_of(("a", "b c. d", "b"))
-    assert [baseline.name for baseline in baselines_of(finished.kind, rows, rows, {"test": rows})] == ["first_sentence"]

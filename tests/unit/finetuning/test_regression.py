@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
@@ -16,7 +14,7 @@ from bertline.kinds.regression.model import Regression
 from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import NumberRows
-from tiny import WORDS, runtime
+from tiny import WORDS
 
 
 @pytest.fixture
@@ -52,26 +50,10 @@ def alike_rows(num_rows, seed=0, halves=2):
 
 
 @pytest.mark.parametrize("head", ["linear", "cosine"])
-def test_a_run_learns_numbers(task, inputs, encoder, tokenizer, machine, head):
+def test_a_run_learns_numbers(task, encoder, job_of, head):
     kind = task_kind(task(head=head), ())
-
-    def split(num_rows, seed):
-        rows = alike_rows(num_rows, seed, halves=1 if head == "linear" else 2)
-        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-
-    result = fine_tune(
-        FineTuningJob(
-            kind=kind,
-            config=inputs.fine_tuning(num_epochs=10, learning_rate=1e-2),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=split(256, 1),
-            dev=split(64, 2),
-            seed=0,
-            machine=machine,
-            runtime=runtime(),
-        )
-    )
+    train, dev = (alike_rows(num_rows, seed, 1 if head == "linear" else 2) for num_rows, seed in ((256, 1), (64, 2)))
+    result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=10, learning_rate=1e-2))
     assert result.dev_scores["pearson"] > 0.8
     assert result.dev_scores["spearman"] > 0.8
 
@@ -138,24 +120,6 @@ def test_rows_without_a_second_text_have_no_cosine(task, tokenizer):
     with pytest.raises(DataError, match="text_pair_column"):
         Regression(task(head="cosine"), ()).encode(rows, tokenizer)
     assert len(Regression(task(), ()).encode(rows, tokenizer).sequences) == 1
-
-
-@pytest.mark.parametrize(
-    ("head", "architecture"), [("linear", "BertForSequenceClassification"), ("cosine", "BertModel")]
-)
-def test_a_saved_model_predicts_the_same_and_says_what_it_is(
-    task, encoder, tokenizer, machine, tmp_path, head, architecture
-):
-    kind = Regression(task(head=head), ())
-    model = kind.new_model(encoder, HeadSettings(0.1, 0, "plain"))
-    encoded = kind.encode(alike_rows(12), tokenizer)
-    kind.save_model(model, tmp_path)
-    predictions = kind.predict(model, encoded, machine)
-    assert (kind.predict(kind.load_model(tmp_path), encoded, machine) == predictions).all()
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["architectures"] == [architecture]
-    assert config.get("problem_type") == ("regression" if head == "linear" else None)
-    assert kind.has_new_head(model) is (head == "linear")
 
 
 def test_tables_and_details_are_on_the_tasks_own_scale(task):

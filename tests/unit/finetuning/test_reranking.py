@@ -9,12 +9,10 @@ import pytest
 import torch
 import transformers
 
-import finetuning_inputs as inputs
 import search_inputs
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
-from bertline.foundation.errors import ConfigError
 from bertline.kinds.reranking.model import Reranking
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.stored_rows import CandidateRows
@@ -43,40 +41,15 @@ def kind_of(**changes) -> Reranking:
     return kind
 
 
-def tuned(kind, encoder, tokenizer, train, dev, **changes):
-    splits = {"train": train, "dev": dev}
-    return fine_tune(
-        FineTuningJob(
-            kind=kind, config=inputs.fine_tuning(**changes), encoder="pretrained", encoder_folder=encoder, seed=0,
-            machine=tiny.machine(), runtime=tiny.runtime(),
-            **{name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in splits.items()},
-        )
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("num_negatives", [0, 1])
-def test_it_learns_an_order_and_says_what_it_was_before(encoder, tokenizer, num_negatives):
+def test_it_learns_an_order_and_says_what_it_was_before(encoder, tokenizer, job_of, num_negatives):
     kind, train, dev = kind_of(num_negatives=num_negatives), rows(40), rows(20, seed=1)
-    result = tuned(kind, encoder, tokenizer, train, dev, num_epochs=6)
+    result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=6))
     predictions = kind.predict(result.model, kind.encode(dev, tokenizer), tiny.machine())
     before = kind.details(dev, predictions, {})["before"]
     assert set(before) == set(result.dev_scores) == {"map", "mrr", "ndcg@10"}
     assert before["map"] < 0.8 < 0.95 < result.dev_scores["map"]
     assert not kind.is_degenerate(dev, predictions, {})
-
-
-def test_an_untrained_head_is_not_scored(encoder, tokenizer):
-    with pytest.raises(ConfigError, match="num_epochs"):
-        tuned(kind_of(), encoder, tokenizer, rows(4), rows(4), num_epochs=0)
-
-
-def test_a_candidates_score_does_not_depend_on_the_others(encoder, tokenizer):
-    kind, some = kind_of(), rows(12)
-    model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=0, attention="plain"))
-    together = kind.predict(model, kind.encode(some, tokenizer), tiny.machine())
-    alone = [kind.predict(model, kind.encode(some.take([row]), tokenizer), tiny.machine())[0] for row in range(12)]
-    assert all(np.allclose(one, two, atol=1e-5) for one, two in zip(together, alone, strict=True))
-    assert kind.predict(model, kind.encode(some.take([]), tokenizer), tiny.machine()) == []
 
 
 def test_scores_are_the_logits_of_transformers(encoder, tokenizer, tmp_path):
@@ -161,15 +134,3 @@ def test_the_pair_baseline_orders_candidates_by_what_they_share_with_the_query()
     before, after = (kind.scores(kind.statistics(test, one.predictions["test"], {}))["mrr"] for one in (first, learnt))
     assert before == pytest.approx(1 / 3)
     assert after == 1.0
-
-
-def test_equal_candidates_and_none_at_all_do_no_harm():
-    kind = kind_of()
-    some = CandidateRows(
-        ["q", "r"], ["x", "y"], [["a", "b"], []], [["A", "B"], []], [[1, 0], []], [[1.0, 1.0], []], [[1, 0], [1]]
-    )
-    predictions = [np.array([0.5, 0.5], dtype=np.float32), np.zeros(0, dtype=np.float32)]
-    # Of equal scores the greater id comes first, as in trec_eval.
-    assert kind.statistics(some, predictions, {})[:, :2].tolist() == [[0.5, 0.5], [0.0, 0.0]]
-    assert kind.table(some, predictions, {})["predicted"].to_pylist() == ["B", ""]
-    assert kind.is_degenerate(some, predictions, {})

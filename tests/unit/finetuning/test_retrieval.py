@@ -9,17 +9,16 @@ import pytest
 import torch
 import transformers
 
-import finetuning_inputs as inputs
 import search_inputs
 import tiny
 from bertline.finetuning.encoding import assemble
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.retrieval import baselines as search_baselines
 from bertline.kinds.retrieval.baselines import found_by, tuned_bm25
 from bertline.kinds.retrieval.model import EncodedSearch, Found, PairBatches, Retrieval, contrastive_loss
-from bertline.sweep.baselines.base import BaselineInputs, baselines_of
+from bertline.sweep.baselines.base import BaselineInputs
 from bertline.tasks.stored_rows import COLLECTION, Documents, QueryRows, write_rows
 
 
@@ -50,34 +49,18 @@ def model_of(kind, encoder):
     return kind.new_model(encoder, HeadSettings(dropout_prob=0.0, seed=0, attention="plain"))
 
 
-def tuned(kind, encoder, tokenizer, train, dev, **changes):
-    splits = {"train": train, "dev": dev}
-    return fine_tune(
-        FineTuningJob(
-            kind=kind, config=inputs.fine_tuning(**{"dropout_prob": 0.0, **changes}), encoder="pretrained",
-            encoder_folder=encoder, seed=0, machine=tiny.machine(), runtime=tiny.runtime(),
-            **{name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in splits.items()},
-        )
-    )  # fmt: skip
-
-
 class TestLearning:
     @pytest.mark.parametrize("hard_negatives", ["none", "bm25", "encoder"])
-    def test_it_learns_what_no_shared_word_tells(self, encoder, tokenizer, hard_negatives):
+    def test_it_learns_what_no_shared_word_tells(self, encoder, job_of, hard_negatives):
         words, documents = collection()
         kind = kind_of(documents, hard_negatives=hard_negatives, num_hard_negatives=2)
         train, dev = (rows(words, range(60), seed) for seed in (1, 2))
-        before = tuned(kind, encoder, tokenizer, train, dev, num_epochs=0).dev_scores["ndcg@10"]
-        after = tuned(kind, encoder, tokenizer, train, dev, num_epochs=12, learning_rate=1e-2).dev_scores["ndcg@10"]
-        assert before < 0.3
-        assert after > 0.6
-
-    def test_the_same_job_gives_the_same_weights(self, encoder, tokenizer):
-        words, documents = collection()
-        kind = kind_of(documents, hard_negatives="encoder", num_hard_negatives=1)
-        train = rows(words, range(40))
-        first, again = (tuned(kind, encoder, tokenizer, train, train, num_epochs=1).model for _ in range(2))
-        assert all(torch.equal(one, two) for one, two in zip(first.parameters(), again.parameters(), strict=True))
+        before, after = (
+            fine_tune(job_of(kind, encoder, train, dev, dropout_prob=0.0, num_epochs=number, learning_rate=1e-2))
+            for number in (0, 12)
+        )
+        assert before.dev_scores["ndcg@10"] < 0.3
+        assert after.dev_scores["ndcg@10"] > 0.6
 
 
 class TestHardNegatives:
@@ -90,12 +73,6 @@ class TestHardNegatives:
         prepared = kind.prepared(model_of(kind, encoder), kind.encode(train, tokenizer), train, tiny.machine())
         expected = {2} if hard_negatives == "bm25" else {2, 3}
         assert set(prepared.hard_negatives[0].tolist()) == expected
-
-    def test_without_them_nothing_is_mined(self, encoder, tokenizer):
-        words, documents = collection()
-        kind, train = kind_of(documents, hard_negatives="bm25", num_hard_negatives=0), rows(words, range(3))
-        encoded = kind.encode(train, tokenizer)
-        assert kind.prepared(model_of(kind, encoder), encoded, train, tiny.machine()) is encoded
 
 
 def search(relevant, hard_negatives, num_documents=10):
@@ -184,44 +161,11 @@ class TestScoring:
             "right_document": "word3", "score": 0.5, "correct": 1 / ideal,
         }  # fmt: skip
 
-    def test_nothing_found_scores_nothing(self):
-        kind = kind_of(self.documents)
-        found = Found(np.full((2, 3), -1), np.full((2, 3), -np.inf, dtype=np.float32))
-        assert not kind.statistics(self.queries, found, {}).any()
-        assert kind.table(self.queries, found, {})["predicted"].to_pylist() == ["", ""]
-
     def test_the_same_first_document_for_every_query_is_a_failed_run(self):
         kind = kind_of(self.documents)
         scores = np.array([[0.9, 0.1]] * 2, dtype=np.float32)
         assert kind.is_degenerate(self.queries, Found(np.array([[1, 0], [1, 2]]), scores), {})
         assert not kind.is_degenerate(self.queries, Found(np.array([[1, 0], [0, 1]]), scores), {})
-
-    def test_prediction_is_the_order_of_the_cosines_of_transformers(self, encoder, tokenizer):
-        words, documents = collection()
-        kind, queries = kind_of(documents, query_prefix="word0 ", document_prefix="word1 "), rows(words, range(9))
-        found = kind.predict(model_of(kind, encoder), kind.encode(queries, tokenizer), tiny.machine())
-        theirs = transformers.BertModel.from_pretrained(encoder).eval()
-
-        def vectors(texts):
-            ids = [[tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id] for text in texts]
-            with torch.no_grad():
-                hidden = [theirs(torch.tensor([each])).last_hidden_state[0].mean(0) for each in ids]
-            return torch.nn.functional.normalize(torch.stack(hidden), dim=-1)
-
-        cosines = (
-            vectors(f"word0 {query}" for query in queries.queries)
-            @ vectors(f"word1 {text}" for text in documents.texts).T
-        )
-        expected = cosines.sort(dim=1, descending=True).values.numpy()
-        assert np.allclose(found.scores, expected, atol=1e-5)
-        assert np.allclose(np.take_along_axis(cosines.numpy(), found.documents, axis=1), expected, atol=1e-5)
-
-    def test_bm25_is_the_baseline(self):
-        kind = kind_of(self.documents)
-        (baseline,) = baselines_of(kind, self.queries, self.queries, {"test": self.queries})
-        assert baseline.name == "bm25"
-        assert baseline.predictions["test"].documents[:, 0].tolist() == [0, 1]
-        assert found_by(kind.bm25, self.queries).documents[:, 1].tolist() == [-1, -1]
 
     def test_dev_chooses_what_counts_as_a_term_of_bm25(self, monkeypatch):
         """Queries have other forms of the documents' words: whole words find nothing."""
@@ -262,13 +206,6 @@ class TestFolders:
             kind.encode(rows(words, range(5)), tokenizer)
         assert kind.read(tmp_path, "dev") == rows(words, range(5))
         assert kind.collection == documents
-
-    def test_the_collection_is_encoded_once(self, tokenizer):
-        words, documents = collection()
-        kind = kind_of(documents)
-        first, second = (kind.encode(rows(words, range(n)), tokenizer) for n in (2, 3))
-        assert first.documents is second.documents
-        assert len(kind.encode(rows(words, []), tokenizer).queries) == 0
 
     def test_the_splits_of_a_model_share_the_documents_vectors_and_other_weights_get_their_own(
         self, encoder, tokenizer, monkeypatch

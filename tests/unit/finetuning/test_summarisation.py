@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 from torch import nn
 
-import finetuning_inputs
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.sentence_groups import encode_documents
 from bertline.finetuning.task_kind import LossOptions
 from bertline.foundation.labels import IGNORED_LABEL
@@ -173,13 +172,6 @@ def test_the_oracle_is_reported_beside_and_is_not_beaten_by_the_first_sentences(
     assert kind.table(rows, lead.predictions["test"], {})["predicted"].to_pylist() == ["c d", "e f"]
 
 
-def test_equal_scores_for_all_sentences_are_degenerate():
-    kind = Summarisation(config(), ())
-    rows = rows_of(["a", "b"], ["c"])
-    assert kind.is_degenerate(rows, [np.array([0.5, 0.5]), np.array([0.5])], {})
-    assert not kind.is_degenerate(rows, [np.array([0.5, 0.6]), np.array([0.5])], {})
-
-
 def learnable(num_rows, *, seed):
     """The summary is the second and the fourth sentence, which the segments tell from the others."""
     random = np.random.default_rng(seed)
@@ -195,25 +187,10 @@ def learnable(num_rows, *, seed):
     )
 
 
-def test_a_small_model_learns_to_choose_and_is_the_same_after_saving(encoder, tmp_path):
-    tokenizer = Tokenizer.load(encoder)
+def test_a_small_model_learns_to_choose_and_is_the_same_after_saving(encoder, job_of, tmp_path):
     kind = Summarisation(config(max_length=32), ())
-
-    def split(num_rows):
-        rows = learnable(num_rows, seed=num_rows)
-        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-
-    made = FineTuningJob(
-        kind=kind,
-        config=finetuning_inputs.fine_tuning(num_epochs=6, learning_rate=1e-2, dropout_prob=0.0),
-        encoder="pretrained",
-        encoder_folder=encoder,
-        train=split(160),
-        dev=split(48),
-        seed=0,
-        machine=tiny.machine(),
-        runtime=tiny.runtime(),
-    )
+    train, dev = (learnable(num_rows, seed=num_rows) for num_rows in (160, 48))
+    made = job_of(kind, encoder, train, dev, num_epochs=6, learning_rate=1e-2, dropout_prob=0.0)
     result = fine_tune(made)
     [lead] = baselines(BaselineInputs(kind=None, train=None, dev=made.dev.rows, tests={}))
     baseline = kind.scores(kind.statistics(made.dev.rows, lead.predictions["dev"], {}))

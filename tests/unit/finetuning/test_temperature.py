@@ -13,9 +13,9 @@ from bertline.finetuning.temperature import (
     with_sigmoid_temperature,
     with_softmax_temperature,
 )
-from bertline.kinds.classification.model import THRESHOLD, Classification, MultiLabel
+from bertline.kinds.classification.model import Classification
 from bertline.tasks.metrics.classification import expected_calibration_error
-from bertline.tasks.stored_rows import MultiLabelRows, TextRows
+from bertline.tasks.stored_rows import TextRows
 
 
 def softmax(logits):
@@ -91,17 +91,3 @@ def test_a_task_that_asks_for_it_is_calibrated_and_scores_stay():
     np.testing.assert_allclose(by_label, with_softmax_temperature(said, calibration[TEMPERATURE]), atol=1e-6)
     np.testing.assert_allclose(table["score"].to_numpy(), by_label.max(axis=1), atol=1e-6)
     assert np.array_equal(by_label.argmax(axis=1), said.argmax(axis=1))
-
-
-def test_of_several_labels_the_threshold_is_one_of_calibrated_probabilities():
-    random = np.random.default_rng(1)
-    logits = random.normal(-1, 1.5, (2000, 3))
-    gold = (random.random(logits.shape) < 1 / (1 + np.exp(-logits))).astype(np.int64)
-    said = (1 / (1 + np.exp(-logits * 3))).astype(np.float32)
-    kind = MultiLabel(inputs.task(multi_label=True, metric="micro_f1", calibration="temperature"), ("a", "b", "c"))
-    rows = rows_of(gold, MultiLabelRows)
-    calibration = kind.calibrate(rows, said)
-    given = with_sigmoid_temperature(said, calibration[TEMPERATURE]) >= calibration[THRESHOLD]
-    assert np.array_equal(kind.statistics(rows, said, calibration)[:, 3:], given)
-    errors = kind.details(rows, said, calibration)["calibration_error"]
-    assert errors["after"] < errors["before"] / 2

@@ -9,10 +9,9 @@ import pytest
 import torch
 import transformers
 
-import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning import word_tagging
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.labels import IGNORED_LABEL
@@ -22,7 +21,7 @@ from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.base import BaselineInputs
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.linear_tagger import window_tagger
-from bertline.sweep.baselines.vectors import _with_neighbours, tagging_baseline
+from bertline.sweep.baselines.vectors import tagging_baseline
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -71,18 +70,14 @@ def with_opinions(model):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_a_run_learns_what_can_be_learnt(encoder, tokenizer, head):
+def test_a_run_learns_what_can_be_learnt(encoder, job_of, head):
     """In so few steps an encoder of random weights learns each word's own tag; a CRF also what follows what."""
     tagging = kind(head=head)
-    splits = {n: rows(n, seed=n) for n in (200, 60)}
-    train, dev = (TaskSplit(rows=r, encoded=tagging.encode(r, tokenizer)) for r in splits.values())
-    job = FineTuningJob(
-        kind=tagging, config=inputs.fine_tuning(num_epochs=4, learning_rate=1e-2), encoder="pretrained",
-        encoder_folder=encoder, train=train, dev=dev, seed=0, machine=tiny.machine(), runtime=tiny.runtime(),
-    )  # fmt: skip
-    found = fine_tune(job).dev_scores["entity_f1"]
-    baseline = baselines(BaselineInputs(kind=tagging, train=splits[200], dev=splits[60], tests={}))[0]
-    by_words = tagging.scores(tagging.statistics(splits[60], baseline.predictions["dev"], {}))["entity_f1"]
+    train, dev = (rows(number, seed=number) for number in (200, 60))
+    result = fine_tune(job_of(tagging, encoder, train, dev, num_epochs=4, learning_rate=1e-2))
+    baseline = baselines(BaselineInputs(kind=tagging, train=train, dev=dev, tests={}))[0]
+    by_words = tagging.scores(tagging.statistics(dev, baseline.predictions["dev"], {}))["entity_f1"]
+    found = result.dev_scores["entity_f1"]
     # Words alone do not tell whether a continuation is of a person or of a place.
     assert found > by_words + 0.2 if head == "crf" else found > 0.9 * by_words
 
@@ -97,17 +92,6 @@ def test_predictions_do_not_depend_on_what_else_is_in_the_batch(encoder, tokeniz
         alone = tagging.predict(model, tagging.encode(some.take([row]), tokenizer), tiny.machine())
         assert alone.labels[0].tolist() == together.labels[row].tolist()
         assert alone.confidences[0] == pytest.approx(together.confidences[row], rel=1e-3)
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_a_row_that_fits_is_read_the_same_whatever_the_windows(encoder, tokenizer, head):
-    some = rows(20, longest=9)
-    predictions = []
-    for max_length in (12, 24):
-        tagging = kind(head=head, max_length=max_length)
-        model = with_opinions(new_model(tagging, encoder))
-        predictions.append(tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine()))
-    assert [p.tolist() for p in predictions[0].labels] == [p.tolist() for p in predictions[1].labels]
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -196,13 +180,6 @@ def test_class_weights_and_smoothing_of_the_softmax_loss(encoder, tokenizer):
     assert loss(0.2, None) == pytest.approx(0.8 * loss(0.0, None) + 0.2 * even, rel=1e-5)
 
 
-def test_windows_without_the_beginning_of_a_word_are_not_trained_on(encoder, tokenizer):
-    tagging = kind()
-    some = TaggedRows(["a", "b"], ["a", "b"], [[], ["word1"]], [[], ["B-PER"]])
-    batches = list(tagging.training_batches(tagging.encode(some, tokenizer), batch_size=1, seed=0))
-    assert [batch["word_labels"].tolist() for batch in batches] == [[[3]]]
-
-
 def test_label_counts_are_over_words():
     some = TaggedRows(["a"], ["a"], [["x", "y", "z"]], [["O", "B-PER", "O"]])
     assert kind().label_counts(some).tolist() == [2, 0, 0, 1, 0]
@@ -269,15 +246,6 @@ class TestWordLogits:
         first = kind().predict(model, kind().encode(some, tokenizer), tiny.machine()).word_log_probabilities[0]
         assert not np.allclose(found[0], first[0])
 
-    def test_words_of_one_token_have_the_same_logits_either_way(self, encoder, tokenizer):
-        some = rows(6)
-        model = with_opinions(new_model(kind(), encoder))
-        mean, first = (
-            tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine())
-            for tagging in (kind(word_logits="mean"), kind())
-        )
-        np.testing.assert_allclose(mean.confidences, first.confidences, rtol=1e-5)
-
 
 def rows_of_case(num_rows, *, seed):
     """A word is a person where it has a capital; which words there are says nothing."""
@@ -290,27 +258,11 @@ def rows_of_case(num_rows, *, seed):
 
 class TestWordCase:
     @pytest.mark.parametrize(("word_case", "low", "high"), [("marked", 0.95, 1.0), ("plain", 0.0, 0.6)])
-    def test_marks_show_what_a_lower_casing_tokenizer_drops(self, encoder, tokenizer, word_case, low, high):
+    def test_marks_show_what_a_lower_casing_tokenizer_drops(self, encoder, job_of, word_case, low, high):
         tagging = kind(word_case=word_case)
         train, dev = rows_of_case(160, seed=1), rows_of_case(60, seed=2)
-        job = FineTuningJob(
-            kind=tagging,
-            config=inputs.fine_tuning(num_epochs=4),
-            encoder="pretrained",
-            encoder_folder=encoder,
-            train=TaskSplit(rows=train, encoded=tagging.encode(train, tokenizer)),
-            dev=TaskSplit(rows=dev, encoded=tagging.encode(dev, tokenizer)),
-            seed=0,
-            machine=tiny.machine(),
-            runtime=tiny.runtime(),
-        )
+        job = job_of(tagging, encoder, train, dev, num_epochs=4)
         assert low <= fine_tune(job).dev_scores["entity_f1"] <= high
-
-    def test_a_stored_model_keeps_its_types(self, encoder, tmp_path):
-        tagging = kind(word_case="marked")
-        model = new_model(tagging, encoder)
-        tagging.save_model(model, tmp_path)
-        assert tagging.load_model(tmp_path).bert.embeddings.token_type_embeddings.num_embeddings == 8
 
 
 class TestOutsideMargin:
@@ -346,12 +298,6 @@ class TestOutsideMargin:
         with pytest.raises(ValueError, match="outside_margin: dev is for head: softmax"):
             kind(head="crf", outside_margin="dev")
 
-    def test_nothing_is_found_is_judged_with_the_margin(self):
-        tagging, predictions = kind(outside_margin="dev"), self.of_log_odds([[0.5, 1.5]], [[3, 3]])
-        some = TaggedRows(["a"], ["a"], [["x", "y"]], [["B-PER", "O"]])
-        assert tagging.is_degenerate(some, predictions, {})
-        assert not tagging.is_degenerate(some, predictions, {word_tagging.OUTSIDE_MARGIN: 1.0})
-
 
 class TestMostFrequentTag:
     def test_words_have_their_most_frequent_tag_and_unknown_ones_none(self):
@@ -365,11 +311,6 @@ class TestMostFrequentTag:
         assert baseline.name == "most_frequent_tag"
         assert set(baseline.predictions) == {"dev", "test", "test_more"}
         assert baseline.predictions["test"].labels[0].tolist() == [3, 0, 0, 1]
-
-    def test_of_equally_frequent_tags_the_first_label_is_taken(self):
-        train = TaggedRows(["a"], ["a"], [["x", "x"]], [["B-PER", "B-LOC"]])
-        baseline = baselines(BaselineInputs(kind=kind(), train=train, dev=train, tests={}))[0]
-        assert baseline.predictions["dev"].labels[0].tolist() == [1, 1]
 
 
 class TestLinearTaggers:
@@ -404,11 +345,6 @@ class TestLinearTaggers:
         again = made()
         assert all(np.array_equal(one, other) for one, other in zip(found.labels, again.labels, strict=True))
 
-    def test_static_vectors_of_words_come_with_their_neighbours_of_the_same_row(self):
-        found = _with_neighbours(np.array([[1.0], [2.0], [3.0], [4.0]], dtype=np.float32), [2, 0, 1, 1])
-        assert found.tolist() == [[0, 1, 2], [1, 2, 0], [0, 3, 0], [0, 4, 0]]
-        assert _with_neighbours(np.zeros((0, 1), dtype=np.float32), [0]).shape == (0, 3)
-
     def test_a_words_vector_is_the_mean_of_its_tokens(self, encoder, tokenizer):
         words = ["word1", "word2-word3", "word4"]
         ids = [tokenizer.cls_id, *(i for found in tokenizer.encode_literally(words) for i in found), tokenizer.sep_id]
@@ -420,35 +356,6 @@ class TestLinearTaggers:
         expected = torch.stack([states[1], states[2:5].mean(0), states[5]])
         found = FrozenEncoder(encoder, tiny.machine(), max_length=16).of_words(one_row, kind())
         assert found == pytest.approx(expected.numpy(), abs=1e-5)
-
-    def test_a_words_vector_is_of_the_window_that_it_is_tagged_from(self, encoder):
-        tagging, frozen = kind(max_length=16, window_overlap=4), FrozenEncoder(encoder, tiny.machine(), max_length=16)
-        words = [f"word{number}" for number in range(30)]
-        short = TaggedRows(["b"], ["b"], [["word7"]], [["O"]])
-        together = TaggedRows(["a", "b"], ["a", "b"], [words, ["word7"]], [["O"] * 30, ["O"]])
-        found = frozen.of_words(together, tagging)
-        assert found[30:] == pytest.approx(frozen.of_words(short, tagging), abs=1e-5)
-        # The first window ends after 14 words; in a row that ends there they are read alike.
-        begins = TaggedRows(["a"], ["a"], [words[:14]], [["O"] * 14])
-        assert found[:10] == pytest.approx(frozen.of_words(begins, tagging)[:10], abs=1e-5)
-
-    def test_words_that_train_does_not_have_are_known_by_their_shape(self):
-        random = np.random.default_rng(0)
-
-        def made(num_rows, alphabet):
-            def drawn():
-                return "".join(random.choice(list(alphabet), 5))
-
-            words = [["the", f"{drawn()}_{drawn()}", "is", drawn()] for _ in range(num_rows)]
-            names = [str(row) for row in range(num_rows)]
-            return TaggedRows(names, names, words, [["O", "B-PER", "O", "O"]] * num_rows)
-
-        (tagger,) = window_tagger(
-            BaselineInputs(
-                kind=kind(), train=made(40, "abcde"), dev=made(20, "fghij"), tests={"test": made(20, "klmno")}
-            )
-        )
-        assert all(labels.tolist() == [0, 3, 0, 0] for labels in tagger.predictions["test"].labels)
 
     def test_dev_decides_how_readily_a_tag_is_given(self):
         """Half of the same words are names in train and nearly all are in dev: without a threshold they are O."""
@@ -462,19 +369,6 @@ class TestLinearTaggers:
         (tagger,) = window_tagger(BaselineInputs(kind=kind(), train=train, dev=made(40, 20), tests={}))
         assert tagger.settings["threshold"] > 0
         assert all(labels.tolist() == [0, 3] for labels in tagger.predictions["dev"].labels)
-
-    @pytest.mark.parametrize("name", ["static_embeddings", "frozen_encoder"])
-    def test_vectors_of_rows_without_words_and_one_tag_for_all_do_no_harm(self, encoder, name):
-        frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
-        windows = kind(max_length=16, window_overlap=4)
-        plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
-        given = BaselineInputs(kind=windows, train=plain, dev=plain, tests={}, encoder=frozen)
-        assert tagging_baseline(name, given) == []
-        some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["word0", "word1"], []], [[], ["O", "B-PER"], []])
-        none = TaggedRows(["a"], ["a"], [[]], [[]])
-        made = tagging_baseline(name, replace(given, train=some, dev=some, tests={"test": none}))
-        assert [len(labels) for labels in made[0].predictions["dev"].labels] == [0, 2, 0]
-        assert [len(labels) for labels in made[0].predictions["test"].labels] == [0]
 
     def test_rows_without_words_and_one_tag_for_all_do_no_harm(self):
         plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])

@@ -13,16 +13,14 @@ from hypothesis import strategies as st
 
 import finetuning_inputs as inputs
 from bertline.demo.config import DocsMatchSourceConfig
-from bertline.encoders.loading import load_model
 from bertline.finetuning.encoding import encode_texts
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.token_marks import NUM_MATCHES, SAME_TOKEN, add_marked_types, with_shared_marked
 from bertline.kinds.classification.model import Classification
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import resolve_machine
-from tiny import WORDS, runtime, write_vocabulary
+from tiny import WORDS, write_vocabulary
 
 PAIRS = DocsMatchSourceConfig(kind="docs_match", min_words=1, num_dev_rows=1, num_test_rows=1)
 NAMES = ("alpha", "bravo", "cedar", "delta", "ember", "fjord")  # no two have a stem in common
@@ -90,12 +88,6 @@ def test_texts_that_change_places_keep_their_marks(words: Tokenizer, rows: list[
         assert marks[0] == marks[1][::-1]
 
 
-def test_single_texts_have_nothing_to_mark(folder: Path) -> None:
-    tokenizer = Tokenizer.load(folder)
-    plain = encode_texts([f"{WORDS[0]} {WORDS[0]}"], None, tokenizer, max_length=16)
-    assert (with_shared_marked(plain, tokenizer).token_type_ids == 0).all()
-
-
 def test_at_first_an_encoder_computes_of_marked_texts_what_it_computes_of_plain_ones(folder: Path) -> None:
     tokenizer = Tokenizer.load(folder)
     plain = encode_texts([" ".join(WORDS[:5])], [" ".join(WORDS[3:8])], tokenizer, max_length=24)
@@ -110,39 +102,19 @@ def test_at_first_an_encoder_computes_of_marked_texts_what_it_computes_of_plain_
     assert grown.config.type_vocab_size == 6
 
 
-def test_a_finished_model_keeps_the_types_it_learned(folder: Path, tmp_path: Path) -> None:
-    kind = Classification(inputs.task(source=PAIRS, shared_tokens="marked", max_length=24), inputs.LABELS)
-    model = kind.new_model(folder, _head())
-    with torch.no_grad():
-        model.bert.embeddings.token_type_embeddings.weight[2:] += 1.0
-    kind.save_model(model, tmp_path)
-    learned = model.bert.embeddings.token_type_embeddings.weight
-    for again in (load_model(tmp_path, "sequence"), kind.new_model(tmp_path, _head())):
-        torch.testing.assert_close(again.bert.embeddings.token_type_embeddings.weight, learned)
-
-
-def test_marks_let_a_tiny_encoder_learn_what_overlap_alone_tells(folder: Path) -> None:
+def test_marks_let_a_tiny_encoder_learn_what_overlap_alone_tells(folder: Path, job_of: Any) -> None:
+    train, dev = _overlapping_rows(320, seed=1), _overlapping_rows(120, seed=2)
+    kinds = {shared: Classification(_task(shared), inputs.LABELS) for shared in ("plain", "marked")}
     scores = {
-        shared: fine_tune(_job(folder, Classification(_task(shared), inputs.LABELS))).dev_scores["accuracy"]
-        for shared in ("plain", "marked")
+        shared: fine_tune(job_of(kind, folder, train, dev, num_epochs=4, dropout_prob=0.0)).dev_scores["accuracy"]
+        for shared, kind in kinds.items()
     }
     assert scores["marked"] > 0.9
     assert scores["plain"] < 0.75
 
 
-def test_marks_without_pairs_are_refused() -> None:
-    with pytest.raises(ValueError, match="shared_tokens: marked is for pairs"):
-        inputs.task(shared_tokens="marked")
-
-
 def _task(shared: str) -> Any:
     return inputs.task(source=PAIRS, shared_tokens=shared, max_length=24)
-
-
-def _head() -> Any:
-    from bertline.finetuning.task_kind import HeadSettings
-
-    return HeadSettings(dropout_prob=0.0, seed=0, attention="plain")
 
 
 def _overlapping_rows(num_rows: int, *, seed: int) -> TextRows:
@@ -155,22 +127,6 @@ def _overlapping_rows(num_rows: int, *, seed: int) -> TextRows:
         first.append(" ".join(WORDS[word] for word in words[:3]))
         second.append(" ".join(WORDS[word] for word in random.permutation(others)))
     return TextRows([str(row) for row in range(num_rows)], first, second, labels.astype(np.int64))
-
-
-def _job(folder: Path, kind: Classification) -> FineTuningJob:
-    tokenizer = Tokenizer.load(folder)
-    train, dev = _overlapping_rows(320, seed=1), _overlapping_rows(120, seed=2)
-    return FineTuningJob(
-        kind=kind,
-        config=inputs.fine_tuning(num_epochs=4, dropout_prob=0.0),
-        encoder="pretrained",
-        encoder_folder=folder,
-        train=TaskSplit(rows=train, encoded=kind.encode(train, tokenizer)),
-        dev=TaskSplit(rows=dev, encoded=kind.encode(dev, tokenizer)),
-        seed=0,
-        machine=resolve_machine(runtime(), "fp32"),
-        runtime=runtime(),
-    )
 
 
 def test_types_that_an_encoder_has_stay_as_they_are(folder: Path) -> None:

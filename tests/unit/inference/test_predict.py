@@ -96,16 +96,6 @@ def test_a_number_is_the_text_that_training_reads(model: LoadedModel, tmp_path: 
         predict_file(model, tmp_path / "wrong.jsonl", tmp_path / "out.jsonl")
 
 
-def test_named_columns_and_pairs_are_used(model: LoadedModel, tmp_path: Path) -> None:
-    write(tmp_path / "in.jsonl", [{"question": "the cat", "answer": "a mat", "id": 7}])
-    columns = FileColumns(text="question", text_pair="answer")
-    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl", columns=columns)
-    (row,) = read(tmp_path / "out.jsonl")
-    (expected,) = model.predict(["the cat"], ["a mat"])
-    assert row["id"] == 7
-    assert row["probability"] == pytest.approx(expected.probability, abs=1e-6)
-
-
 def layout(**changes: Any) -> TableLayout:
     fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8"}
     return TableLayout(**{**fields, **changes})
@@ -187,14 +177,6 @@ def test_bad_input_is_named_and_leaves_no_output(model: LoadedModel, tmp_path: P
         with pytest.raises(DataError, match=message):
             predict_file(model, tmp_path / name, tmp_path / target)
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_an_error_leaves_the_old_output(model: LoadedModel, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_bytes(b"the cat\n\xff\n")
-    (tmp_path / "out.jsonl").write_text("old\n")
-    with pytest.raises(DataError):
-        predict_file(model, tmp_path / "in.txt", tmp_path / "out.jsonl")
-    assert (tmp_path / "out.jsonl").read_text() == "old\n"
 
 
 def test_impossible_outputs_are_refused(model: LoadedModel, encoder_folder: Path, tmp_path: Path) -> None:

@@ -78,15 +78,6 @@ def test_pairs_and_numbers(open_model: Open, tmp_path: Path) -> None:
         predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl", columns=FileColumns(text="a"))
 
 
-def test_several_labels(open_model: Open, tmp_path: Path) -> None:
-    model = open_model("multi_label")
-    rows = [{"text": text} for text in texts(6, seed=1)]
-    found = predicted(model, tmp_path, rows)
-    for row, expected in zip(found, model.predict([row["text"] for row in rows]), strict=True):
-        assert row["predicted"] == list(expected.labels)
-        assert row["probability"] == pytest.approx([expected.probabilities[x] for x in expected.labels], abs=1e-6)
-
-
 def test_entities_of_texts_and_of_words(open_model: Open, tmp_path: Path) -> None:
     model = open_model("softmax")
     given = texts(5, seed=3, most=20)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import shutil
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import pytest
 
 from bertline.kinds import registry
-from bertline.kinds.registry import KINDS, TaskConfig, check_parts, kind_part
+from bertline.kinds.registry import KINDS, check_parts, kind_part
 
 FOLDER = Path(registry.__file__).parent
 
@@ -23,11 +22,6 @@ def test_a_kind_without_a_part_is_refused(tmp_path: Path, part: str) -> None:
     (kind / f"{part}.py").unlink()
     with pytest.raises(TypeError, match=rf"'sorting' needs a function .* in .*{part}.py"):
         check_parts(kind)
-
-
-def test_a_folder_has_the_name_of_its_kind() -> None:
-    names = [get_args(get_type_hints(config)["kind"]) for config in get_args(TaskConfig)]
-    assert [(name,) for name in KINDS] == names
 
 
 @pytest.mark.parametrize("kind", KINDS)

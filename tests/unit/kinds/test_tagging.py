@@ -17,7 +17,6 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.kinds.tagging.data import built_task, read_conllu
 from bertline.kinds.tagging.model import Tagging
-from bertline.kinds.tagging.report import error_block
 from bertline.kinds.tagging.serving import TaggedWord
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.bad_rows import BadRows
@@ -180,18 +179,3 @@ def test_predictions_are_those_of_evaluation(finished: Finished) -> None:
     model = bertline.load(str(finished.folder), device="cpu")
     tags = [" ".join(word.tag for word in of_row) for of_row in model.predict(rows.words)]
     assert tags == finished.table()["predicted"]
-
-
-def test_the_report_marks_the_words_with_wrong_tags() -> None:
-    error = {
-        "id": "1",
-        "text": "a <b> c",
-        "words": ["a", "<b>", "c"],
-        "gold": "X Y Z",
-        "predicted": "X Z Z",
-        "score": 0.5,
-    }
-    block = error_block(error)
-    assert "<span>a</span>" in block
-    assert '<mark class="wrong">&lt;b&gt;<small>Z, is Y</small></mark>' in block
-    assert "50 % sure" in block

@@ -13,11 +13,8 @@ from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForS
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import flops_per_token
 from bertline.modeling.initialization import initialize
-from bertline.modeling.layers import gather_positions
 from bertline.modeling.losses import (
     masked_lm_loss_sum,
-    sequence_loss_sum,
-    sequences_correct,
 )
 
 
@@ -27,20 +24,6 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return input_ids, torch.zeros_like(input_ids), torch.ones_like(input_ids)
 
 
-def test_the_vocabulary_is_scored_at_the_masked_positions_alone(config: ModelConfig) -> None:
-    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0).eval()
-    initialize(model, config, seed=0)
-    positions = torch.tensor([[1, 5], [7, 0], [2, 2]])
-    everywhere = torch.arange(8).expand(3, -1)
-    with torch.no_grad():
-        chosen = model(*inputs(), positions)
-        whole = model(*inputs(), everywhere)
-    assert chosen.mlm_logits.shape == (3, 2, 50)
-    expected = gather_positions(whole.mlm_logits, positions)
-    torch.testing.assert_close(chosen.mlm_logits, expected, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(chosen.nsp_logits, whole.nsp_logits)
-
-
 def test_dropout_is_on_in_training_alone(config: ModelConfig) -> None:
     model = BertForSequenceClassification(config, vocab_size=50, pad_token_id=0, num_labels=3, classifier_dropout=0.5)
     initialize(model, config, seed=0)
@@ -48,15 +31,6 @@ def test_dropout_is_on_in_training_alone(config: ModelConfig) -> None:
     assert torch.equal(model(*inputs()), model(*inputs()))
     model.train()
     assert not torch.equal(model(*inputs()), model(*inputs()))
-
-
-@pytest.mark.parametrize("where", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
-def test_each_dropout_alone_has_an_effect(config: ModelConfig, where: str) -> None:
-    probabilities = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, where: 0.5}
-    config = dataclasses.replace(config, initializer_range=0.3, **probabilities)
-    model = BertModel(config, vocab_size=50, pad_token_id=0)
-    initialize(model, config, seed=0)
-    assert not torch.equal(model(*inputs()).pooled, model(*inputs()).pooled)
 
 
 def test_the_whole_model_is_one_graph(config: ModelConfig) -> None:
@@ -147,10 +121,3 @@ def test_losses_of_bf16_logits_are_computed_in_fp32() -> None:
     loss, _ = masked_lm_loss_sum(logits, labels)
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss, masked_lm_loss_sum(logits.double().float(), labels)[0])
-
-
-def test_next_sentence_sums() -> None:
-    logits, labels = torch.tensor([[0.0, 0.0], [3.0, -3.0], [-3.0, 3.0]]), torch.tensor([1, 0, 0])
-    loss = sequence_loss_sum(logits, labels)
-    assert loss.item() == pytest.approx(0.6931 + 0.0025 + 6.0025, abs=1e-3)
-    assert sequences_correct(logits[1:], labels[1:]).item() == 1

@@ -111,16 +111,6 @@ def test_the_architecture_is_told_by_the_weights(folder: Path) -> None:
     assert architecture_of(folder) == "BertModel"
 
 
-def test_saving_again_replaces_the_weights_and_leaves_no_rest(folder: Path, config: ModelConfig) -> None:
-    before = load_file(folder / "model.safetensors")["bert.pooler.dense.weight"].clone()
-    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0)
-    initialize(model, config, seed=1)
-    save_model(model, folder)
-    assert not torch.equal(load_file(folder / "model.safetensors")["bert.pooler.dense.weight"], before)
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
-    assert (folder / "model.safetensors").stat().st_mode & 0o777 == (folder / "config.json").stat().st_mode & 0o777
-
-
 def test_what_a_folder_lacks_is_drawn_as_in_a_model_that_is_drawn_whole(folder: Path) -> None:
     found = load_model(folder, "sequence", num_outputs=3, is_new=True, seed=11)
     whole = load_model(folder, "sequence", num_outputs=3, is_new=True, seed=12)

@@ -10,7 +10,7 @@ import torch
 
 import tiny
 from bertline.examples.packing import packed_batches
-from bertline.modeling.bert import BertForPreTraining, BertModel, set_attention
+from bertline.modeling.bert import BertForPreTraining, BertModel
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import EncoderLayer, gather_positions, packed_linears
 from bertline.pretraining.module import PreTrainingLosses
@@ -95,31 +95,6 @@ def test_the_last_feed_forward_network_sees_no_position_that_is_not_read(make_ba
     losses(batch)
     num_read = batch["masked_positions"].numel() + batch["next_sentence_labels"].numel()
     assert seen == [batch["input_ids"].numel(), num_read]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_reads_all_positions_gets_all(kind):
-    model, batch = losses_of(kind).model, padded()
-    set_attention(model, kind)
-    inputs = batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
-    positions = torch.arange(LENGTH).expand(SEQUENCES, -1)
-    whole, read = model.bert(*inputs), model.bert.forward_at(*inputs, positions)
-    assert whole.hidden_states.shape == (SEQUENCES, LENGTH, model.bert.config.hidden_size)
-    torch.testing.assert_close(read.hidden_states, whole.hidden_states, atol=1e-12, rtol=1e-12)
-    torch.testing.assert_close(read.pooled, whole.pooled, atol=1e-12, rtol=1e-12)
-
-
-def test_products_with_weights_laid_out_for_prediction_give_the_same():
-    model, batch = losses_of("plain", torch.float32).model.eval(), padded()
-    inputs = batch["input_ids"], batch["token_type_ids"], batch["attention_mask"], batch["masked_positions"]
-    with torch.no_grad():
-        expected = model(*inputs)
-        with packed_linears(model) as packs:
-            if not packs:
-                pytest.skip("this PyTorch has no packed products here")
-            found = model(*inputs)
-    torch.testing.assert_close(found.mlm_logits, expected.mlm_logits, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(found.nsp_logits, expected.nsp_logits, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("make_batch", [padded, packed])

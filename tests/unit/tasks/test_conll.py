@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 
 import pytest
 
@@ -139,9 +138,6 @@ def test_a_line_that_cannot_be_used_is_named_or_its_sentence_left_out_and_counte
     assert +bad_rows.dropped == {reason: 1}
 
 
-WNUT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "wnut17"
-
-
 @pytest.fixture
 def task(tmp_path):
     def make(source=None, **changes):
@@ -196,14 +192,6 @@ def test_sentences_of_a_split_closer_to_the_test_are_left_out_and_counted(built,
     assert found.dropped["dev_sentence_also_in_test"] == 1
 
 
-def test_bad_sentences_are_left_out_and_counted_with_what_was_repaired(built, task):
-    rows = "a\tB-PER\n\nb\tO\tO\n\nc\tI-PER\n"
-    source = {**FILES, "on_bad_row": "skip", "on_broken_tags": "repair"}
-    found = built(task(source), train=rows, dev="d\tO\n", test="e\tO\n\nf\tx\n")
-    assert sorted(found.splits["train"].ids) == ["train.conll:1", "train.conll:5"]
-    assert +found.dropped == {"too_many_columns": 1, "unknown_tag": 1, "broken_tag_repaired": 1}
-
-
 def test_words_that_nobody_sees_are_left_out_and_counted_and_tags_stay_with_their_words(built, task):
     unseen = "\ufe0f\tB-PER\n\u200b\tI-PER\n"
     test = f"Ada\tB-PER\n{unseen}King\tI-PER\n\x07\tI-PER\nLee\tI-PER\n\u0301\tO\nruns\tO\n\n\ufffd\tO\n"
@@ -211,18 +199,6 @@ def test_words_that_nobody_sees_are_left_out_and_counted_and_tags_stay_with_thei
     assert found.splits["test"].words == [["Ada", "King", "Lee", "runs"]]
     assert found.splits["test"].tags == [["B-PER", "B-PER", "I-PER", "O"]]
     assert +found.dropped == {"invisible_word": 5, "sentence_without_words": 1}
-
-
-def test_train_is_in_a_random_order_of_the_seed_and_a_smaller_one_is_its_beginning(built, task):
-    def order(**changes):
-        return built(task(**changes), train=documents(20)).splits["train"].ids
-
-    whole = order()
-    assert whole != sorted(whole, key=lambda name: int(name.partition(":")[2]))
-    assert order() == whole
-    assert order(num_train_rows=10) == whole[:10]
-    assert order(num_train_rows=10, label_efficiency_rows=(5, 20)) == whole[:20]
-    assert set(order(split_seed=1)) != set(whole)
 
 
 def test_the_task_is_stored_and_read_as_it_was(tmp_path, built, task, python_docs):

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import tiny
-from bertline.foundation.errors import DataError
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.fill_mask.data import built_task
 from bertline.tasks.source_config import PlainTextSourceConfig
@@ -73,25 +72,3 @@ def test_equal_passages_are_on_one_side_and_the_order_is_that_of_the_seed(tmp_pa
     assert sum(len(rows) for rows in task.splits.values()) == 100
     again, other = (fill_mask_task(config(tmp_path / "a.txt", split_seed=seed)) for seed in (0, 1))
     assert again.splits["train"].ids == task.splits["train"].ids != other.splits["train"].ids
-
-
-@pytest.mark.parametrize(
-    ("line", "message", "reason"),
-    [
-        ('{"text": ""}', r"a\.jsonl:3: the text in column 'text' is empty", "empty_text"),
-        ('{"text": null}', r"a\.jsonl:3: the text in column 'text' is empty", "empty_text"),
-        ('{"text": true}', r"a\.jsonl:3: 'text' is True, which is no text", "wrong_type"),
-        ('{"body": "x"}', r"a\.jsonl:3: there is no column 'text'.*the columns are 'body'", "missing_column"),
-    ],
-    ids=["empty", "null", "boolean", "column"],
-)
-def test_bad_rows_are_named_or_counted(tmp_path, line, message, reason):
-    path = tmp_path / "a.jsonl"
-    write(path, TEXTS)
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines[:2], line, *lines[2:]]))
-    with pytest.raises(DataError, match=message):
-        fill_mask_task(config(path))
-    task = fill_mask_task(config(path, {"on_bad_row": "skip"}))
-    assert task.dropped[reason] == 1
-    assert all_texts(task) == sorted(TEXTS)

@@ -65,14 +65,6 @@ class TestSeveralLabels:
             for text, labels in labels_of(out, split).items():
                 assert labels == TOPICS[int(text.split()[1]) % 4]
 
-    def test_the_manifest_counts_a_row_once_for_each_label(self, tmp_path, task, table_source, built):
-        write_tsv(tmp_path / "rows.tsv", [(f"text {n}", "|".join(TOPICS[n % 4])) for n in range(80)])
-        out = built(task(table_source(tmp_path / "rows.tsv", label_separator="|"), multi_label=True))
-        counts = read_task_manifest(out)["labels_by_split"]
-        assert {label: sum(split[label] for split in counts.values()) for label in counts["train"]} == {
-            "art": 20, "politics": 40, "sport": 40,
-        }  # fmt: skip
-
 
 def test_integer_classes_have_the_index_of_their_value(tmp_path, task, table_source, built):
     write_tsv(tmp_path / "rows.tsv", [(f"text {number}", number % 12) for number in range(120)])

@@ -100,16 +100,8 @@ def test_a_given_folder_keeps_its_ids_and_its_case(write_corpus, tmp_path: Path)
     assert not tokenizer.vocabulary.lowercase
 
 
-def test_a_faulty_given_file_is_named_as_the_user_knows_it(write_corpus, tmp_path: Path) -> None:
-    path = tmp_path / "my_tokens.txt"
-    path.write_text("\n".join([*SPECIAL_TOKENS, "the", "the"]) + "\n")
-    with pytest.raises(DataError, match=r"my_tokens\.txt, line 7"):
-        build_tokenizer(existing(path), write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
-
-
 HINDI = "यह घर में है और मैं घर से बाहर हूँ. हम कल किताब पढ़ेंगे."
 ENGLISH = [sentence for sentences in TRAIN for sentence in sentences]
-THAI = "ภาษาไทยเป็นภาษาที่เขียนโดยไม่มีช่องว่างระหว่างคำ" * 4
 
 
 def built(write_corpus, tmp_path: Path, texts: list[str], **changes: object) -> tuple[Tokenizer, dict]:
@@ -126,33 +118,3 @@ def test_marks_that_are_vowels_are_kept_under_auto_and_said(write_corpus, tmp_pa
     assert tokenizer.vocabulary.strip_accents is False and tokenizer.vocabulary.lowercase
     assert list(manifest["kept_marks"]) == ["Devanagari"]
     assert "accents are kept" in capsys.readouterr().out
-
-
-def test_a_vocabulary_that_strips_vowels_is_warned_of_by_the_name_of_the_script(
-    write_corpus, tmp_path: Path, capsys
-) -> None:
-    tokenizer, _ = built(write_corpus, tmp_path, [*[HINDI] * 3, *ENGLISH], strip_accents=True)
-    assert tokenizer.encode("में") == tokenizer.encode("म")
-    assert "Devanagari" in capsys.readouterr().err
-    folder = tmp_path / "given"
-    save_tokenizer(tokenizer, folder_of(folder))
-    build_tokenizer(existing(folder), tmp_path / "corpus", tmp_path / "again", num_workers=1)
-    assert "strips accents: in Devanagari" in capsys.readouterr().err
-
-
-def folder_of(path: Path) -> Path:
-    path.mkdir()
-    return path
-
-
-def test_characters_lost_in_long_stretches_are_told_with_their_share_and_what_helps(
-    write_corpus, tmp_path: Path, capsys
-) -> None:
-    words = [THAI[start : start + 5] for start in range(0, 60, 3)]
-    _, manifest = built(write_corpus, tmp_path, [*words * 30, *[THAI] * 4])
-    quality = manifest["quality"]
-    lost = 4 * len(THAI) / (4 * len(THAI) + 30 * sum(map(len, words)))
-    assert quality["unknown_character_rate"] == quality["too_long_character_rate"] == pytest.approx(lost, abs=0.03)
-    assert quality["unknown_rate"] < 0.01 < 0.1 < quality["unknown_character_rate"]
-    said = capsys.readouterr().err
-    assert f"{quality['unknown_character_rate']:.1%} of the characters" in said and "put spaces between words" in said

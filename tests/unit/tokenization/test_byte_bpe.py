@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import transformers
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_path
-from bertline.foundation.validation import validate
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.config import ByteBpeTokenizerConfig, ExistingTokenizerConfig, ExtendedTokenizerConfig
@@ -108,15 +105,6 @@ def test_the_artifact_reports_its_fit_and_is_the_same_with_one_worker_and_two(bu
     assert quality["unknown_rate"] == 0 and quality["words"] == 11 and 1 < quality["tokens_per_word"] < 4
 
 
-@pytest.mark.parametrize(
-    "settings", [{"vocab_size": 260}, {"user_words": ["covid-19"]}, {"min_frequency": 0}, {"sample_characters": 0}]
-)
-def test_settings_that_no_byte_level_vocabulary_can_have_are_refused_by_name(settings: dict[str, Any]) -> None:
-    plain = {**dataclasses.asdict(CONFIG), "user_words": [], "compare": [], **settings}
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        validate(ByteBpeTokenizerConfig, plain)
-
-
 def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(built: Path, tmp_path: Path) -> None:
     existing = ExistingTokenizerConfig(
         kind="existing", path=str(built), revision=None, lowercase=None, user_words=(), compare=()
@@ -154,10 +142,7 @@ def test_remembered_stretches_give_the_ids_of_the_library(texts: list[str]) -> N
 
 
 @pytest.mark.parametrize(("taken", "overlap", "least"), [({}, 0, 5), ({"question": 6}, 0, 11), ({}, 3, 8)])
-def test_a_sequence_without_room_beside_the_tokenizer_s_special_tokens_is_an_error_that_says_how_long_it_has_to_be(
-    taken: dict[str, int], overlap: int, least: int
-) -> None:
-    assert BYTES.pair.num_special == 4
+def test_a_sequence_without_room_beside_the_special_tokens_is_refused(taken, overlap: int, least: int) -> None:
     assert BYTES.pair.room(least, **taken, overlap=overlap) == overlap + 1
-    with pytest.raises(ConfigError, match=rf"max_length is {least - 1}, .*max_length of at least {least}\b"):
+    with pytest.raises(ConfigError, match=rf"at least {least}\b"):
         BYTES.pair.room(least - 1, **taken, overlap=overlap)

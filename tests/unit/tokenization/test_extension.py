@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.tokenization.build import build_tokenizer, quality_report
 from bertline.tokenization.config import ExtendedTokenizerConfig
@@ -91,14 +90,6 @@ def test_the_artifact_has_the_old_tokens_then_the_words_and_says_what_they_chang
     assert extended["before"]["tokens_per_word"] == before["tokens_per_word"] > headline["tokens_per_word"] == 1
     build_tokenizer(config(checkpoint), corpus, tmp_path / "again", num_workers=2)
     assert sha256_of_path(tmp_path / "again") == sha256_of_path(tmp_path / "out")
-
-
-def test_a_text_without_words_of_its_own_is_an_error_that_names_what_to_change(
-    write_corpus, checkpoint: Path, tmp_path: Path
-) -> None:
-    corpus = write_corpus([["The a."]] * 9, [["A."]])
-    with pytest.raises(DataError, match=r"tokenizer\.min_frequency=5 times.*tokenizer=existing"):
-        build_tokenizer(config(checkpoint), corpus, tmp_path / "out", num_workers=1)
 
 
 def test_words_of_the_user_come_beside_the_chosen_ones(write_corpus, checkpoint: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -60,9 +59,6 @@ def test_the_ids_are_those_of_the_library(texts: list[str], tokenizer: Tokenizer
     assert encoded(encoder, texts) == wanted  # from memory
 
 
-UNCASED = Vocabulary(tokens=(), lowercase=True)
-
-
 def counted_one_by_one(sentences: list[str], vocabulary: Vocabulary) -> Counter[str]:
     normalizer, pre_tokenizer = bert_normalizer(vocabulary), BertPreTokenizer()
     return Counter(
@@ -75,11 +71,3 @@ def counted_one_by_one(sentences: list[str], vocabulary: Vocabulary) -> Counter[
 def test_cutting_at_spaces_first_changes_no_count(sentences: list[str], lowercase: bool) -> None:
     vocabulary = Vocabulary(tokens=(), lowercase=lowercase)
     assert count_words(sentences, vocabulary, num_workers=1) == counted_one_by_one(sentences, vocabulary)
-
-
-def test_the_number_of_workers_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertline.tokenization.build._BATCH_CHARACTERS", 40)
-    sentences = [f"The word{index % 7} and the Word{index % 3}, again." for index in range(60)]
-    alone = count_words(sentences, UNCASED, num_workers=1)
-    assert alone["the"] == 120
-    assert count_words(sentences, UNCASED, num_workers=2) == alone

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.foundation.errors import DataError
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS
 from bertline.tokenization.wordpiece import train_wordpiece
 
@@ -87,9 +86,3 @@ def test_equal_counts_go_to_the_first_pair_in_alphabetical_order() -> None:
 def test_counts_beyond_32_bits_are_exact() -> None:
     # In 32 bits the first count would wrap round to 5, below the second.
     assert trained({"ab": 2**32 + 5, "cd": 100}, 1) == ["ab"]
-
-
-def test_a_vocabulary_larger_than_the_text_supports_names_how_many_tokens_it_does() -> None:
-    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 500.*supports only 12 tokens.*give more text"):
-        train_wordpiece({"abc": 4}, vocab_size=500, min_frequency=1, max_alphabet=10)
-    assert len(train_wordpiece({"abc": 4}, vocab_size=12, min_frequency=1, max_alphabet=10)) == 12

@@ -16,7 +16,6 @@ from bertline.corpus.quality.cleaning import (
     LineCounts,
     divided_words,
     join_hyphens,
-    judged_lines,
     markup_in,
     without_markup,
 )
@@ -89,13 +88,6 @@ def test_the_more_frequent_form_wins_and_a_tie_keeps_the_hyphen(forms: Forms, jo
     assert join_hyphens("to re-\ncover it", {"re cover": forms})[0] == f"to {joined} it"
 
 
-def test_a_word_that_is_begun_again_is_not_divided() -> None:
-    both = {"fall falling": Forms(0, 0, True), "mur mured": Forms(5, 0, False), "so so": Forms(0, 0, True)}
-    for text in ("he was fall-\nfalling down", "Fall-\nfalling", "mur-\nmured", "it was so-\nso"):
-        expected = text.replace("mur-\nmured", "murmured").replace("so-\nso", "so-so")
-        assert join_hyphens(text, both)[0] == expected
-
-
 def test_a_soft_hyphen_always_joins() -> None:
     assert join_hyphens("Konsi\u00ad\nderation", {})[0] == "Konsideration"
 
@@ -110,21 +102,6 @@ def test_joining_loses_no_letter_and_keeps_their_order(text: str) -> None:
     letters = [character for character in text if character.isalpha()]
     assert [character for character in join_hyphens(text, {})[0] if character.isalpha()] == letters
     assert all(left and right for left, right in divided_words(text))
-
-
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_the_corpus_does_not_depend_on_the_number_of_workers(build: Callable[..., Any], num_workers: int) -> None:
-    texts = [
-        f"Menu of site\n\nText {number} was consid-\nered {'long ' * number}.\n\nPage {number}" for number in range(9)
-    ]
-    texts.append("It was considered {{cite}} &amp; kept.")
-    choices: dict[str, Any] = {"join_hyphens": True, "repeated_lines": 5, "markup": "remove", "fix_mojibake": True}
-    _, samples, one = build(texts, **choices)
-    _, others, several = build(texts, num_workers=num_workers, out="several", **choices)
-    assert others.content() == samples.content()
-    assert {path.name: path.read_bytes() for path in one.iterdir()} == {
-        path.name: path.read_bytes() for path in several.iterdir()
-    }
 
 
 MARKED = "Euler {{birth|1707}} saw [[Basel|the city]] &amp; wrote formula_53 () for <b>all</b>.<br/>He left."
@@ -197,11 +174,3 @@ def test_line_counts_stay_in_bounded_memory_and_find_what_is_frequent() -> None:
         assert len(counts._counts) <= 101
     assert counts.at_least(1500) == [0, 1, 2]
     assert counts.at_least(1667) in ([0, 1], [0, 1, 2])
-
-
-def test_a_notice_below_a_title_is_judged_and_the_end_of_a_wrapped_sentence_is_not() -> None:
-    notice = "This eBook is for the use of anyone anywhere."
-    assert [line for _, line in judged_lines(f"The eBook of Emma\n{notice}")] == ["The eBook of Emma", notice]
-    assert [line for _, line in judged_lines("It was he who said to old\nMr. Holmes of Baker Street.")] == [
-        "It was he who said to old"
-    ]

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
-import lzma
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from backports import zstd
 
 from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.contamination import passages, read_needles, write_needles
@@ -89,35 +86,6 @@ def test_every_type_of_file_gives_its_texts(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('One.,"Two.\n"\n')
     for name in ("a.jsonl.gz", "a.json", "a.parquet", "a.tsv", "a.csv"):
         assert [text.strip(' "\n') for text in passages(tmp_path / name)] == ["One.", "Two."], name
-
-
-@pytest.mark.parametrize("compressed", [bytes, gzip.compress, bz2.compress, lzma.compress, zstd.compress])
-@pytest.mark.parametrize("name", ["tatoeba.deu-eng.deu", "README", "a.txt"])
-def test_a_file_that_is_text_gives_its_lines_whatever_its_name_and_compression(
-    tmp_path: Path, name: str, compressed: Callable[[bytes], bytes]
-) -> None:
-    (tmp_path / name).write_bytes(compressed("Ein schöner Tag.\nNoch einer.\n".encode()))
-    assert [text.strip() for text in passages(tmp_path / name)] == ["Ein schöner Tag.", "Noch einer."]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.docx", b"PK\x03\x04 one two three four", "is a zip archive.*Name text in UTF-8"),
-        ("a.pdf", b"%PDF \x00 one two three four", ":1 has a NUL byte.*Name text in UTF-8"),
-        ("a.xml", b"<?xml version='1.0'?><p>one two three four</p>", "is markup.*Name text in UTF-8"),
-        ("a.txt", b"Yes.\nNo.\n", "no passage of at least 4 words"),
-        ("a.txt.gz", gzip.compress(b"one two three four five" * 99, mtime=0)[:-9], "cannot be read"),
-        ("a.jsonl", b"{", "cannot be read"),
-        ("a.txt", b"\xff\xff", "is not UTF-8.*Name text in UTF-8"),
-        ("missing/a.txt", None, "cannot be read"),
-    ],
-)
-def test_a_wrong_file_is_named(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=rf"{name}.*{message}"):
-        write_needles([str(tmp_path / name)], tmp_path / "needles.npz")
 
 
 def test_a_changed_file_reruns_the_corpus(tmp_path: Path) -> None:

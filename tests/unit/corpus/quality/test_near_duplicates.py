@@ -12,7 +12,6 @@ from bertline.corpus.quality.selection import (
     MAX_COMPARED,
     NearDuplicateIndex,
     PrepareWithQuality,
-    signatures,
     without_near_duplicates,
 )
 from bertline.corpus.quality.word_hashes import word_hashes
@@ -67,17 +66,6 @@ def test_the_first_stays_and_the_sample_names_it() -> None:
     (sample,) = samples.content()["samples"]["documents/near_duplicate"]
     assert sample["id"] == "d3"
     assert sample["note"] == "99% equal to d0"
-
-
-def test_signatures_do_not_depend_on_the_batch() -> None:
-    documents = [[" ".join(text_of(seed))] for seed in range(8)] + [["two words"], []]
-
-    together = signatures(documents, 3)
-    alone = [signatures([document], 3)[0] for document in documents]
-
-    assert [one.bands for one in together] == [one.bands for one in alone]
-    assert all((a.ngrams == b.ngrams).all() for a, b in zip(together, alone, strict=True))
-    assert together[-1].bands == ()
 
 
 def test_vowel_signs_tell_words_apart() -> None:
