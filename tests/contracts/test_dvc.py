@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,14 +34,6 @@ def names_run(repo: Any) -> list[str]:
 
 def log() -> list[str]:
     return Path("log").read_text().split()
-
-
-def test_a_changed_command_runs_the_stage_again_so_cmd_text_must_stay_constant(project: Any) -> None:
-    stages({"one": {"cmd": "echo a > out", "outs": ["out"]}})
-    assert names_run(project) == ["one"]
-    assert names_run(project) == []
-    stages({"one": {"cmd": "echo  a > out", "outs": ["out"]}})
-    assert names_run(project) == ["one"]
 
 
 def test_outputs_are_deleted_at_start_so_work_in_progress_lives_in_runs(project: Any) -> None:
@@ -126,38 +117,6 @@ def test_a_key_in_vars_and_in_params_yaml_is_refused_so_the_task_list_has_its_ow
     stages({"sweep": content}, vars=["tasks.yaml"])
     with pytest.raises(Exception, match="cannot redefine 'task_names'"):
         names_run(project)
-
-
-def test_a_stage_that_always_changes_says_so_each_time_so_configure_must_not_be_one(project: Any) -> None:
-    stages({"one": {"cmd": "echo a > out", "outs": ["out"], "always_changed": True}})
-    assert names_run(project) == ["one"]
-    assert names_run(project) == ["one"]
-
-
-def test_the_hash_of_a_folder_fits_mlflows_36_characters(project: Any) -> None:
-    stages({"one": {"cmd": "mkdir out && echo a > out/a", "outs": ["out"]}})
-    names_run(project)
-    digest = yaml.safe_load(Path("dvc.lock").read_text())["stages"]["one"]["outs"][0]["md5"]
-    assert digest.endswith(".dir")
-    assert len(digest) <= 36
-
-
-def test_null_and_lists_do_not_survive_in_a_command_so_recipes_read_params_yaml(project: Any) -> None:
-    Path("params.yaml").write_text("nothing: null\nmany: [1, 2]\n")
-    stages({"one": {"cmd": "echo ${nothing} > log"}})
-    names_run(project)
-    assert log() == ["None"]
-    stages({"one": {"cmd": "echo ${many} > log"}})
-    with pytest.raises(Exception, match="Cannot interpolate data of type 'list'"):
-        names_run(project)
-
-
-def test_status_is_refused_while_a_stage_runs_so_recipes_do_not_ask_for_it(project: Any) -> None:
-    ask = f"{sys.executable} -m dvc status > said 2>&1; echo $? > log; touch out"
-    stages({"one": {"cmd": ask, "outs": ["out"]}})
-    names_run(project)
-    assert log() != ["0"]
-    assert "busy" in Path("said").read_text()
 
 
 @pytest.mark.parametrize(("name", "stale"), [("size", True), ("nfiles", True), ("hidden_size", False)])

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from importlib.metadata import version
-
 import pytest
 import torch
 from pytorch_lightning import LightningModule, Trainer
-from pytorch_lightning.loggers import mlflow as mlflow_logger
 from torch.utils.data import DataLoader
 
 
@@ -46,24 +42,8 @@ def fitted(accumulated: int) -> OneWeight:
     return module
 
 
-def test_versions_below_2_6_6_have_known_holes() -> None:
-    assert tuple(map(int, version("pytorch-lightning").split(".")[:3])) >= (2, 6, 6)
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("accumulated", [1, 4])
 def test_each_micro_batch_loss_is_divided_by_their_number_so_the_global_mean_undoes_it(accumulated: int) -> None:
     # Four micro-batches of gradient 1 would sum to 4; Lightning's division makes it 1 again.
     assert fitted(accumulated).gradients == pytest.approx([1.0])
-
-
-def test_the_distributed_sampler_can_be_left_to_bertline() -> None:
-    assert "use_distributed_sampler" in inspect.signature(Trainer.__init__).parameters
-
-
-def test_checkpoints_can_be_loaded_without_pickle() -> None:
-    assert "weights_only" in inspect.signature(Trainer.fit).parameters
-
-
-def test_its_mlflow_logger_cuts_parameters_at_250_so_bertline_feeds_mlflow_itself() -> None:
-    assert "[:250]" in inspect.getsource(mlflow_logger.MLFlowLogger.log_hyperparams)

@@ -9,18 +9,10 @@ from pathlib import Path
 
 import optuna
 import pytest
-from optuna.storages import JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-
-
-def test_only_the_database_storage_has_a_heartbeat_so_sweeps_use_it(tmp_path: Path) -> None:
-    journal = JournalStorage(JournalFileBackend(str(tmp_path / "journal.log")))
-    database = RDBStorage(f"sqlite:///{tmp_path}/study.db", heartbeat_interval=60)
-    assert hasattr(database, "record_heartbeat")
-    assert not hasattr(journal, "record_heartbeat")
 
 
 def test_optimize_takes_the_waiting_trials_in_order_and_gives_signs_of_life(
@@ -47,16 +39,6 @@ def test_optimize_takes_the_waiting_trials_in_order_and_gives_signs_of_life(
     assert [(trial.value, trial.user_attrs) for trial in study.trials] == [(x, {"slot": x}) for x in (0.25, 0.75)]
 
 
-def test_optimize_makes_a_trial_of_its_own_where_none_waits() -> None:
-    study = optuna.create_study()
-
-    def objective(trial: optuna.Trial) -> float:
-        raise optuna.TrialPruned
-
-    study.optimize(objective, n_trials=1)
-    assert [(trial.state, trial.user_attrs) for trial in study.trials] == [(TrialState.PRUNED, {})]
-
-
 def test_an_interrupt_or_a_score_that_is_no_number_fails_the_trial() -> None:
     study = optuna.create_study()
 
@@ -67,14 +49,6 @@ def test_an_interrupt_or_a_score_that_is_no_number_fails_the_trial() -> None:
         study.optimize(interrupted, n_trials=1)
     study.optimize(lambda trial: float("nan"), n_trials=1)
     assert [trial.state for trial in study.trials] == [TrialState.FAIL] * 2
-
-
-def test_a_finished_trial_cannot_be_failed(tmp_path: Path) -> None:
-    study = optuna.create_study(storage=f"sqlite:///{tmp_path}/study.db")
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-    (trial,) = study.trials
-    study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-    assert study.trials[0].state == TrialState.COMPLETE
 
 
 def age_heartbeats(database: Path) -> None:

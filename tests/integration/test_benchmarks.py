@@ -22,10 +22,6 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ON_A_BARE_IMAGE = ("torch", "pytorch-lightning", "transformers", "accelerate")
 NEVER_NEEDED = ("pydantic", "rich")
 """Some versions of the four, or of what these need, bring them."""
-LACKING = (
-    "bertline", "hydra", "omegaconf", "mlflow", "dvc", "pydantic", "optuna", "rich", "pyarrow", "sklearn", "pandas",
-    "datasets", "scipy", "matplotlib",
-)  # fmt: skip
 BLOCK = """
 import os, sys
 from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
@@ -255,39 +251,6 @@ def learning_in_forks(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
     return printed
 
 
-def test_at_a_rate_of_next_to_nothing_both_sides_are_where_they_started_which_is_the_same(tmp_path, learning_in_forks):
-    write_inputs(tmp_path)
-    grid = ["--peer-optimizers", "muon_short", "--rates", "1e-6", "--beta2", "0.98"]
-    figures = json.loads(learning_in_forks(*learning_options(tmp_path, "--steps", "2", *grid)).splitlines()[-1])
-    assert figures["loss_ours_same_optimizer"] == pytest.approx(figures["loss_peer_equal_steps"], abs=2e-4)
-    # The rate of the preset itself is no other.
-    assert figures["loss_ours"] < figures["loss_ours_same_optimizer"] - 0.01
-
-
-def test_a_training_is_known_by_its_whole_optimizer_however_that_is_named(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import learning
-    from learning_runs import Optimizer, Training, Trainings
-
-    monkeypatch.setattr(sys, "argv", ["learning.py", *learning_options(tmp_path)])
-    arguments = learning.checked(learning._parser())
-    trainings = Trainings(tmp_path, arguments, learning.model_config(arguments), data_digest="d")
-    trained = []
-    monkeypatch.setattr(
-        trainings, "_train", lambda training, _: trained.append(training) or {"loss": len(trained), "time_s": 1.0}
-    )
-
-    def loss(**optimizer):
-        of_peer = Optimizer(preset="muon_short", **optimizer)
-        return trainings.run(Training(side="bertline", optimizer=of_peer, num_steps=9, seed=0))["loss"]
-
-    own = Optimizer(preset="muon_short").config
-    assert loss() == loss(lr=own.lr, beta2=own.beta2) == 1
-    assert loss(lr=own.lr * 2) == 2
-    assert loss(beta2=own.beta2 / 2) == 3
-    assert len(trained) == 3
-
-
 @pytest.mark.parametrize(
     ("best", "tried"),
     [(2.0, [1, 2, 4]), (0.4, [0.25, 0.5, 1, 2, 4]), (100.0, [1, 2, 4, 8, 16])],
@@ -362,74 +325,11 @@ def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(monkeypatch
         assert (found[name] - expected).norm() < 0.02 * moved, name
 
 
-def test_what_cannot_be_measured_is_said_at_once(bare):
-    done = call(bare, "pretraining_step.py", "--model", "tiny", "--seq-len", "513")
-    assert done.returncode == 1
-    assert done.stderr.startswith("--seq-len is 513") and "positions for 512" in done.stderr
-    assert done.stdout == ""
-
-
-def test_an_optimizer_without_a_preset_is_refused_with_those_there_are(bare):
-    done = call(bare, "learning.py", "--optimizer", "adam")
-    assert done.returncode == 2
-    assert (
-        "--optimizer is one of adamw, adamw_short, lamb, muon, muon_short (conf/optimizer), found adam" in done.stderr
-    )
-
-
 def test_where_bertline_itself_fails_the_benchmark_fails_with_the_reason(bare):
     small = "--model tiny --vocab-size 64 --seq-len 16 --batch-size 4 --threads 1 --workers 0 --device cpu"
     done = call(bare, "pretraining_step.py", *small.split(), "--arms", "bertline", "--set", "optimizer.kind=sgd")
     assert done.returncode == 1
     assert "bertline failed" in done.stderr and "sgd" in done.stderr
-
-
-def test_a_reference_within_a_section_is_the_value_that_it_names(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from bare_configuration import section
-
-    from bertline.training.optimizers.registry import OptimizerConfig
-
-    assert section(OptimizerConfig, "optimizer/muon", lr=3e-3).adamw_lr == 3e-3
-    assert section(OptimizerConfig, "optimizer/muon", lr=3e-3, adamw_lr=1e-3).adamw_lr == 1e-3
-    with pytest.raises(SystemExit, match=r"optimizer.adamw_lr is \$\{runtime.x\}, which names no value of optimizer"):
-        section(OptimizerConfig, "optimizer/muon", adamw_lr="${runtime.x}")
-
-
-def test_the_peers_get_the_environment_of_bertline_unless_their_own_is_asked_for(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "GLIBC_TUNABLES"):
-        monkeypatch.delenv(name, raising=False)
-    from side_environment import facts_of_environment, side_environment
-
-    assert side_environment("tuned", threads=2) == side_environment("bertline", threads=2)
-    alone = side_environment("tuned", threads=2, choice="own")
-    assert "GLIBC_TUNABLES" not in alone and alone["OMP_NUM_THREADS"] == "2"
-    told = facts_of_environment(threads=2, choice="own")
-    assert "GOMP_SPINCOUNT" in told["bertline"] and "GOMP_SPINCOUNT" not in told["peers"]
-
-
-@pytest.mark.parametrize(
-    ("given", "variant"),
-    [
-        ("--model tiny", ""),
-        ("--precision fp32", "precision-fp32"),
-        ("--dropout 0", "dropout-0"),
-        ("--threads 1000 --set optimizer.kind=muon", "threads-1000_set-optimizer.kind-muon"),
-        ("--dropout 0.1 --arms tuned plain bertline", ""),
-        ("--same-environment", ""),
-        ("--environment own", "environment-own"),
-    ],
-)
-def test_only_calls_that_measure_the_same_share_a_record(given, variant, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import pretraining_step
-    from records import variant_of
-
-    parser = pretraining_step._parser()
-    arguments = parser.parse_args(given.split())
-    pretraining_step.checked_model_config(arguments)
-    assert variant_of(parser, arguments, pretraining_step._TOLD_APART) == variant
 
 
 def test_the_data_stages_are_measured_and_recorded(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -121,20 +120,6 @@ def test_a_rank_whose_peer_never_comes_is_red_in_time(places, rank):
     assert done.returncode == 1
     said = f"rank {rank} could not join all 2 ranks"
     assert said in (done.stdout if rank == 0 else done.stderr)
-
-
-def test_servers_that_take_connections_and_say_nothing_do_not_keep_the_doctor(places):
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        stores = [f"tracking.uri=http://{address}", f"tracking.studies_url=postgresql://ada@{address}/studies"]
-        done = run(sys.executable, *DOCTOR, "--json", *places, *stores)
-    assert done.returncode == 1
-    assert {name for name, one in findings(done.stdout).items() if not one["ok"]} == {"MLflow", "studies"}
-
-
-def test_a_mistyped_key_is_explained():
-    done = run(sys.executable, *DOCTOR, "runtime.num_device=2")
-    assert (done.returncode, "runtime.num_devices" in done.stderr) == (1, True)
 
 
 def test_make_installs_first_but_not_in_each_task_of_a_step():

@@ -134,23 +134,6 @@ def test_what_an_experiment_sets_stays_until_a_person_decides(pipeline: Path, ru
     assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "another title"
 
 
-def test_a_choice_is_shown_without_save_and_lasts_with_it(pipeline: Path, run: Run) -> None:
-    before = (pipeline / "params.yaml").read_text()
-    shown = run(pipeline, PYTHON, "-m", "bertline", "configure", "optimizer.lr=1e-3")
-    assert "optimizer.lr: 0.003 -> 0.001" in shown.stdout
-    assert (pipeline / "params.yaml").read_text() == before
-    run(pipeline, PYTHON, "-m", "bertline", "configure", "optimizer.lr=1e-3", "--save")
-    assert stale(pipeline, run) == {"pretrain"}
-    assert yaml.safe_load((pipeline / "params.yaml").read_text())["optimizer"]["lr"] == 0.001
-
-
-def test_a_wrong_key_on_the_command_line_is_a_sentence_not_a_traceback(pipeline: Path, run: Run) -> None:
-    failed = run(pipeline, PYTHON, "pipelines/pretrain.py", "+optimizer.learning_rate=1")
-    assert failed.returncode == 1
-    assert "optimizer.learning_rate is not a known key" in failed.stderr
-    assert "Traceback" not in failed.stderr
-
-
 def test_a_hand_run_writes_under_runs_and_leaves_artifacts_alone(pipeline: Path, run: Run) -> None:
     weights = (pipeline / "artifacts/pretrain/model.safetensors").read_bytes()
     before = set((pipeline / "runs/pretrain").glob("[!.]*"))

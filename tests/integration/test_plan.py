@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from bertline.foundation.manifests import write_manifest
 from fork_server import run_bertline
 from projects import copy_project
 
@@ -59,51 +58,6 @@ def test_the_present_configuration_is_forecast_and_nothing_is_touched(repository
     written = {path.relative_to(repository) for path in set(after) - set(before)}
     written = {path for path in written if "__pycache__" not in path.parts and path.parts[:2] != ("runs", "hydra")}
     assert [path.parts[:2] for path in written] == [("runs", "plan")]
-
-
-def test_examples_that_are_made_are_counted(repository: Path) -> None:
-    facts = {"examples": 2000, "tokens": 120_000}
-    content = {
-        "dupe_factor": 1,
-        "corpus": {"train": {"tokens": 114_000}},
-        "lengths": {"64": {"train": facts}, "16": {"train": {"examples": 6000, "tokens": 90_000}}},
-    }
-    write_manifest(repository / "artifacts/examples", kind="examples", format_version=1, content=content)
-    phases = (
-        "pretrain.phases=[{steps: 600, max_length: 16, global_batch_size: 256},"
-        "{steps: 4500, max_length: 64, global_batch_size: 64}]"
-    )
-    text, content = plan(repository, "plan.device=t4", "examples.lengths=[16,64]", phases)
-    assert [phase["epochs"] for phase in content["phases"]] == [600 * 256 / 6000, 4500 * 64 / 2000]
-    assert content["tokens"] == 600 * 256 * 15 + 4500 * 64 * 60
-    assert "counted in artifacts/examples" in text
-    lock = "stages: {corpus: {params: {params.yaml: {corpus: {kind: text, path: /another/text}}}}}"
-    (repository / "dvc.lock").write_text(lock)
-    text, content = plan(repository, "plan.device=t4")
-    assert content["epochs"] is None
-    assert "unknown: the corpus (python_docs) has not been made yet" in text
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (("plan.corpus_tokens=0",), "corpus_tokens must be above 0"),
-        (("plan.hours=24",), "plan.hours is no key of the configuration"),
-        (("plan.device=gtx1080",), "plan.device is 'gtx1080', which is not in the table. Known: cpu"),
-        (("plan.device=t4", "pretrain.precision=bf16"), "has no bf16 in hardware"),
-        (
-            ("plan.device=t4", "experiment=mlm", "model=modernbert_base", "tasks.docs_match.shared_tokens=plain",
-             "tasks.docs_parameters.word_case=plain"),
-            "plan knows the memory and the operations of BERT",
-        ),
-    ],
-)  # fmt: skip
-def test_nonsense_is_refused_in_a_sentence(repository: Path, asked: tuple[str, ...], said: str) -> None:
-    done = run_bertline(repository, "plan", *asked)
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (repository / "runs/plan").exists()
 
 
 def test_a_plan_for_a_gpu_starts_without_pytorch(repository: Path) -> None:

@@ -108,46 +108,6 @@ def test_weights_that_do_not_move_sit_at_chance(make_job, capsys):
     assert (job.result_folder / "health.jsonl").read_bytes() == job.health_path.read_bytes()
 
 
-def test_nsp_that_cannot_be_learnt_is_stuck_at_chance(make_job):
-    """The labels of the made-up examples are random: the loss of the blanks falls, NSP stays a guess."""
-    phases = [{"steps": 200, "max_length": 16, "global_batch_size": 32}]
-    job = make_job(
-        health={"patience_steps": 100}, pretrain__phases=phases, optimizer__lr=1e-2, schedule__num_warmup_steps=20
-    )
-    run_pretraining(job)
-    assert kinds(job) == ["nsp_at_chance"]
-
-
-def test_corrupted_weights_are_a_spike(make_job, patch):
-    failures.corrupt_weights(70, patch=patch)
-    job = make_job(objective__nsp_weight=0.0, health={"patience_steps": 1000})
-    run_pretraining(job)
-    (alarm,) = read_health(job.health_path)
-    assert (alarm["kind"], alarm["step"]) == ("spike", 80)
-
-
-def test_a_loss_with_hardly_a_gradient(make_job, patch):
-    failures.shrink_losses(1e-6, patch=patch)
-    job = make_job(pretrain__max_steps=20)
-    run_pretraining(job)
-    assert kinds(job) == ["gradients_vanish"]
-
-
-def test_weights_that_begin_far_too_large(make_job):
-    job = make_job(pretrain__max_steps=20, model__initializer_range=10.0)
-    run_pretraining(job)
-    assert "gradients_explode" in kinds(job)
-
-
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_data_that_comes_too_slowly(make_job, patch, num_workers):
-    failures.slow_data(0.1, patch=patch)
-    health = {"patience_steps": 20, "entropy_margin": -10.0, "nsp_margin": -1.0, "max_data_wait_fraction": 0.5}
-    job = make_job(health=health, pretrain__max_steps=40, runtime__num_workers=num_workers)
-    run_pretraining(job)
-    assert kinds(job) == ["data_wait"]
-
-
 # Skip
 
 
@@ -231,15 +191,6 @@ def test_it_goes_back_across_phases(make_job, patch):
     assert newest_state(job)["place"] == {"phase": 1, "consumed": 4 * 60}
 
 
-def test_a_second_place_that_fails_is_skipped_too(make_job, patch):
-    failures.poison(POISONED, (8 * 110, 8 * 115), patch=patch)
-    job = make_job()
-    run_pretraining(job)
-    assert [(row["step"], row["rewound_to"]) for row in rewinds(job)] == [(60, 40), (100, 80)]
-    assert len(newest_state(job)["rewinds"]) == 2
-    assert newest_state(job)["place"]["consumed"] == 8 * 160
-
-
 @pytest.mark.parametrize("rewind", [False, True])
 def test_a_spike_is_gone_back_from_where_that_is_asked_for(make_job, patch, rewind):
     failures.corrupt_weights(70, patch=patch)
@@ -251,14 +202,6 @@ def test_a_spike_is_gone_back_from_where_that_is_asked_for(make_job, patch, rewi
     assert [(row["step"], row["rewound_to"]) for row in rewinds(job)] == ([(80, 60)] if rewind else [])
     losses = [metrics["train/loss"] for metrics in trained_rows(job).values()]
     assert (max(losses) > 1.3 * losses[0]) is not rewind
-
-
-def test_spikes_do_not_end_a_training_that_may_roll_back_no_more(make_job, patch):
-    failures.corrupt_weights(70, patch=patch)
-    health = {"patience_steps": 1000, "rewind_on_spike": True, "max_rewinds": 0}
-    job = make_job(objective__nsp_weight=0.0, health=health)
-    assert run_pretraining(job)["steps"] == 120
-    assert kinds(job) == ["spike"]
 
 
 def test_an_absurd_learning_rate_gives_up_after_a_bounded_number_of_times(make_job):
@@ -366,13 +309,3 @@ def test_two_processes_roll_back_together(inputs, tmp_path):
     assert newest_state(other)["place"] == newest_state(one)["place"]
     assert rewinds(other) == rewinds(one) and len(rewinds(one)) == 1
     assert [step for step, _ in curve(other)] == [step for step, _ in curve(one)]
-
-
-def test_two_processes_give_up_together(inputs, tmp_path):
-    changes = {**CHANGES, "pretrain__health": HEALTH, "optimizer__lr": 1e30}
-    folder = tmp_path / "run"
-    both = processes.start_ranks(inputs, [folder, folder], changes)
-    for process in both:
-        process.join(timeout=600)
-    assert [process.exitcode for process in both] == [1, 1]
-    assert processes.output_of(folder).read_text().count("TrainingDivergedError") >= 2

@@ -167,17 +167,6 @@ def test_a_rank_that_does_not_see_the_checkpoint_of_the_first_says_which_and_end
     assert "another rank does not see the checkpoint" in processes.output_of(job.run_folder).read_text()
 
 
-def test_a_checkpoint_that_becomes_visible_late_is_waited_for(inputs, tmp_path):
-    job = killed_after_a_checkpoint(inputs, tmp_path / "shared")
-    other = tmp_path / "other" / "checkpoints"  # the same files, as another machine sees them
-    ranks = processes.start_ranks(inputs, [job.run_folder, other.parent], {})
-    processes.wait_for(lambda: "resumes after step" in processes.output_of(job.run_folder).read_text(), ranks[0])
-    other.parent.mkdir()
-    shutil.copytree(job.checkpoints_folder, tmp_path / "arriving")
-    (tmp_path / "arriving").rename(other)  # files are renamed when they are whole
-    processes.finish(*ranks)
-
-
 def test_a_damaged_checkpoint_that_the_first_rank_skips_is_skipped_by_all(inputs, tmp_path):
     job = killed_after_a_checkpoint(inputs, tmp_path / "shared")
     other = tmp_path / "other" / "checkpoints"

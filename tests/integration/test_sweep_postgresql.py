@@ -23,7 +23,6 @@ from bertline.sweep.studies import (
     planned_trials,
     reached,
 )
-from bertline.sweep.workers import join_sweep
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from fork_server import forking
 from servers import PostgreSQL, wait_until
@@ -147,20 +146,6 @@ def test_a_database_that_goes_away_ends_the_sweep_with_one_error_and_the_same_co
     check_each_done_once(job)
 
 
-def test_a_database_that_restarts_during_a_trial_is_not_noticed(job, alone, server, monkeypatch):
-    fine_tune, calls = trials.fine_tune, []
-
-    def restarts_the_server(*args, **options):
-        calls.append(args)
-        if len(calls) == 3:
-            server.restart()
-        return fine_tune(*args, **options)
-
-    monkeypatch.setattr(trials, "fine_tune", restarts_the_server)
-    run_sweep(job)
-    assert result_of(job) == alone
-
-
 def test_eight_processes_take_each_trial_once(url):
     sweep = inputs.sweep()
     study = open_study(open_storage(url), "task/run/encoder", sweep)
@@ -173,19 +158,6 @@ def test_eight_processes_take_each_trial_once(url):
     assert {trial.params["x"]: trial.value for trial in complete} == {x / 2: x * x / 4 for x in range(48)}
     assert len(complete) == len(planned_trials(study)) == 48
     assert {trial.state for trial in study.get_trials()} <= {TrialState.COMPLETE, TrialState.PRUNED}
-
-
-def test_a_member_waits_for_the_leader_or_gives_up(job):
-    assert not join_sweep(job, is_led=lambda: False)
-    assert optuna.get_all_study_names(open_storage(job.studies_url)) == []
-
-
-def test_a_member_of_a_finished_sweep_has_nothing_to_do(job, monkeypatch):
-    run_sweep(job)
-    monkeypatch.setattr(trials, "fine_tune", None)
-    assert join_sweep(job, is_led=lambda: True)
-    # Nothing that the sweep wrote has the password.
-    assert not any(b"for-logs" in path.read_bytes() for path in job.run_folder.rglob("*") if path.is_file())
 
 
 def test_a_server_that_refuses_or_is_away_is_a_clear_error_without_the_password(url):

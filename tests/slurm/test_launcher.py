@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -257,21 +256,6 @@ def test_secrets_of_the_environment_are_in_no_file_of_the_job(
     assert [path for path in kept if path.is_file() and secret.encode() in path.read_bytes()] == []
 
 
-def test_a_refused_job_is_told_in_slurms_words(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*SHORT, "runtime.launcher.partition=nowhere", warm=True)
-    said = workspace.finish(expected=1)
-    assert "invalid partition" in said.lower()
-    assert "runtime.launcher" in said
-    assert "Traceback" not in said
-
-
-def test_a_job_whose_setup_fails_shows_its_last_lines(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*SHORT, "runtime.launcher.setup=['module load cuda || exit 7']", warm=True)
-    said = workspace.finish(expected=1)
-    assert "job 1 ended before its work was done (FAILED" in said
-    assert "module: command not found" in said
-
-
 def test_a_full_disk_on_one_node_fails_the_job_and_loses_nothing(new_workspace: NewWorkspace, undisturbed: str) -> None:
     workspace = new_workspace(*TRAINING)
     client = workspace.start()
@@ -285,25 +269,6 @@ def test_a_full_disk_on_one_node_fails_the_job_and_loses_nothing(new_workspace: 
     assert workspace.said("No space left on device")
     cluster.inside("node1", "umount", str(checkpoints))
     workspace.finish()
-    assert workspace.weights == undisturbed
-
-
-def test_a_full_disk_on_the_node_that_saves_nothing_does_not_disturb(
-    new_workspace: NewWorkspace, undisturbed: str
-) -> None:
-    workspace = new_workspace(*TRAINING)
-    client = workspace.start()
-    checkpoints = workspace.until(lambda: next(workspace.run.glob("checkpoints"), None))
-    workspace.until_step(50)
-    cluster, (_, of_node2) = workspace.cluster, workspace.ranks
-    cluster.own_disk("node2", checkpoints, "100k")
-    with pytest.raises(subprocess.CalledProcessError):
-        cluster.inside("node2", "dd", "if=/dev/zero", f"of={checkpoints}/full", "bs=1k")
-    # Nor can its rank write any other file: like a full disk, this fails each write in a folder of any node.
-    resource.prlimit(of_node2, resource.RLIMIT_FSIZE, (0, 0))
-    assert client.poll() is None
-    assert client.wait(slurm_workspace.WITHIN_S) == 0
-    assert len(workspace.starts) == 1
     assert workspace.weights == undisturbed
 
 

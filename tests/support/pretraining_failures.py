@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -52,11 +51,6 @@ def fail_at_step(step: int, *, patch: Patch = setattr) -> None:
     _at_step(step, patch, lambda module: _losses_times(math.nan))
 
 
-def shrink_losses(factor: float, *, patch: Patch = setattr) -> None:
-    """Multiply all losses."""
-    _times(factor, patch)
-
-
 def corrupt_weights(step: int, *, patch: Patch = setattr) -> None:
     """Add noise to all weights before a step is taken, once."""
     take = PretrainingModule.training_step
@@ -72,17 +66,6 @@ def corrupt_weights(step: int, *, patch: Patch = setattr) -> None:
         take(module, batch, batch_idx)
 
     patch(PretrainingModule, "training_step", corrupting)
-
-
-def slow_data(seconds: float, *, patch: Patch = setattr) -> None:
-    """Let each batch take its time."""
-    make = StepDataset.__getitem__
-
-    def slow(dataset: StepDataset, step: int) -> StepBatch:
-        time.sleep(seconds)
-        return make(dataset, step)
-
-    patch(StepDataset, "__getitem__", slow)
 
 
 class _losses_times:  # noqa: N801  (used like a function)

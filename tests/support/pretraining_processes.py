@@ -6,7 +6,6 @@ and not in the tests.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import io
 import multiprocessing
@@ -21,14 +20,13 @@ from typing import Any, BinaryIO
 import torch
 
 import pretraining_inputs
-from bertline.foundation.errors import MachineError
 from bertline.pretraining import rehearsal, throughput
 from bertline.pretraining.data import StepBatch, StepDataset
 from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.validation import ValidationProbe
-from bertline.training import checkpoints, process_group
+from bertline.training import checkpoints
 from fork_server import forking
 from ports import free_port
 from servers import wait_until
@@ -177,26 +175,9 @@ def fail_at_step(step: int, *, rank: int) -> Callable[[], None]:
     return functools.partial(_at_batch, step, rank, functools.partial(divmod, 1, 0))
 
 
-def fail_before_joining(*, rank: int) -> Callable[[], None]:
-    """For `before`: this rank has no device; the others wait one timeout for it, however short it is."""
-    return functools.partial(_fail_before_joining, rank)
-
-
 def stop_as_a_worker() -> Callable[[], None]:
     """For `before`: outside of training, TERM raises KeyboardInterrupt, as in a stage."""
     return functools.partial(signal.signal, signal.SIGTERM, signal.default_int_handler)
-
-
-def in_namespace(name: str) -> Callable[[], None]:
-    """For `before`: the process moves to a network namespace of `ip netns`."""
-    return functools.partial(_enter_namespace, name)
-
-
-def _enter_namespace(name: str) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    with Path("/run/netns", name).open() as namespace:
-        if libc.setns(namespace.fileno(), 0) != 0:  # os.setns is there from Python 3.12 on
-            raise OSError(ctypes.get_errno(), "setns")
 
 
 def checkpoints_visible_within(seconds: float) -> Callable[[], None]:
@@ -217,12 +198,6 @@ def _at_batch(step: int, rank: int, act: Callable[[], Any]) -> None:
         return make(dataset, index)
 
     StepDataset.__getitem__ = acting
-
-
-def _fail_before_joining(rank: int) -> None:
-    process_group._LEAST_JOIN_S = 0.0
-    if int(os.environ["RANK"]) == rank:
-        raise MachineError("no device")
 
 
 def limit_memory(*, tokens_of_ranks: list[int]) -> Callable[[], None]:

@@ -119,11 +119,6 @@ class SlurmCluster:
         output = f"--output={self.folder}/job-%j.log"
         return self.ask("sbatch", "--parsable", f"--chdir={self.folder}", output, *options, str(path)).partition(";")[0]
 
-    def log_of(self, job: str | int) -> str:
-        """Return what a job of `submit` has printed."""
-        path = self.folder / f"job-{job}.log"
-        return path.read_text() if path.exists() else ""
-
     def pid(self, name: str) -> int:
         """Return the process of `slurmctld` or of a node's slurmd."""
         return self._processes[name].pid

@@ -25,7 +25,7 @@ from bertline.foundation.validation import validate
 from bertline.modeling.attention_choice import AttentionDevice
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining
 from bertline.modeling.config import ModelConfig
-from bertline.planning import GPUS, Forecast, Hardware, Memory, PlanConfig, TextSize, Training, step_memory
+from bertline.planning import GPUS, Forecast, Hardware, PlanConfig, TextSize, Training, step_memory
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.objectives.mlm import Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
@@ -170,24 +170,6 @@ def test_what_a_step_keeps_for_its_backward_pass_is_within_a_quarter_of_the_esti
     assert measured == pytest.approx(estimate.activations + softmax_and_copies, rel=0.25)
 
 
-def test_memory_of_base_by_hand() -> None:
-    """A layer keeps 36 H bytes a position in bf16, the last one 6 H of them where nothing but keys and values is read;
-    256 x 19 logits of 30,522 tokens."""
-    of = training("base", (9, 128, 256), dropout=0.0)
-    expected = Memory(
-        weights=6 * 110_106_428,
-        gradients=4 * 110_106_428,
-        optimizer=8 * 110_106_428,
-        activations=256 * 128 * (11 * 36 * 768 + 6 * 768 + 6 * 768) + 256 * (19 + 1) * 30 * 768,
-        logits=256 * 19 * 30_522 * 4,
-    )
-    assert step_memory(of, 128, 256) == expected
-    assert plan(of).phases[0].memory == expected
-    assert plan(of, num_devices=8).phases[0].memory == step_memory(of, 128, 32)
-    plain = training("base", dropout=0.0, attention="plain")
-    assert step_memory(plain, 128, 256).activations - expected.activations > 10 * 256 * 128 * 12 * 128 * 6
-
-
 @pytest.mark.parametrize("size", ["tiny", "base", "large"])
 @pytest.mark.parametrize("gigabytes", [2, 16, 80])
 def test_the_largest_micro_batch_fits_and_twice_that_does_not(size: str, gigabytes: int) -> None:
@@ -214,12 +196,6 @@ def test_attention_that_the_run_refuses_is_refused(dropout: float, device: str) 
     where = GPUS[device].attention_device(GPUS[device].precision("auto"))
     with pytest.raises(MachineError, match=r"runtime\.attention is varlen, which needs"):
         plan(training("base", *PAPER, dropout=dropout, attention="varlen", device=where), device)
-
-
-def test_measured_hours_are_the_tokens_over_the_tokens_per_second() -> None:
-    found = plan(training("base", (900_000, 128, 256)), "h200", records=[record()])
-    assert found.total("hours") == pytest.approx(29_491_200_000 / 500_000 / 3600)
-    assert found.phases[0].rate[1:] == (0.9, 1.1, "measured: measured")
 
 
 def test_money_is_hours_times_devices_times_price() -> None:

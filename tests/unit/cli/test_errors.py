@@ -57,13 +57,6 @@ def test_an_interpolation_that_cannot_be_resolved_is_an_error_of_the_configurati
     assert "Traceback" not in done.stderr + done.stdout
 
 
-def test_configure_names_a_bad_tag_of_params_yaml_too(tmp_path: Path) -> None:
-    (copy_project(tmp_path) / "params.yaml").write_text("task_name: null\ntokenizer: !!python/name:os.system\n")
-    done = run_bertline(tmp_path, "configure")
-    assert "params.yaml, line 2" in done.stderr and "python/name" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("command", "meant"),
     [

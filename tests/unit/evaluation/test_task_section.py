@@ -70,12 +70,6 @@ def test_a_difference_within_the_spread_is_not_called_a_win() -> None:
     assert "The smallest difference this sweep could have seen is 0.070." in said
 
 
-def test_random_weights_that_are_better_are_said_to_be() -> None:
-    said = words(page(facts("library", comparison=noise(-0.101, 0.001))))
-    assert "Pretraining harms here: random weights are better: the difference of the means is −0.101" in said
-    assert "no clear difference here" not in said
-
-
 def test_the_table_says_which_opponents_are_better() -> None:
     task = facts("library")
     task.result["comparisons_by_split"] = {

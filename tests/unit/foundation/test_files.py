@@ -176,24 +176,6 @@ def test_what_a_writer_at_work_has_written_is_left_alone(tmp_path: Path, monkeyp
     assert everything(tmp_path) == {"artifacts", "artifacts/a", "artifacts/a/part", "artifacts/b", "artifacts/b/part"}
 
 
-def test_a_swap_that_fails_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "artifact"
-    target.mkdir()
-    (target / "part").write_text("old")
-    rename = Path.rename
-
-    def fails_for_new(path: Path, to: Path) -> Path:
-        if path.name == "new":
-            raise OSError(5, "Input/output error")
-        return rename(path, to)
-
-    monkeypatch.setattr(Path, "rename", fails_for_new)
-    with pytest.raises(MachineError, match="Input/output error"), folder_written_atomically(target):
-        pass
-    assert (target / "part").read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
-
-
 def test_lines_are_added_at_the_end_and_a_full_disk_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,30 +151,6 @@ def test_no_more_is_fetched_ahead_than_was_asked_for():
     assert not threads()
 
 
-def test_the_iterator_is_made_by_the_caller_itself():
-    makers = []
-
-    class Loader:
-        def __iter__(self):
-            makers.append(threading.current_thread())
-            return iter([1, 2])
-
-    assert list(prefetched(Loader(), ahead=1)) == [1, 2]
-    assert makers == [threading.current_thread()]
-
-
-def test_fetching_continues_during_work():
-    fetched = []
-
-    def items():
-        for number in range(5):
-            fetched.append(number)
-            yield number
-
-    for number in prefetched(items(), ahead=2):
-        wait_until(lambda: len(fetched) == min(number + 4, 5))  # noqa: B023
-
-
 def test_no_more_workers_are_started_than_this_process_has_cores(inputs):
     machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks())
     cores = os.sched_getaffinity(0)

@@ -17,7 +17,6 @@ from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.interval import num_pairs
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.rehearsal import AttentionByLength
 from bertline.pretraining.row_layout import (
     RowLayout,
     frozen_layout,
@@ -30,7 +29,6 @@ from bertline.pretraining.run import run_pretraining
 from bertline.training.devices import Ranks
 
 CPU = AttentionDevice(type="cpu", precision="bf16")
-AMPERE = AttentionDevice(type="cuda", precision="bf16", compute_capability=(8, 0))
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 VOCAB_SIZE = 61
 
@@ -58,21 +56,6 @@ def test_the_log_says_where_and_which_rows_and_attention_each_length_has_and_why
     assert said.startswith("on cpu in bf16, attention dropout 0: rows of 16 tokens, all full, attention plain (the fas")
     assert "; packed rows of 32 tokens (" in said and "if padded), attention plain (" in said
     assert "padded rows of 32 tokens (" in line(full, tiny.model_config(), CPU, packing="off")
-
-
-def test_the_log_says_what_keeps_the_gpu_from_its_fastest_attention(full):
-    said = line(full, tiny.model_config(attention_probs_dropout_prob=0.1), AMPERE)
-    assert "attention dropout 0.1" in said
-    assert "attention sdpa (varlen, which is faster, needs model.attention_probs_dropout_prob=0 " in said
-    assert "attention varlen (" in line(full, tiny.model_config(**NO_DROPOUT), AMPERE)
-    odd = tiny.model_config(hidden_size=24, num_attention_heads=2, **NO_DROPOUT)
-    assert "is 12)" in line(full, odd, AMPERE)
-
-
-def test_the_log_says_that_another_attention_than_the_one_asked_for_is_faster(full):
-    assert "attention sdpa (asked for; auto would take plain: " in line(
-        full, tiny.model_config(), CPU, attention="sdpa"
-    )
 
 
 def test_varlen_where_it_cannot_be_had_is_an_error_that_says_what_is_missing(make_job):
@@ -103,17 +86,6 @@ def test_each_phase_computes_attention_by_the_kind_of_its_length(make_job, monke
     assert taken == per_phase
     (said,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("pretraining on cpu")]
     assert said.count("attention plain") == said.count("attention sdpa") == 1 and "32 tokens" not in said
-
-
-def test_the_kind_is_set_by_the_width_of_the_rows():
-    class Module:
-        model = BertForPreTraining(tiny.model_config(), vocab_size=VOCAB_SIZE, pad_token_id=0)
-
-    callback = AttentionByLength({8: AttentionChoice("sdpa", ""), 16: AttentionChoice("eager", "")})
-    for length, kind in ((8, "sdpa"), (16, "eager"), (8, "sdpa")):
-        micro_batch = {"input_ids": torch.zeros(3, length, dtype=torch.long)}
-        callback.on_train_batch_start(None, Module, {"micro_batches": [micro_batch]}, 0)
-        assert [layer.attention for layer in Module.model.bert.layers] == [kind, kind]
 
 
 def steps(folder, length, rows=None) -> StepDataset:
@@ -196,10 +168,6 @@ def test_a_run_resumed_elsewhere_takes_the_layout_of_the_machine_and_says_that_m
     layout, _, warning = resumed(frozen, WHOLE, device=device, num_ranks=num_ranks)
     assert layout == WHOLE[16]
     assert "began with the dropout masks of 2 cuda devices; from here on they are those of " + now in warning
-
-
-def test_a_run_without_dropout_keeps_no_layout():
-    assert resumed(None, OF_FOUR, model=tiny.model_config(**NO_DROPOUT), num_ranks=1) == (OF_FOUR[16], "sdpa", None)
 
 
 def test_a_wrapped_model_draws_its_masks_if_it_drops_anything():

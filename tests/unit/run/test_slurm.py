@@ -210,25 +210,6 @@ def test_a_job_is_put_back_only_while_it_runs(programs: Path, tmp_path: Path, mo
         assert ("requeue 7" in (tmp_path / state).read_text()) == requeued
 
 
-def test_a_controller_that_is_away_is_waited_for_before_a_job_is_put_back(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slurm, "_REQUEUED_IN_S", 0)
-    monkeypatch.setattr(slurm, "_ASK_QUEUE_S", 0)
-    path, away = programs / "scontrol", "echo Unable to contact slurm controller >&2; exit 1"
-    path.write_text(
-        f"#!/bin/sh\necho x >> {tmp_path}/asked\n[ $(wc -l < {tmp_path}/asked) -lt 4 ] && {{ {away}; }}\nexit 0\n"
-    )
-    path.chmod(0o755)
-    assert slurm._requeued("7") == 85
-    assert (tmp_path / "asked").read_text().count("x") == 4
-
-
-def test_the_name_of_a_job_tells_folders_apart(tmp_path: Path) -> None:
-    names = {slurm.job_name(tmp_path / place / "runs/pretrain/0123456789ab") for place in ("a", "b")}
-    assert len(names) == 2 and all(name.startswith("bertline-pretrain-0123456789ab-") for name in names)
-
-
 def test_a_task_of_an_array_whose_machine_fails_is_not_put_back(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,6 @@ import pytest
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
 import general_text_page as pages
-import processor_time
-from processor_time import Process
 
 
 def row(
@@ -69,12 +67,6 @@ def record(*rows: dict[str, Any], recipe: tuple[str, ...] = ()) -> dict[str, Any
     return {**said, "sets": sets, "pretraining": training}
 
 
-def test_a_page_names_what_was_changed_in_the_preset():
-    said = pages.page("wiki_mini_glue", {"wiki_mini_glue": {**record(SST2), "settings": ["pretrain.seed=1"]}})
-    assert "`experiment=wiki_mini` with `pretrain.seed=1` (4 layers" in said
-    assert "`experiment=wiki_mini` (4 layers" in page_of(SST2)
-
-
 def page_of(*rows: dict[str, Any]) -> str:
     return pages.page("wiki_mini_glue", {"wiki_mini_glue": record(*rows)})
 
@@ -103,15 +95,6 @@ def test_seeds_that_differ_little_show_what_rows_do_not() -> None:
     assert opponents["ngrams"]["over_rows"]["verdict"] == "not shown"
 
 
-def test_the_metric_of_dev_is_compared_over_rows() -> None:
-    over_rows = pages.set_content(STSB, GOAL["STS-B"])["opponents"]["goal"]["over_rows"]
-    assert over_rows["difference"] == pytest.approx(0.71 - 0.69)  # Spearman, not the mean of both
-
-
-def test_a_set_that_the_goal_does_not_name_has_no_tfidf() -> None:
-    assert list(pages.set_content(SST2, None)["opponents"]) == ["ngrams"]
-
-
 def test_the_table_has_each_score_next_to_its_baselines_and_the_published_ones() -> None:
     page = page_of(SST2, STSB)
     lines = [line for line in page.splitlines() if line.startswith("| ") and line.endswith("00 |")]
@@ -137,21 +120,6 @@ def test_a_lead_that_rests_on_known_sentences_is_said_at_the_table() -> None:
     said = "STS-B: 70 of 400 test rows share a sentence with a train row. On the 300 that share none with train or dev"
     assert page.index("| average of") < page.index(said) < page.index("Differences of means")
     assert "wiki_mini has 0.600 / 0.610 (pretraining seed 1) and pair features 0.620 / 0.630" in page
-
-
-def test_one_seed_is_said_and_has_neither_spread_nor_verdict() -> None:
-    page = page_of(row("qnli", "QNLI", {"accuracy": [0.6]}, {"word_ngrams": 0.5}, shown=None))
-    assert "- One seed. " in page
-    assert "±" not in page
-    assert "QNLI not known, one seed (+0.130)." in page
-    assert "| QNLI | n-grams | – | +0.100 (one seed) |" in page
-
-
-def test_another_recipe_is_said() -> None:
-    assert "with its fixed recipe. By" in page_of(SST2)
-    changed = record(SST2, recipe=("sweep.fine_tuning.learning_rate=3e-4",))
-    said = pages.page("wiki_mini_glue", {"wiki_mini_glue": changed})
-    assert "with its fixed recipe but `sweep.fine_tuning.learning_rate=3e-4`. By" in said
 
 
 def test_dev_chooses_the_recipe_whatever_test_says() -> None:
@@ -191,10 +159,3 @@ def test_the_published_average_is_that_of_the_published_scores(model: str) -> No
     means = [sum(map(float, text.split(" / "))) / len(text.split(" / ")) for text in scores.values()]
     assert len(means) == 9
     assert sum(means) / 9 == pytest.approx(float(pages.PUBLISHED[model]["average"]), abs=0.06)
-
-
-def test_time_of_unrelated_processes_is_not_in_a_tree() -> None:
-    processes = {
-        pid: Process(pid=pid, parent=parent, start=0, seconds=1.0) for pid, parent in [(1, 0), (2, 1), (3, 2), (4, 0)]
-    }
-    assert processor_time.seconds_of_tree(1, processes) == 3.0

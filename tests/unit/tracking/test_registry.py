@@ -19,7 +19,6 @@ from bertline.foundation.verdicts import Measured
 from bertline.inference import pyfunc
 from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.mlmodel import FORMAT
 from bertline.tracking.record import PIPELINE_KEY_TAG, leave_record
 from bertline.tracking.sending import register
 from bertline.tracking.serving import Registration
@@ -108,20 +107,6 @@ def test_the_card_is_the_description_and_scores_are_linked_to_rows_and_run(
     run = client.get_run(run_id(config))
     assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
     assert [given.dataset.name for given in run.inputs.dataset_inputs] == ["reviews"]
-
-
-def test_a_champion_of_an_older_format_gives_its_place_to_the_same_model(
-    config: TrackingConfig, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    how = serving(("reviews", "artifacts/tasks/reviews"))
-    for written in ("an older one", FORMAT, FORMAT):
-        monkeypatch.setattr("bertline.tracking.registry.FORMAT", written)
-        register(folder, "again", model, Registration(alias="current", tags={}, serving=how, standing=STANDING))
-    # By its scores alone, the second version would not be shown to be better.
-    assert {alias: str(v) for alias, v in MlflowClient(config.uri).get_registered_model("again").aliases.items()} == {
-        "current": "2",
-        "champion": "2",
-    }
 
 
 def test_a_long_card_is_cut_at_a_paragraph_and_says_where_the_rest_is(

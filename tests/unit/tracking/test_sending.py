@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,17 +131,6 @@ def test_trials_become_nested_runs_once_each_with_their_state(config: TrackingCo
     assert steps_of(config, trial, "dev/score_by_percent") == [50, 100]
     assert (pruned.data.tags["optuna.state"], pruned.data.tags["mlflow.note.content"]) == ("PRUNED", "Stopped early")
     assert runs["encoder · seed 0"].data.metrics["test/accuracy"] == 0.6
-
-
-def test_the_load_of_every_node_is_on_the_stage_run(config: TrackingConfig, folder: Path) -> None:
-    opened(folder, record(config))
-    keys = [f"system/{node}/cpu_utilization_percentage" for node in ("gpu1", "gpu2")]
-    for steps in (range(3), range(3, 5)):
-        for node, key in zip(("gpu1", "gpu2"), keys, strict=True):
-            logged(folder, steps, f"system.{node}.jsonl", key)
-        assert send(folder)
-    for key in keys:
-        assert steps_of(config, runs_of(config)["pretrain"], key) == [0, 1, 2, 3, 4]
 
 
 def test_files_of_the_work_are_attached_while_it_runs_and_the_others_at_its_end(
@@ -340,49 +329,12 @@ def test_a_process_killed_while_it_sends_leaves_a_run_that_the_next_one_complete
     assert run.info.status == "FINISHED"
 
 
-def test_a_trial_half_recorded_by_a_killed_process_is_completed(
-    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened(folder, record(config, name="sweep"))
-    (folder / "events.jsonl").write_text(event(0))
-    with monkeypatch.context() as broken:
-        broken.setattr(MlflowClient, "set_terminated", lambda *_, **__: (_ for _ in ()).throw(ConnectionError))
-        assert not send(folder)
-    assert runs_of(config)["encoder · trial 0"].info.status == "RUNNING"
-    assert send(folder)
-    trial = runs_of(config)["encoder · trial 0"]
-    assert trial.info.status == "FINISHED"
-    assert steps_of(config, trial, "dev/score_by_percent") == [50, 100]
-
-
 def test_an_unfinished_stage_is_taken_over_by_the_next_pipeline(config: TrackingConfig, folder: Path) -> None:
     for pipeline, state in (("pipeline-1", "stopped"), ("pipeline-2", "finished")):
         opened(folder, record(config, pipeline=pipeline), state)
         assert send(folder)
     runs = runs_of(config)
     assert runs["pretrain"].data.tags[PARENT_TAG] == runs["preset pipeline-2"].info.run_id
-
-
-def test_another_key_is_another_run(config: TrackingConfig, tmp_path: Path) -> None:
-    for key in ("key-1", "key-2"):
-        opened(tmp_path / key, record(config, key=key, name=key), "finished")
-    assert send_all([tmp_path / "key-1", tmp_path / "key-2"]) == []
-    assert {"key-1", "key-2"} < set(runs_of(config))
-
-
-def test_a_pipeline_has_the_status_of_the_stage_that_was_opened_last(config: TrackingConfig, tmp_path: Path) -> None:
-    earlier, later = tmp_path / "corpus", tmp_path / "pretrain"
-    first = opened(earlier, record(config, key="c", name="corpus"))
-    assert send(earlier)
-    opened(later, record(config), "failed")
-    assert send(later)
-    finish(earlier, first)  # as it is sent by the command, after a server was away
-    assert send(earlier)
-    assert {name: run.info.status for name, run in runs_of(config).items()} == {
-        "preset pipeline-1": "FAILED",
-        "corpus": "FINISHED",
-        "pretrain": "FAILED",
-    }
 
 
 # Who sends, and a server that does not take it.
@@ -429,17 +381,6 @@ def test_a_folder_that_cannot_be_read_holds_up_no_other(
     assert send_all([bad, old, torn, good]) == [bad, old, torn]
     assert capsys.readouterr().err.count("was not sent") == 3
     assert runs_of(config)["good"].info.status == "FINISHED"
-
-
-def test_a_server_that_is_away_is_tried_once_for_all_folders(
-    config: TrackingConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    away = dataclasses.replace(config, uri="http://127.0.0.1:9")  # closed on any machine that tests run on
-    folders = [tmp_path / name for name in ("a", "b", "c")]
-    for folder, place in zip(folders, (away, away, config), strict=True):
-        opened(folder, record(place), "finished")
-    assert send_all(folders) == folders[:2]
-    assert capsys.readouterr().err.count("was not sent") == 1
 
 
 def test_a_server_that_is_away_is_one_warning_and_gets_everything_later(
@@ -529,25 +470,6 @@ def test_a_server_that_never_answers_does_not_keep_a_stage(
         pass
     assert time.monotonic() - started < 300
     assert "it does not answer" in capsys.readouterr().err
-
-
-def test_a_slow_server_is_waited_for_while_it_answers(
-    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sending_module, "_LOCAL_PATIENCE_S", 1.0)
-    opened(folder, record(config), "finished")
-    logged(folder, range(5_000))
-    log_batch: Callable[..., None] = MlflowClient.log_batch
-
-    def slow(*arguments: Any, **named: Any) -> None:
-        time.sleep(0.3)
-        log_batch(*arguments, **named)
-
-    monkeypatch.setattr(MlflowClient, "log_batch", slow)
-    with sending(folder):
-        pass
-    run = runs_of(config)["pretrain"]
-    assert (len(steps_of(config, run, "train/loss")), run.info.status) == (5_000, "FINISHED")
 
 
 # The record.

@@ -3,7 +3,6 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import threading
 
 import pytest
 
@@ -102,17 +101,3 @@ def test_the_handlers_from_before_come_back():
     with StopRequest().listening():
         assert signal.getsignal(signal.SIGTERM) != before[1]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_in_another_thread_nothing_changes():
-    before = signal.getsignal(signal.SIGTERM)
-    seen = []
-
-    def work():
-        with StopRequest().listening():
-            seen.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [before]

@@ -1,10 +1,7 @@
 """The rate of a large matrix product, which utilisation is measured against; it is measured once and kept."""
 
-import fcntl
 import json
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -109,14 +106,6 @@ def test_a_machine_is_measured_once_for_each_precision_and_number_of_threads(mea
     assert len(others) == 2
 
 
-def test_the_file_names_processor_threads_precision_and_version(measured):
-    peak_rate(CPU, "fp32")
-    ((key, rate),) = json.loads(rates_file().read_text()).items()
-    assert rate == 1e11
-    for part in (f"threads: {torch.get_num_threads()}", "fp32", f"torch {torch.__version__}"):
-        assert part in key
-
-
 def test_another_version_of_torch_is_measured_again(measured, monkeypatch):
     peak_rate(CPU, "fp32")
     monkeypatch.setattr(torch, "__version__", "9.9")
@@ -137,26 +126,3 @@ def test_a_cache_folder_that_cannot_be_written_costs_only_the_keeping(measured, 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert peak_rate(CPU, "fp32") == 1e11
     assert "could not be kept" in capfd.readouterr().out
-
-
-def test_two_at_once_measure_one_after_the_other(measured, monkeypatch):
-    """Two threads stand for two processes: to `flock`, each opens a file of its own."""
-    asked, both_ask = [], threading.Event()
-
-    def lock(handle, operation):
-        asked.append(handle)
-        if len(asked) == 2:
-            both_ask.set()
-        flock(handle, operation)
-
-    def measure(device, precision):
-        assert both_ask.wait(600)
-        measured.append(precision)
-        return 1e11
-
-    flock = fcntl.flock
-    monkeypatch.setattr(fcntl, "flock", lock)
-    monkeypatch.setattr(module, "hot_matmul_rate", measure)
-    with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(lambda _: peak_rate(CPU, "fp32"), range(2))) == [1e11, 1e11]
-    assert measured == ["fp32"]

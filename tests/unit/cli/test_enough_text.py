@@ -15,7 +15,7 @@ from bertline.config import pipeline_config
 from bertline.corpus.build import build_corpus
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.readers.text import TextReader
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import ConfigError
 
 Check = Callable[..., None]
 LINE = "{}: The old gardener watered the trees before the rain came, and my sister, who was afraid, said nothing.\n"
@@ -120,12 +120,6 @@ def test_the_packages_text_on_a_hub_and_a_path_without_text_are_not_read(
     check()
     check("corpus=text")
     check("corpus=hub", "corpus.name=a/b", f"corpus.revision={'0' * 40}", "corpus.text_column=text")
-
-
-def test_text_that_cannot_be_read_is_an_error_of_its_own(check: Check, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"\xff\xfe\xfa is not UTF-8\n")
-    with pytest.raises(DataError, match=r"a\.txt"):
-        check("corpus=text", f"corpus.path={tmp_path}")
 
 
 @pytest.mark.parametrize("seed", range(4))

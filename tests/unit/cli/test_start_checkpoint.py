@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import tokenizers
 import yaml
 from safetensors.torch import load_file, save_file
 
@@ -110,25 +109,3 @@ def test_a_checkpoint_that_is_not_there_is_named_before_its_vocabulary(repositor
     said = configured(repository, chosen, f"pretrain.start_from={missing}", "--save")
     assert said.startswith(f"error: pretrain.start_from is {missing}; {missing} does not exist") and ".." not in said
     assert "vocabulary" not in said
-
-
-def test_marked_tokens_are_refused_where_the_checkpoint_has_another_tokenizer(repository: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(repository / "checkpoint", tmp_path / "bpe")
-    bpe = tokenizers.ByteLevelBPETokenizer()
-    bpe.train_from_iterator(["the cats"], special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
-    for path in folder.glob("*tok*"):
-        path.unlink()
-    (folder / "vocab.txt").unlink(missing_ok=True)
-    bpe.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    bpe.save(str(folder / "tokenizer.json"))
-    mapping = json.loads((folder / "config.json").read_text())
-    weights = load_file(folder / "model.safetensors")
-    name, rows = "embeddings.word_embeddings.weight", bpe.get_vocab_size()
-    weights[name] = weights[name].repeat(rows // len(TOKENS) + 1, 1)[:rows]
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps({**mapping, "vocab_size": rows}))
-    given = ("experiment=continued", "objective=mlm", "examples=full_sentences", "model=from_checkpoint")
-    start = f"pretrain.start_from={folder}"
-    assert "tasks.docs_match.shared_tokens is marked, which needs a WordPiece" in configured(repository, *given, start)
-    said = configured(repository, *given, start, "tasks.docs_match.shared_tokens=plain")
-    assert said.startswith("valid; it would change")

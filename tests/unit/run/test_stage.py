@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bertline.demo import docstrings
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_json
 from bertline.run.folder import held, is_locked, locked_folders, read_status
@@ -249,3 +251,17 @@ def test_sections_without_runtime_and_tracking_make_the_fingerprint(
         with open_stage("pretrain", mapping) as stage:
             fingerprints.append(stage.fingerprint)
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]
+
+
+def test_a_stage_finds_the_docstrings_that_an_earlier_one_has_read(
+    composed: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = composed("tracking.enabled=false")
+    with open_stage("corpus", content) as stage:
+        one = [package for package in stage.config.python_docs.packages if package.module == "mpmath"]
+        packages = dataclasses.replace(stage.config.python_docs, packages=one)
+        read = list(docstrings.read_modules(packages))
+    with open_stage("task_data", {**content, "task_name": "docs_match"}):
+        monkeypatch.delattr(docstrings.ast, "parse")  # nothing is parsed any more
+        assert read and list(docstrings.read_modules(packages)) == read
