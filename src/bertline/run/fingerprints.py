@@ -66,7 +66,6 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
     """Digest every module that a stage's result depends on.
 
     Args:
-        stage: The stage.
         source: The folder that holds the package `bertline`, next to `pipelines`; by default the one this module was
             loaded from.
 
@@ -198,11 +197,6 @@ NOT_INSTALLED = "not installed"
 
 def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions that a stage's result depends on under a configuration.
-
-    Args:
-        stage: The stage, which lists the distributions.
-        task: Name of the task, for a stage that runs once per task.
-        config: The whole configuration, as in params.yaml.
 
     Returns:
         Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the

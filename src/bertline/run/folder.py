@@ -126,11 +126,6 @@ class Outcome:
 def recorded(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Iterator[Outcome]:
     """Write into the status, and send to MLflow, how the block ends. The block sets the metrics of the outcome.
 
-    Args:
-        folder: Run folder, whose lock this process holds.
-        config: The whole configuration.
-        num_nodes: Number of machines that do the work.
-
     Raises:
         Stopped: A signal ended the work; what was saved is resumed by the same command.
         BertlineError: As the block raised it. Another exception becomes one, after its traceback was printed.
