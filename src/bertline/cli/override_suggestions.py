@@ -53,8 +53,6 @@ def refuse_unread(overrides: Sequence[str], config: str, ignored: Collection[str
     """Check that something reads each override: `+` adds any key, and a command may ignore sections.
 
     Args:
-        overrides: The overrides that were given, which compose.
-        config: Name of the composed file in conf/.
         ignored: Sections that the command does not read, except for `pretrain.start_from`.
 
     Raises:
@@ -81,9 +79,6 @@ def explain_failed_composition(
 
     Args:
         error: What Hydra raised; for a key inside a list a bare ValueError.
-        overrides: The overrides that were given.
-        config: Name of the composed file in conf/.
-        ignored: Sections that the command does not read.
     """
     for one in overrides:
         key, equals, value = one.partition("=")

@@ -66,10 +66,7 @@ def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, An
     """Return the task for the files; `placed` sets the path of its source.
 
     Args:
-        given: The files.
         kind: Kind of task; None: the usual one of the format.
-        settings: Values of `SETTINGS` that were given; columns that are not are told by their names.
-        base: Returns a task of conf/task.
 
     Raises:
         ConfigError: The files do not fit the requested kind.
