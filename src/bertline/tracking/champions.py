@@ -63,7 +63,6 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
     """Compare a new version with the champion on dev. It wins if it is better beyond noise or there is no champion.
 
     Args:
-        new: Standing of the new version.
         champion: `Standing.to_json` of the champion; empty if unknown, None if there is no champion.
 
     Example:
