@@ -122,10 +122,6 @@ GLUE = (
 def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
     """Find the data sets in a folder.
 
-    Args:
-        data: Folder of the GLUE download, or of some of its sets.
-        wanted: Names of some sets; None takes all that are found.
-
     Returns:
         The sets that were found, smallest first, and the titles of all sets that were not.
 

@@ -61,11 +61,6 @@ def confident_errors(predictions: pa.Table, most: int, *, right_from: float) -> 
     """Return the wrong predictions that the model was most confident of, most confident first.
 
     Long texts and lists are cut.
-
-    Args:
-        predictions: Table of predictions, as returned by `TaskKind.table`.
-        most: Maximum number of errors.
-        right_from: `TaskKind.right_from`.
     """
     verdicts = predictions.select(["score", "correct"]).to_pylist()
     wrong = [place for place, row in enumerate(verdicts) if float(row["correct"]) < right_from]

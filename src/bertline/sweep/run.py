@@ -45,7 +45,6 @@ def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
     """Help with a sweep that another process leads, on any machine that shares its run folder and its database.
 
     Args:
-        work: The work of the leader: the same frozen run folder.
         is_led: Whether a process leads the sweep now. Called about once a second.
 
     Returns:

@@ -84,9 +84,6 @@ def report_and_prune(
     The callback of optuna-integration imports another Lightning package than the one used here.
 
     Args:
-        trial: The running trial.
-        sweep: Configuration with the pruner.
-        metric: Metric to report.
         curve: List to which `[completed fraction of the schedule, score]` of each dev check is appended.
     """
 

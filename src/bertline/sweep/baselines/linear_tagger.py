@@ -29,11 +29,7 @@ def tagged_by(
     """Tag each word independently, with the model and the threshold that score best on dev.
 
     Args:
-        given: Rows and kind of the task.
-        name: See `Baseline`.
-        title: See `Baseline`.
         features: Maps train, dev and the tests, in this order, to the features of all their words, [W, F] each.
-        models: Models to choose from; among equals, the first.
         thresholds: Values to subtract from the margin of O: above 0, more entities are predicted. Among equals, the one
             nearest to 0.
         most_words: Maximum number of words of train that are read, in whole sentences from the first on.
