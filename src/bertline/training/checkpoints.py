@@ -70,7 +70,6 @@ class CheckpointFolder:
 
         Args:
             step: Number of finished steps. Checkpoints of later steps are damaged or were rolled back, and are deleted.
-            state: Tensors, numbers, strings, None, lists, tuples and dicts.
             best_step: Step whose checkpoint is kept too, however old it is.
 
         Raises:
@@ -258,11 +257,7 @@ class HostCopy:
         self._buffers: list[Tensor] = []
 
     def take(self, state: Any) -> Any:
-        """Return the state with every tensor replaced by a copy on the host; all else but containers is shared.
-
-        Args:
-            state: Nested dicts, lists and tuples.
-        """
+        """Return the state with every tensor replaced by a copy on the host; all else but containers is shared."""
         taken: dict[int, Tensor] = {}
         copied = self._copied(state, taken)
         if any(not tensor.is_cpu for tensor in _tensors(state)):

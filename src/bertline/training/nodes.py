@@ -39,10 +39,6 @@ def this_node(num_nodes: int, environment: Mapping[str, str]) -> Node:
     PET_MASTER_PORT take precedence over these, and PET_RDZV_ENDPOINT gives the address and port that they leave open.
     What is still missing comes from the Slurm step.
 
-    Args:
-        num_nodes: `runtime.num_nodes`.
-        environment: Environment variables of this process.
-
     Raises:
         MachineError: The place is not set, or does not fit the number of nodes.
 
