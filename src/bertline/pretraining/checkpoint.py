@@ -125,13 +125,7 @@ def _require_same_precision(checkpoint: Checkpoint, identity: dict[str, Any], jo
 
 
 class Totals:
-    """Sums over the whole run, across restarts: real tokens, and seconds of training, data waiting and pauses.
-
-    Args:
-        clock: Clock of this start.
-        before: `as_mapping` from the checkpoint.
-        row_before: `Lap.seconds` of the metrics row that the checkpoint interrupted.
-    """
+    """Sums over the whole run, across restarts: real tokens, and seconds of training, data waiting and pauses."""
 
     def __init__(
         self, clock: TrainingClock, before: dict[str, float] | None = None, row_before: Seconds | None = None

@@ -176,14 +176,7 @@ class TrainingDivergedError(BertlineError):
 
 
 class DivergenceGuard:
-    """Passes every row of metrics to the monitor on the first rank; all ranks make the same decision.
-
-    Args:
-        job: Job of the run.
-        plan: Steps of the run.
-        machine: Device and ranks.
-        rewinds: Rewinds of this run so far, as returned by `roll_back`.
-    """
+    """Passes every row of metrics to the monitor on the first rank; all ranks make the same decision."""
 
     def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
         self.failure: Alarm | None = None
@@ -249,10 +242,6 @@ class DivergenceGuard:
         """Discard the steps of a failure: delete the checkpoints that they may have corrupted and choose what to skip.
 
         Called on all ranks. The next start finds the checkpoint to resume from, or starts the run over.
-
-        Args:
-            alarm: Failure to recover from.
-            checkpoints: Checkpoints of the run.
 
         Returns:
             The rewinds of the run plus a new one, as plain data for the checkpoint: the step of the failure, the step

@@ -73,11 +73,6 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
     document order, so the two parts share at most the document at the border. No sentence is used twice, and each could
     have been corrupted in either way.
 
-    Args:
-        store: Held-out examples. Sentences are taken from segment A; segment B is often random text from elsewhere.
-        tokenizer: Tokenizer that encoded the examples.
-        max_sentences: Largest number of sentences of all three kinds together.
-
     Returns:
         The sentences; fewer than `max_sentences` if the text has no more.
     """

@@ -90,14 +90,7 @@ class StepProfiler:
 
 
 def operations_table(events: Iterable[Any], device: torch.device, *, num_steps: int, seconds_a_step: float) -> str:
-    """Format the costliest operations as text, one per line, by self time (without the operations they call).
-
-    Args:
-        events: `key_averages()` of a profile.
-        device: Device of the run: on a GPU its kernels are listed, on the CPU the operations that ran there.
-        num_steps: Number of recorded steps.
-        seconds_a_step: Wall-clock seconds per step.
-    """
+    """Format the costliest operations as text, one per line, by self time (without the operations they call)."""
     on_gpu = device.type == "cuda"
     rows = []
     for event in events:

@@ -143,7 +143,6 @@ def _rehearse(
     """Return whether a step fits into memory, and its peak in bytes.
 
     Args:
-        module: Module to compute with.
         micro_batches: Micro-batches of a step; the first two (the second adds to the gradients) and the last, which may
             be smaller, are computed.
         is_open: Whether a smaller micro-batch can be chosen, so that there is no need to use all memory.

@@ -43,15 +43,7 @@ def write_result(
     totals: dict[str, float],
     best: dict[str, Any] | None,
 ) -> dict[str, float]:
-    """Write the result folder and return the headline figures.
-
-    Args:
-        job: Job of the run.
-        model: Model of the last step.
-        identity: Everything that the weights depend on.
-        totals: `Totals.as_mapping` of the run.
-        best: Step with the lowest held-out loss, and that loss, for the manifest.
-    """
+    """Write the result folder and return the headline figures."""
     metrics = headline_figures(job, model, totals)
     with folder_written_atomically(job.result_folder) as folder:
         _write_model(job, model, folder)
@@ -101,10 +93,6 @@ def headline_figures(job: PretrainJob, model: LanguageModel, totals: dict[str, f
 
 def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]:
     """Write the encoder and vocabulary of `start_from` to `out`, with its pretraining heads if it has them.
-
-    Args:
-        config: Names the checkpoint, a folder or a hub name.
-        out: Folder to write; its manifest has the checkpoint's name as `taken_from`.
 
     Returns:
         Headline figures: number of parameters, number of layers, hidden size and vocabulary size.

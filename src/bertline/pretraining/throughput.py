@@ -139,7 +139,6 @@ class TimeLeft:
         """Return the seconds from now to the end of the last step; None while the rate is unknown.
 
         Args:
-            step: Number of finished steps.
             paused_s: Seconds of pauses between these steps; later pauses are assumed to be as frequent.
         """
         num_steps = self.plan.num_steps
