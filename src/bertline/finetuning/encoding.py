@@ -69,10 +69,7 @@ def assemble(
     """Pad complete sequences, special tokens included, to one array.
 
     Args:
-        sequences: Token ids of each sequence.
         first_lengths: Number of first-segment tokens of each sequence, including its [CLS] and [SEP].
-        pad_id: Id of the padding token.
-        cut: See `Sequences.cut`; None means that no sequence was truncated.
 
     Example:
         >>> assemble([[2, 7, 3, 8, 3], [2, 9, 3]], [3, 3], pad_id=0).token_type_ids.tolist()
@@ -174,10 +171,6 @@ def encode_windows(
     to half of the available tokens if it is longer than that.
 
     Args:
-        texts: First segments.
-        text_pairs: Second segments, or None.
-        tokenizer: Tokenizer of the model.
-        max_length: Maximum number of tokens of a sequence.
         overlap: Number of tokens that neighbouring windows share; less than the size of a window.
     """
     parts: list[Part] = []
@@ -241,11 +234,7 @@ class LengthSortedBatches:
     """Batches of training sequences of similar length, in a new random order each epoch.
 
     Args:
-        lengths: Number of tokens of each sequence.
-        make: Makes a batch from the indices of its sequences.
-        batch_size: Number of sequences in a batch; one batch of an epoch may have fewer.
         seed: Seed of the order, which is a function of the seed and the epoch number.
-        only: Indices of the sequences to take; None takes all.
     """
 
     def __init__(
@@ -303,9 +292,6 @@ def outputs_of(
     """Compute the outputs of a model in evaluation mode.
 
     Args:
-        model: A model that returns one tensor from the inputs of `INPUT_NAMES`.
-        sequences: The N sequences that it reads.
-        machine: Device, precision and size of the batches.
         shape: Shape of the output of a sequence; smaller ones are padded with 0.
         read: Applied to the output of a batch in fp32, on the device; for example a softmax.
 
@@ -328,8 +314,6 @@ def scoring_indices(
     """Yield the indices of all sequences in batches, longest first.
 
     Args:
-        lengths: Number of tokens of each sequence.
-        batch_size: Number of sequences in a batch.
         max_tokens: Maximum number of tokens in a batch, padding included; replaces `batch_size`. A longer sequence is a
             batch by itself.
 

@@ -54,10 +54,7 @@ def encode_documents(
     A sentence longer than that is truncated and forms its own group.
 
     Args:
-        documents: Sentences of each document.
         labels: Label of each sentence; an empty list stands for 0 everywhere.
-        tokenizer: Tokenizer of the model.
-        max_length: Maximum number of tokens of a group.
     """
     longest = tokenizer.single.room(max_length)
     ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))
@@ -127,9 +124,6 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
         """Return the probabilities at the sentences of each document, [sentences, L].
 
         Args:
-            model: A `BertForTokenClassification`.
-            encoded: The documents.
-            machine: Device and precision to run on.
             read: Turns logits [..., L] into probabilities.
         """
         at_cls = encoded.labels != IGNORED_LABEL

@@ -75,10 +75,6 @@ class LossOptions:
 class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     """Kind of a task: encodes its rows, makes and trains its model, predicts and scores.
 
-    Args:
-        config: Configuration of the task.
-        labels: Labels of the task's manifest, in order; empty for a task without labels.
-
     The unit of scoring is a row of `Rows`: `statistics` returns the contribution of each row to every score, and
     `scores` computes the scores of any set of rows from their statistics, so that intervals and tests can resample rows
     without predicting again.
