@@ -58,10 +58,6 @@ def choose_attention(
     Other settings are used as given, except `varlen` where it cannot run: then the fastest kernel is used.
 
     Args:
-        asked: The setting `runtime.attention`.
-        device: Device and dtype of the computation.
-        length: Length of the longest sequence.
-        dropout_prob: Dropout rate of the attention probabilities; 0 outside training.
         lacking_for_varlen: Requirements of `varlen` that are not met, from the function of the same name. By default,
             rows are not packed.
 
@@ -81,14 +77,7 @@ def choose_attention(
 
 
 def lacking_for_varlen(device: AttentionDevice, *, head_size: int, dropout_prob: float, packs: bool) -> tuple[str, ...]:
-    """Return the unmet requirements of the kernel for packed rows, with the keys to change; empty if it can run.
-
-    Args:
-        device: Device and dtype of the computation.
-        head_size: Channels per head.
-        dropout_prob: Dropout rate of the attention probabilities.
-        packs: Whether sequences may share rows.
-    """
+    """Return the unmet requirements of the kernel for packed rows, with the keys to change; empty if it can run."""
     is_cuda = device.type == "cuda"
     is_old = device.compute_capability is not None and device.compute_capability < _VARLEN_CAPABILITY
     needs = {

@@ -92,7 +92,6 @@ class Family:
         """Return BERT's name for a weight of this family; None for one that the head of the checkpoint does not read.
 
         Args:
-            name: Name in the family's folder.
             is_classifier: Whether the folder's model is a classifier of texts.
 
         Example:
