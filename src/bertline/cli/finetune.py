@@ -86,7 +86,7 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
     from bertline.evaluation.build import build_evaluation
     from bertline.export.build import build_export
     from bertline.pretraining.result import take_checkpoint
-    from bertline.run.result_pages import register_models, show_report
+    from bertline.run.pages import register_models, show_report
     from bertline.run.summary import pipeline_facts, pipeline_folders
 
     places = {"tasks": build_rows(composed)}

@@ -33,7 +33,6 @@ class DevEvaluation(pl.Callback):
         self, job: FineTuningJob, *, steps_per_epoch: int, on_check: Callable[[DevCheck], None] | None
     ) -> None:
         self.checks: list[DevCheck] = []
-        """All evaluations in order."""
         self.newest: DevOutcome | None = None
         self._job, self._steps_per_epoch, self._on_check = job, steps_per_epoch, on_check
         num_steps = steps_per_epoch * job.config.num_epochs

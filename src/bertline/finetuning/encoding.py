@@ -184,7 +184,8 @@ def encode_windows(
         if second is None:
             parts += [(chunk, None, False) for chunk in _chunks(first, room, overlap)]
         else:
-            loses = _loses_in_windows(len(first), len(second), room)
+            # Windows of a pair may truncate its shorter segment.
+            loses = len(first) + len(second) > room and min(len(first), len(second)) > room // 2
             parts += [(*chunks, loses) for chunks in _chunks_of_pair(first, second, room, overlap)]
     return Windows(_assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))
 
@@ -207,11 +208,6 @@ def _chunks_of_pair(first: list[int], second: list[int], room: int, overlap: int
     if len(first) >= len(second):
         return [(chunk, second[:shorter]) for chunk in _chunks(first, room - shorter, overlap)]
     return [(first[:shorter], chunk) for chunk in _chunks(second, room - shorter, overlap)]
-
-
-def _loses_in_windows(first: int, second: int, room: int) -> bool:
-    """Return whether windows of a pair truncate its shorter segment; `first` and `second` are token counts."""
-    return first + second > room and min(first, second) > room // 2
 
 
 def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:

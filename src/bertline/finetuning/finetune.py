@@ -45,7 +45,6 @@ class FineTuningJob:
     encoder: EncoderWeights
     """`random` keeps the architecture of `encoder_folder` and draws all weights from the seed."""
     encoder_folder: Path
-    """Hugging Face folder of any BERT encoder."""
     train: TaskSplit
     dev: TaskSplit
     seed: int
@@ -63,7 +62,6 @@ class DevCheck:
     share: float
     """Completed fraction of the schedule, in (0, 1]."""
     epoch: int
-    """Number of finished epochs."""
     at_epoch_end: bool
     scores: dict[str, float]
 

@@ -79,7 +79,7 @@ def encode_documents(
     sequences = _laid_out(groups, pad_id=tokenizer.pad_id)
     at_cls = np.full(sequences.input_ids.shape, IGNORED_LABEL, dtype=np.int64)
     for number, group in enumerate(groups):
-        at_cls[number, _begins(group)] = of_groups[number]
+        at_cls[number, np.cumsum([0, *(len(sentence) for sentence in group[:-1])])] = of_groups[number]
     return EncodedSentences(
         sequences=sequences,
         labels=at_cls,
@@ -99,11 +99,6 @@ def _laid_out(groups: Sequence[Sequence[Sequence[int]]], *, pad_id: int) -> Sequ
         token_type_ids[number, : lengths[number]] = np.repeat(turns, [len(sentence) for sentence in group])
     # Truncation is recorded per document (`EncodedSentences.cut`).
     return Sequences(input_ids, token_type_ids, lengths, np.zeros(len(groups), dtype=np.bool_))
-
-
-def _begins(group: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Return the position of each sentence's [CLS]."""
-    return np.cumsum([0, *(len(sentence) for sentence in group[:-1])])
 
 
 class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):

@@ -49,7 +49,6 @@ class HeadSettings:
     dropout_prob: float
     """Dropout probability in the encoder and on the head's input."""
     seed: int
-    """Seed of the head's weights."""
     attention: AttentionKind
 
 
@@ -81,7 +80,6 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     """
 
     rows_class: type[Rows]
-    """Class of the stored rows of a split."""
     right_from: float = 0.5
     """Prediction is an error if its `correct` is less (see `table`)."""
     head: Head

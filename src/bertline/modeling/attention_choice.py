@@ -29,10 +29,8 @@ class AttentionDevice:
     """Device and dtype of the attention computation."""
 
     type: str
-    """Device type: `cpu`, `cuda` or `mps`."""
     precision: Literal["fp32", "bf16"]
     compute_capability: tuple[int, int] | None = None
-    """Compute capability of a CUDA device; None for other devices."""
     has_varlen: bool = True
     """Whether PyTorch has the kernel for packed rows; relevant on CUDA only."""
 

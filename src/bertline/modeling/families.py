@@ -48,7 +48,6 @@ class Family:
 
     model_type: str
     title: str
-    """Its name for people."""
     class_prefix: str
     """Prefix of its classes in transformers, in place of `Bert`."""
     names: Names = ()

@@ -45,7 +45,6 @@ class StepBatch(TypedDict):
     """One rank's share of one optimizer step."""
 
     micro_batches: list[dict[str, Tensor]]
-    """See `compacted`."""
     num_targets: int
     num_sequences: int
     num_tokens: int
@@ -131,9 +130,7 @@ class StepDataset(Dataset[StepBatch]):
 
     plan: Plan
     examples: Mapping[int, MaskedExamples]
-    """Training examples by sequence length."""
     layouts: Mapping[int, RowLayout]
-    """Row layout by sequence length."""
     ranks: Ranks
     seed: int
     """`pretrain.seed`, which determines the order of the examples."""

@@ -96,7 +96,6 @@ class Plan:
 
     phases: Sequence[PhaseConfig]
     num_steps: int
-    """Number of steps of the whole run, at most the sum over all phases."""
     skipped: Sequence[SkippedSequences] = ()
     """Jumps in the order of the examples."""
 

@@ -33,9 +33,7 @@ class StepProfiler:
     folder: Path
     """Folder for `trace.json.gz` (Chrome's format) and `top_operations.txt`; replaced as a whole."""
     device: torch.device
-    """Device that the steps run on."""
     num_steps: int
-    """Number of steps to record."""
     is_written: bool = False
     _profile: profile | None = None
     _recorded: int = 0
@@ -133,11 +131,9 @@ class ProfileSteps(pl.Callback):
     """
 
     folder: Path
-    """Folder for the trace and the table."""
     clock: TrainingClock
     """Paused while the profiler starts, advances or writes."""
     num_steps: int
-    """Number of steps of the whole run."""
     _profiler: StepProfiler | None = None
     _first_step: int = 0
 
@@ -185,5 +181,4 @@ class ProfileSteps(pl.Callback):
             self._profiler = None
 
     def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
-        """Stop the profiler if training failed before the profile was complete."""
         self.on_train_end(trainer, module)

@@ -116,7 +116,9 @@ def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]
             save_tokenizer(tokenizer, folder)
         else:
             copy_tokenizer(source, folder)
-        _require_same(model, _read(folder), source)
+        ours, theirs = model.state_dict(), _read(folder).state_dict()
+        if ours.keys() != theirs.keys() or not all(torch.equal(ours[name], theirs[name]) for name in ours):
+            raise ArtifactError(f"{source} was written and reads back with other weights. Copy the checkpoint again.")
         figures = {
             "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
             "num_hidden_layers": encoder.config.num_hidden_layers,
@@ -138,9 +140,3 @@ def _read(folder: Path) -> nn.Module:
     # Missing heads are not initialized at random: nothing would ever train them.
     has_heads = architecture_of(folder) in ("BertForPreTraining", "BertForMaskedLM")
     return load_model(folder, "mlm") if has_heads else load_encoder(folder)
-
-
-def _require_same(model: torch.nn.Module, written: torch.nn.Module, source: Path) -> None:
-    ours, theirs = model.state_dict(), written.state_dict()
-    if ours.keys() != theirs.keys() or not all(torch.equal(ours[name], theirs[name]) for name in ours):
-        raise ArtifactError(f"{source} was written and reads back with other weights. Copy the checkpoint again.")

@@ -28,9 +28,7 @@ from bertline.foundation.work import Work
 from bertline.run.stopping import named
 
 CONFIG_NAME = "config.yaml"
-"""Name of the frozen configuration inside a run folder."""
 RESULT_NAME = "result"
-"""Name of the result's folder inside a run folder."""
 _LOCK, _STATUS = "lock", "status.json"
 _LOOK_S = 0.5
 

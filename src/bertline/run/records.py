@@ -216,7 +216,10 @@ def headline(stage: str, metrics: Mapping[str, float], objective: Objective, *, 
         strongest simple opponent), `loss` (by which the objective is judged, on held-out text), `rows` (documents,
         tokens of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
     """
-    matching = {name: _matching(metrics, key) for name, key in _patterns(stage, objective).items()}
+    matching = {
+        name: [value for key, value in metrics.items() if re.fullmatch(pattern, key)]
+        for name, pattern in _patterns(stage, objective).items()
+    }
     figures: dict[str, float] = {name: values[0] for name, values in matching.items() if values}
     if "rows" in figures:
         figures["rows"] = len(matching["rows"]) if stage == "export" else sum(matching["rows"])
@@ -262,7 +265,3 @@ def _patterns(stage: str, objective: Objective) -> dict[str, str]:
         "export": {"rows": r"[^/]+/bytes"},
     }
     return patterns[stage]
-
-
-def _matching(metrics: Mapping[str, float], pattern: str) -> list[float]:
-    return [value for key, value in metrics.items() if re.fullmatch(pattern, key)]

@@ -208,7 +208,7 @@ def _arm(
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
         "start": plan.start_of(arm).start,
-        "trials": [_trial(plan, trial) for trial in outcomes.trials.get(arm, ())],
+        "trials": [_trial(trial) for trial in outcomes.trials.get(arm, ())],
         "best_params": winners[0].params,
         "settings": winners[0].outcome(job).get("settings", {}),
         "candidates": [
@@ -239,7 +239,7 @@ def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dic
     return {"test_interval": by_split["test"], "intervals": by_split}
 
 
-def _trial(plan: PlannedSweep, trial: FrozenTrial) -> dict[str, Any]:
+def _trial(trial: FrozenTrial) -> dict[str, Any]:
     return {
         "number": trial.number,
         "state": trial.state.name,

@@ -59,7 +59,6 @@ _IDENTITY = "study"
 _SEEDS = "seeds"
 """Name of the study of the best configurations, beside those of the arms."""
 _FINISHED = "finished"
-"""Attribute of that study: the sweep is finished."""
 
 
 class Worker:

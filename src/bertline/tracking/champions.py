@@ -22,7 +22,6 @@ class Standing:
     """Scores of a version, and the data and metric that they belong to."""
 
     alias: str
-    """Alias of the best version (`champion`)."""
     data_hash: str
     """Hash of the task's rows; scores on different rows are not comparable."""
     metric: str

@@ -15,7 +15,6 @@ class Seconds:
     trained_s: float = 0.0
     """Time training, including waiting for data, without pauses."""
     waited_s: float = 0.0
-    """Time waiting for data."""
     paused_s: float = 0.0
     """Time paused for probes, validation and saving."""
 

@@ -44,7 +44,6 @@ class Metric:
 
     name: str
     total: str
-    """Name of the sum."""
     count: Count
 
 
@@ -84,7 +83,6 @@ class ShownChart:
     """Chart of the report: curves over the steps, and a baseline."""
 
     name: str
-    """Name of the file."""
     y_name: str
     caption: str
     curves: tuple[ShownCurve, ...]
@@ -107,7 +105,6 @@ class ReportSpec:
     """What the report, the model card, the progress and the headline figures show of an objective."""
 
     title: str
-    """The objective in words."""
     summary: str
     """Sentences on the scores. Placeholders for each metric that is scored: `{NAME}`, `{NAME_baseline}` and
     `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
@@ -138,7 +135,6 @@ class Objective(ABC):
     """
 
     kind: str
-    """Name of the objective in the configuration."""
     num_segments: ClassVar[int]
     """Number of segments of the examples that it learns from."""
     examples: ClassVar[str]

@@ -38,7 +38,8 @@ def tagged_by(
         One baseline; an empty list if all words of train have the same tag.
     """
     kind, dev, tests = given.kind, given.dev, given.tests
-    train = _first_words(given.train, most_words)
+    reached = np.cumsum([len(words) for words in given.train.words])
+    train = given.train.first(max(1, int(np.searchsorted(reached, most_words, side="right"))))
     numbers = {label: number for number, label in enumerate(kind.labels)}
     gold = np.array([numbers[tag] for tags in train.tags for tag in tags], dtype=np.int64)
     if len(np.unique(gold)) < 2:
@@ -60,12 +61,6 @@ def tagged_by(
         predictions[split] = _tags(rows, margins(found), threshold)
     settings = {**model.settings(), **({"threshold": threshold} if len(thresholds) > 1 else {})}
     return [Baseline(name=name, title=title, predictions=predictions, settings=settings)]
-
-
-def _first_words(rows: TaggedRows, most: int) -> TaggedRows:
-    """Return the first whole sentences that have at most `most` words together; at least one sentence."""
-    reached = np.cumsum([len(words) for words in rows.words])
-    return rows.first(max(1, int(np.searchsorted(reached, most, side="right"))))
 
 
 def _tags(rows: TaggedRows, margins: NDArray[np.float64], threshold: float) -> TagPredictions:
