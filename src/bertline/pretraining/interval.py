@@ -92,10 +92,7 @@ class IntervalSums:
 
 
 def num_pairs(micro_batch: Mapping[str, Tensor]) -> Tensor:
-    """Return the number of query-key token pairs of a micro-batch: the sum of the squared sequence lengths.
-
-    Returns:
-        [] int64, on the device of the micro-batch.
+    """Return the number [] of query-key pairs of a micro-batch: the sum of the squared sequence lengths.
 
     Example:
         >>> int(num_pairs({"lengths": torch.tensor([3, 2])}))

@@ -178,12 +178,9 @@ class PreTrainingLosses(nn.Module):
         self.objective = objective
 
     def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run on the arrays of `examples.masking`, or on packed rows of `examples.packing`, as tensors.
+        """Return the sums (`Objective.sums`) of arrays of `examples.masking`, or of rows of `examples.packing`.
 
         Without `attention_mask`, no row has padding.
-
-        Returns:
-            The sums by name; see `Objective.sums`.
         """
         return self.objective.sums(self.output(batch), batch)
 

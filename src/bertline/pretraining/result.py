@@ -92,10 +92,7 @@ def headline_figures(job: PretrainJob, model: LanguageModel, totals: dict[str, f
 
 
 def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]:
-    """Write the encoder and vocabulary of `start_from` to `out`, with its pretraining heads if it has them.
-
-    Returns:
-        Headline figures: number of parameters, number of layers, hidden size and vocabulary size.
+    """Write encoder and vocabulary of `start_from` to `out`, with its pretraining heads; return the figures.
 
     Raises:
         ArtifactError: The folder is not a BERT checkpoint, its vocabulary does not fit its embeddings, or the written

@@ -229,14 +229,11 @@ def start_at_unigrams(model: LanguageModel, counts: npt.ArrayLike, special_ids: 
 
 @torch.no_grad()
 def start_at_cooccurrences(model: MaskedLanguageModel, train: ExampleStore, *, seed: int) -> int:
-    """Replace random word embeddings by those of the co-occurrences of tokens, as long as the random ones are.
+    """Replace random word embeddings by those of co-occurrences, scaled to their length; return how many.
 
     The output bias starts at the logarithms of the frequencies: the product of two embeddings grows with the
     information of a pair beyond the frequencies of its tokens. Tokens that co-occur with none keep their random
     embeddings. With several ranks, each computes them, and training begins with those of the first.
-
-    Returns:
-        Number of tokens with a new embedding.
 
     Raises:
         ConfigError: There are no more tokens than components.

@@ -118,10 +118,7 @@ GLUE = (
 
 
 def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
-    """Find the data sets in a folder.
-
-    Returns:
-        The sets that were found, smallest first, and the titles of all sets that were not.
+    """Return the data sets in a folder, smallest first, and the titles of all sets that it lacks.
 
     Raises:
         ConfigError: The folder or a wanted set is missing, no set was found, or a name is unknown.

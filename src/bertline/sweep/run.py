@@ -58,12 +58,9 @@ def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
 
 
 def run_sweep(job: SweepJob) -> dict[str, float]:
-    """Tune, repeat and compare on one task, or resume a killed sweep.
+    """Tune, repeat and compare on one task, or resume a killed sweep; return the headline figures.
 
     Finished trials and repetitions are in the studies and the run folder and are not run again.
-
-    Returns:
-        Headline figures: mean and spread on test of the encoder and the other arms, and the baselines' scores.
 
     Raises:
         MachineError: The studies cannot be read or written, or every run of the encoder failed.

@@ -106,10 +106,7 @@ class CheckpointFolder:
         return path
 
     def load_newest(self) -> Checkpoint | None:
-        """Load the newest intact checkpoint; damaged ones and those with non-finite values are skipped with a warning.
-
-        Returns:
-            The checkpoint; None if nothing has been saved yet.
+        """Load the newest intact checkpoint, None if there is none; damaged and non-finite ones give a warning.
 
         Raises:
             ArtifactError: All existing checkpoints are damaged (silently training from scratch would discard the run's

@@ -135,9 +135,6 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     Args:
         matrices: Matrices [n, rows, columns].
 
-    Returns:
-        Matrices of the same shape, in `dtype`.
-
     References:
         Jordan et al. (2024).
     """
