@@ -52,10 +52,8 @@ def lasting_choices(
     of `corpus=sources`.
 
     Args:
-        saved: The present content, possibly empty.
         groups: Config group to option (`{"model": "small"}`); None leaves the group out. A group that the defaults do
             not have begins with `+`.
-        values: Dotted key to value (`{"optimizer.lr": 0.001}`).
 
     Example:
         >>> lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001})
@@ -124,7 +122,6 @@ def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, 
     """Return the content of conf/local/default.yaml without some choices.
 
     Args:
-        saved: The present content.
         keys: Saved keys or groups. A section or group also drops the values saved inside it.
 
     Raises:

@@ -141,10 +141,6 @@ def share(arguments: list[str]) -> None:
 def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
     """Send the objects of every entry of the run cache that is whole; return how many entries, and files new there.
 
-    Args:
-        root: Folder of the repository.
-        remote: Name of a DVC remote; None is the default one.
-
     Raises:
         MachineError: DVC is busy, there is no such remote, or it did not take a file.
     """

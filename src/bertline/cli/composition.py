@@ -148,7 +148,6 @@ def composing(config: str = "config", ignored: Collection[str] = ()) -> Callable
     """Turn a function of a composed configuration into a subcommand, a function of Hydra's overrides.
 
     Args:
-        config: Name of the composed file in conf/.
         ignored: Sections of it that the function does not read, except for `pretrain.start_from`.
     """
 
@@ -162,12 +161,6 @@ def run_composed(
     run: Callable[[_Composed], None], arguments: list[str], *, config: str = "config", ignored: Collection[str] = ()
 ) -> None:
     """Compose a file of conf/ with overrides, and call a function with the result; `-m` does so for each combination.
-
-    Args:
-        run: The function.
-        arguments: Overrides and options of Hydra.
-        config: Name of the file.
-        ignored: Sections of it that the function does not read, except for `pretrain.start_from`.
 
     Raises:
         ConfigError: The overrides do not compose, or nothing reads one of them.

@@ -28,11 +28,7 @@ _FIGURES = re.compile(r".*/artifacts/metrics/(?P<stage>[^/]+)\.json")
 
 
 def dvc_lock_hint(root: Path) -> str | None:
-    """Explain in sentences why DVC is busy, and what to do; None if it is not.
-
-    Args:
-        root: The folder of the repository.
-    """
+    """Explain in sentences why DVC is busy, and what to do; None if it is not."""
     sentences = [_of_holder(*holder, stages) for holder, stages in _holders(root / _STAGES).items()]
     if not sentences and _is_held(root / _COMMANDS):
         return "another DVC command is reading or writing its records; it takes seconds. Run the same command again."

@@ -86,7 +86,7 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
     from bertline.evaluation.build import build_evaluation
     from bertline.export.build import build_export
     from bertline.pretraining.result import take_checkpoint
-    from bertline.run.result_pages import register_models, show_report
+    from bertline.run.pages import register_models, show_report
     from bertline.run.summary import pipeline_facts, pipeline_folders
 
     places = {"tasks": build_rows(composed)}
@@ -183,8 +183,6 @@ def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in
     """Return a message of a stage with arguments of this command instead of keys, and the user's own paths.
 
     Args:
-        message: Message that may name `tasks.NAME.KEY` or `source.KEY`.
-        name: Name of the task.
         own_paths: Path of the user's file by its path in the message.
         in_conf: The task of conf/task, if one was named; its other keys are `task.KEY`.
     """

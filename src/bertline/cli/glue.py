@@ -35,12 +35,13 @@ def glue(composed: dict[str, Any]) -> None:
     start, encoder = encoder_of(composed)
     composed = {**composed, "tasks": {one.glue_set.name: task(one, composed, start) for one in found}}
     folder = Path(composed["runtime"]["runs_folder"]) / "glue" / fingerprint(composed, start)
+    title = "the encoder of the pipeline" if start is None else "/".join(Path(start).parts[-2:])
     outcomes: list[GlueOutcome] = []
     for one in found:
         say(f"GLUE, set {len(outcomes) + 1} of {len(found)}: {one.glue_set.title} ({one.path})")
         outcomes.append(outcome_of(one, composed, encoder))
         rows = glue_rows(outcomes)
-        table = glue_markdown(rows, absent, encoder=title_of(start))
+        table = glue_markdown(rows, absent, encoder=title)
         content = {"encoder": start, "sets": rows, "absent": absent, **glue_average(rows)}
         write_json(folder / "table.json", content)
         write_atomically(folder / "table.md", table)
@@ -61,13 +62,6 @@ def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
     if not folder.exists():
         raise ConfigError(f"{folder} is missing: run `dvc repro` first, or name an encoder with start_from=FOLDER.")
     return None, folder
-
-
-def title_of(start: str | None) -> str:
-    """Return the header of the encoder's column: a hub name, or the last two parts of a path."""
-    if start is None:
-        return "the encoder of the pipeline"
-    return "/".join(Path(start).parts[-2:])
 
 
 def task(found: FoundSet, composed: dict[str, Any], start: str | None) -> dict[str, Any]:

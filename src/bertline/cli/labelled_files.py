@@ -52,8 +52,6 @@ def given_files(
 
     Args:
         data: One file that all splits are cut from, or a folder of files named after the splits.
-        splits: File of each split.
-        asked_format: Format of the files; None detects it from the extension and the first lines.
 
     Raises:
         ConfigError: Both were named, or test without train.

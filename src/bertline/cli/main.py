@@ -79,7 +79,13 @@ def main() -> NoReturn:
     if name == "complete":
         print("\n".join(completions(*arguments)))
         sys.exit()
-    texts = {"--help": _help, "-h": _help, "help": _help, "--version": _version, "completion": lambda: COMPLETION}
+    texts = {
+        "--help": _help,
+        "-h": _help,
+        "help": _help,
+        "--version": lambda: f"bertline {bertline.__version__}",
+        "completion": lambda: COMPLETION,
+    }
     if name in texts:
         print(texts[name]())
         sys.exit()
@@ -157,10 +163,6 @@ def _help() -> str:
     return HELP.format(
         commands="\n".join(f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items())
     ).rstrip()
-
-
-def _version() -> str:
-    return f"bertline {bertline.__version__}"
 
 
 def _arguments(file: Path) -> str:

@@ -53,8 +53,6 @@ def refuse_unread(overrides: Sequence[str], config: str, ignored: Collection[str
     """Check that something reads each override: `+` adds any key, and a command may ignore sections.
 
     Args:
-        overrides: The overrides that were given, which compose.
-        config: Name of the composed file in conf/.
         ignored: Sections that the command does not read, except for `pretrain.start_from`.
 
     Raises:
@@ -81,9 +79,6 @@ def explain_failed_composition(
 
     Args:
         error: What Hydra raised; for a key inside a list a bare ValueError.
-        overrides: The overrides that were given.
-        config: Name of the composed file in conf/.
-        ignored: Sections that the command does not read.
     """
     for one in overrides:
         key, equals, value = one.partition("=")
@@ -96,7 +91,8 @@ def explain_failed_composition(
     if refused is None and not isinstance(error, ValueError) and "Error merging override" not in str(error):
         return None
     # Without the groups that were given, keys of the chosen members would be missing.
-    groups = [one for one in overrides if _chooses_member(one)]
+    pairs = [(one, *one.partition("=")[::2]) for one in overrides]
+    groups = [one for one, key, value in pairs if "," not in value and ("@" in key or (conf_folder() / key).is_dir())]
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(conf_folder()), version_base="1.3"):
@@ -194,8 +190,3 @@ def keys_of(section: Mapping[str, Any], above: str = "") -> Iterator[str]:
             for number, entry in enumerate(value):
                 if isinstance(entry, Mapping):
                     yield from keys_of(entry, f"{above}{key}.{number}.")
-
-
-def _chooses_member(override: str) -> bool:
-    key, _, value = override.partition("=")
-    return "," not in value and ("@" in key or (conf_folder() / key).is_dir())

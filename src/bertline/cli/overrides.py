@@ -112,11 +112,7 @@ def _is_path(value: str) -> bool:
 
 
 def with_saved_choices(message: str) -> str:
-    """Return a message about a configuration, with the saved choices that it is about and the command that unsets them.
-
-    Args:
-        message: Message of an error, which names keys.
-    """
+    """Return a message with the saved choices that it is about, and the command that unsets them."""
     if not LOCAL.exists():
         return message
     content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))

@@ -66,10 +66,7 @@ def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, An
     """Return the task for the files; `placed` sets the path of its source.
 
     Args:
-        given: The files.
         kind: Kind of task; None: the usual one of the format.
-        settings: Values of `SETTINGS` that were given; columns that are not are told by their names.
-        base: Returns a task of conf/task.
 
     Raises:
         ConfigError: The files do not fit the requested kind.
@@ -138,12 +135,9 @@ def what_is_read(task: Mapping[str, Any], given: GivenFiles | None) -> str:
 
 
 def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Link the task's files in one folder, which is named after a digest of the links' names and the files' content.
+    """Link the task's files in one folder; return the task, and the user's path of each link, for messages.
 
-    The folder holds nothing else, so its digest is the digest of the data.
-
-    Returns:
-        The task, and a mapping from the links to the paths of the files, for messages.
+    The folder is named after a digest of names and content. It holds nothing else, so its digest is that of the data.
     """
     # Messages, reports and predictions name a row by the file's own name.
     links = {split: path.name for split, path in given.files.items()}

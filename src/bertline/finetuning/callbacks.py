@@ -26,8 +26,6 @@ class DevEvaluation(pl.Callback):
     An evaluation changes neither the weights nor the random numbers of later steps.
 
     Args:
-        job: The run.
-        steps_per_epoch: Optimizer steps per epoch.
         on_check: Called after each evaluation; an exception that it raises ends the run.
     """
 
@@ -35,7 +33,6 @@ class DevEvaluation(pl.Callback):
         self, job: FineTuningJob, *, steps_per_epoch: int, on_check: Callable[[DevCheck], None] | None
     ) -> None:
         self.checks: list[DevCheck] = []
-        """All evaluations in order."""
         self.newest: DevOutcome | None = None
         self._job, self._steps_per_epoch, self._on_check = job, steps_per_epoch, on_check
         num_steps = steps_per_epoch * job.config.num_epochs
@@ -82,11 +79,6 @@ class EarlyStopping(pl.Callback):
     """Ends training when dev has not become better for some epochs, and puts the weights of the best epoch back.
 
     Lightning's own compares in fp32, and restores weights from files only.
-
-    Args:
-        evaluation: Evaluates at the end of each epoch, before this callback.
-        metric: Name of the score; higher is better, and NaN is the worst.
-        patience: Number of epochs without a better score after which to stop.
     """
 
     def __init__(self, evaluation: DevEvaluation, *, metric: str, patience: int) -> None:
@@ -116,11 +108,7 @@ class EarlyStopping(pl.Callback):
 
 
 class Divergence(pl.Callback):
-    """Ends a run whose loss or gradient norm is no longer finite.
-
-    Args:
-        device: Device of the losses.
-    """
+    """Ends a run whose loss or gradient norm is no longer finite."""
 
     def __init__(self, device: torch.device) -> None:
         self._every = 1 if device.type == "cpu" else _READ_EVERY_STEPS_ON_A_GPU

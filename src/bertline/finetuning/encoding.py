@@ -69,10 +69,7 @@ def assemble(
     """Pad complete sequences, special tokens included, to one array.
 
     Args:
-        sequences: Token ids of each sequence.
         first_lengths: Number of first-segment tokens of each sequence, including its [CLS] and [SEP].
-        pad_id: Id of the padding token.
-        cut: See `Sequences.cut`; None means that no sequence was truncated.
 
     Example:
         >>> assemble([[2, 7, 3, 8, 3], [2, 9, 3]], [3, 3], pad_id=0).token_type_ids.tolist()
@@ -174,10 +171,6 @@ def encode_windows(
     to half of the available tokens if it is longer than that.
 
     Args:
-        texts: First segments.
-        text_pairs: Second segments, or None.
-        tokenizer: Tokenizer of the model.
-        max_length: Maximum number of tokens of a sequence.
         overlap: Number of tokens that neighbouring windows share; less than the size of a window.
     """
     parts: list[Part] = []
@@ -191,7 +184,8 @@ def encode_windows(
         if second is None:
             parts += [(chunk, None, False) for chunk in _chunks(first, room, overlap)]
         else:
-            loses = _loses_in_windows(len(first), len(second), room)
+            # Windows of a pair may truncate its shorter segment.
+            loses = len(first) + len(second) > room and min(len(first), len(second)) > room // 2
             parts += [(*chunks, loses) for chunks in _chunks_of_pair(first, second, room, overlap)]
     return Windows(_assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))
 
@@ -216,11 +210,6 @@ def _chunks_of_pair(first: list[int], second: list[int], room: int, overlap: int
     return [(first[:shorter], chunk) for chunk in _chunks(second, room - shorter, overlap)]
 
 
-def _loses_in_windows(first: int, second: int, room: int) -> bool:
-    """Return whether windows of a pair truncate its shorter segment; `first` and `second` are token counts."""
-    return first + second > room and min(first, second) > room // 2
-
-
 def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
     """Return how many tokens of each segment remain when the longer one is truncated first (the second on a tie).
 
@@ -241,11 +230,7 @@ class LengthSortedBatches:
     """Batches of training sequences of similar length, in a new random order each epoch.
 
     Args:
-        lengths: Number of tokens of each sequence.
-        make: Makes a batch from the indices of its sequences.
-        batch_size: Number of sequences in a batch; one batch of an epoch may have fewer.
         seed: Seed of the order, which is a function of the seed and the epoch number.
-        only: Indices of the sequences to take; None takes all.
     """
 
     def __init__(
@@ -303,9 +288,6 @@ def outputs_of(
     """Compute the outputs of a model in evaluation mode.
 
     Args:
-        model: A model that returns one tensor from the inputs of `INPUT_NAMES`.
-        sequences: The N sequences that it reads.
-        machine: Device, precision and size of the batches.
         shape: Shape of the output of a sequence; smaller ones are padded with 0.
         read: Applied to the output of a batch in fp32, on the device; for example a softmax.
 
@@ -328,8 +310,6 @@ def scoring_indices(
     """Yield the indices of all sequences in batches, longest first.
 
     Args:
-        lengths: Number of tokens of each sequence.
-        batch_size: Number of sequences in a batch.
         max_tokens: Maximum number of tokens in a batch, padding included; replaces `batch_size`. A longer sequence is a
             batch by itself.
 

@@ -45,7 +45,6 @@ class FineTuningJob:
     encoder: EncoderWeights
     """`random` keeps the architecture of `encoder_folder` and draws all weights from the seed."""
     encoder_folder: Path
-    """Hugging Face folder of any BERT encoder."""
     train: TaskSplit
     dev: TaskSplit
     seed: int
@@ -63,7 +62,6 @@ class DevCheck:
     share: float
     """Completed fraction of the schedule, in (0, 1]."""
     epoch: int
-    """Number of finished epochs."""
     at_epoch_end: bool
     scores: dict[str, float]
 
@@ -100,7 +98,6 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     """Fine-tune a model; the result depends on the job alone (bitwise on a CPU, for a fixed number of threads).
 
     Args:
-        job: Inputs of the run.
         on_check: Called after each dev evaluation. An exception that it raises ends the run.
 
     Raises:
@@ -139,11 +136,6 @@ def evaluate_on_dev(job: FineTuningJob, model: nn.Module) -> DevOutcome:
 
 def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, varied: Collection[str] = ()) -> None:
     """Reject loss options that the task would ignore.
-
-    Args:
-        kind: Kind of the task.
-        config: Configuration of the run.
-        varied: Names of the fields that trials vary.
 
     Raises:
         ConfigError: An option that does not apply to the task is set or varied.

@@ -33,14 +33,7 @@ class FineTuningData(pl.LightningDataModule):
 
 
 class FineTuningModule(pl.LightningModule):
-    """Lightning module that trains the model of any kind of task.
-
-    Args:
-        job: The run.
-        model: Model with its initial weights; frozen modules are frozen already.
-        options: Options of the loss.
-        num_steps: Optimizer steps of the whole run; the schedule ends there.
-    """
+    """Lightning module that trains the model of any kind of task."""
 
     def __init__(self, job: FineTuningJob, model: nn.Module, options: LossOptions, *, num_steps: int) -> None:
         super().__init__()

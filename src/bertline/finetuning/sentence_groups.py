@@ -54,10 +54,7 @@ def encode_documents(
     A sentence longer than that is truncated and forms its own group.
 
     Args:
-        documents: Sentences of each document.
         labels: Label of each sentence; an empty list stands for 0 everywhere.
-        tokenizer: Tokenizer of the model.
-        max_length: Maximum number of tokens of a group.
     """
     longest = tokenizer.single.room(max_length)
     ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))
@@ -82,7 +79,7 @@ def encode_documents(
     sequences = _laid_out(groups, pad_id=tokenizer.pad_id)
     at_cls = np.full(sequences.input_ids.shape, IGNORED_LABEL, dtype=np.int64)
     for number, group in enumerate(groups):
-        at_cls[number, _begins(group)] = of_groups[number]
+        at_cls[number, np.cumsum([0, *(len(sentence) for sentence in group[:-1])])] = of_groups[number]
     return EncodedSentences(
         sequences=sequences,
         labels=at_cls,
@@ -104,11 +101,6 @@ def _laid_out(groups: Sequence[Sequence[Sequence[int]]], *, pad_id: int) -> Sequ
     return Sequences(input_ids, token_type_ids, lengths, np.zeros(len(groups), dtype=np.bool_))
 
 
-def _begins(group: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Return the position of each sentence's [CLS]."""
-    return np.cumsum([0, *(len(sentence) for sentence in group[:-1])])
-
-
 class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
     """Base class of the kinds that read the sentences of a document together, and decide on each at its own [CLS].
 
@@ -127,9 +119,6 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
         """Return the probabilities at the sentences of each document, [sentences, L].
 
         Args:
-            model: A `BertForTokenClassification`.
-            encoded: The documents.
-            machine: Device and precision to run on.
             read: Turns logits [..., L] into probabilities.
         """
         at_cls = encoded.labels != IGNORED_LABEL

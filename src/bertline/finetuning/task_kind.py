@@ -49,7 +49,6 @@ class HeadSettings:
     dropout_prob: float
     """Dropout probability in the encoder and on the head's input."""
     seed: int
-    """Seed of the head's weights."""
     attention: AttentionKind
 
 
@@ -75,17 +74,12 @@ class LossOptions:
 class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     """Kind of a task: encodes its rows, makes and trains its model, predicts and scores.
 
-    Args:
-        config: Configuration of the task.
-        labels: Labels of the task's manifest, in order; empty for a task without labels.
-
     The unit of scoring is a row of `Rows`: `statistics` returns the contribution of each row to every score, and
     `scores` computes the scores of any set of rows from their statistics, so that intervals and tests can resample rows
     without predicting again.
     """
 
     rows_class: type[Rows]
-    """Class of the stored rows of a split."""
     right_from: float = 0.5
     """Prediction is an error if its `correct` is less (see `table`)."""
     head: Head

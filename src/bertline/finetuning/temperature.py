@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 TEMPERATURE = "temperature"
-"""Key of the temperature in the calibration."""
 _LOWEST, _HIGHEST = 0.05, 20.0
 # Lower clip of probabilities: those rounded to 0 or 1 have no finite logits.
 _LEAST = 1e-12

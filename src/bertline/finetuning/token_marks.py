@@ -103,10 +103,6 @@ def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
     at least 5 characters whose stem is inside one. The stem drops the last 3 characters but keeps at least 4 ("sorted"
     matches "sorting" by "sort").
 
-    Args:
-        sequences: Sequences with token types 0 and 1. Without a second text nothing is marked.
-        tokenizer: Gives the characters of the tokens. `[UNK]` never matches: two unknown words may differ.
-
     Raises:
         ConfigError: The tokenizer is not BERT's, which gives each text of a pair a type of its own.
     """

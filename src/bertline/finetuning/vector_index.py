@@ -13,11 +13,7 @@ from bertline.foundation.files import write_atomically
 
 
 class VectorIndex:
-    """Exact search by inner product (the cosine, for unit vectors) with FAISS (arXiv 2401.08281).
-
-    Args:
-        index: FAISS index; use `of` or `load` to make a `VectorIndex`.
-    """
+    """Exact search by inner product (the cosine, for unit vectors) with FAISS (arXiv 2401.08281)."""
 
     def __init__(self, index: faiss.Index) -> None:
         self._index = index
@@ -55,10 +51,6 @@ class VectorIndex:
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Find the vectors with the largest inner products with each query, in descending order.
-
-        Args:
-            queries: Query vectors [Q, H].
-            k: Number of vectors to return; limited to the size N of the index.
 
         Returns:
             Indices of the vectors and their inner products, both [Q, min(k, N)].

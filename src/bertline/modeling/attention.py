@@ -75,12 +75,9 @@ def attend(
         query: [B, N, S, D], or [B, N, Q, D] for Q query positions per row.
         key: [B, N, S, D].
         value: [B, N, S, D].
-        scope: Positions that each position attends to.
         kind: `eager` returns every intermediate result, for inspection; `plain` is the same formula and returns the
             context only; `sdpa` is PyTorch's fused kernel, which never stores the [S, S] scores; `varlen` is its kernel
             for packed rows on a GPU, which computes no scores across sequences (other rows use `sdpa`).
-        dropout_prob: Fraction of the probabilities set to zero; callers pass 0 outside training.
-        dropout_site: See `modeling.dropout`.
         dropout_places: Places [B, N, Q, S] of the probabilities; see `modeling.dropout`. Fused kernels ignore them.
 
     Example:
@@ -156,7 +153,6 @@ def padded_scope(attention_mask: Tensor | None, masks: TokenMasks | None = None)
 
     Args:
         attention_mask: [B, S], 1 (or True) for real positions, 0 for padding; None if there is no padding.
-        masks: See `Scope`.
     """
     bias = None if attention_mask is None else _bias(attention_mask != 0)[:, None, None, :]
     return Scope(bias=bias, masks=masks)
@@ -171,9 +167,6 @@ def packed_scope(
 
     Args:
         sequence_ids: [B, S], id of the sequence that each position of a row belongs to.
-        boundaries: See `Scope`.
-        kind: Attention kernel that will use the scope.
-        masks: See `Scope`.
     """
     if kind == "varlen":
         return Scope(boundaries=boundaries, masks=masks)

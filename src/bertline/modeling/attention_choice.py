@@ -29,10 +29,8 @@ class AttentionDevice:
     """Device and dtype of the attention computation."""
 
     type: str
-    """Device type: `cpu`, `cuda` or `mps`."""
     precision: Literal["fp32", "bf16"]
     compute_capability: tuple[int, int] | None = None
-    """Compute capability of a CUDA device; None for other devices."""
     has_varlen: bool = True
     """Whether PyTorch has the kernel for packed rows; relevant on CUDA only."""
 
@@ -58,10 +56,6 @@ def choose_attention(
     Other settings are used as given, except `varlen` where it cannot run: then the fastest kernel is used.
 
     Args:
-        asked: The setting `runtime.attention`.
-        device: Device and dtype of the computation.
-        length: Length of the longest sequence.
-        dropout_prob: Dropout rate of the attention probabilities; 0 outside training.
         lacking_for_varlen: Requirements of `varlen` that are not met, from the function of the same name. By default,
             rows are not packed.
 
@@ -81,14 +75,7 @@ def choose_attention(
 
 
 def lacking_for_varlen(device: AttentionDevice, *, head_size: int, dropout_prob: float, packs: bool) -> tuple[str, ...]:
-    """Return the unmet requirements of the kernel for packed rows, with the keys to change; empty if it can run.
-
-    Args:
-        device: Device and dtype of the computation.
-        head_size: Channels per head.
-        dropout_prob: Dropout rate of the attention probabilities.
-        packs: Whether sequences may share rows.
-    """
+    """Return the unmet requirements of the kernel for packed rows, with the keys to change; empty if it can run."""
     is_cuda = device.type == "cuda"
     is_old = device.compute_capability is not None and device.compute_capability < _VARLEN_CAPABILITY
     needs = {

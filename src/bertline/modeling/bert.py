@@ -75,7 +75,6 @@ class MaskedLMOutput(NamedTuple):
     """Logits of the masked language model head."""
 
     mlm_logits: Tensor
-    """See `PreTrainingOutput`."""
 
 
 LanguageModelOutput = PreTrainingOutput | MaskedLMOutput

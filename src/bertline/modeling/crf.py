@@ -130,10 +130,6 @@ class BertForTokenClassificationWithCrf(nn.Module):
     """A token classifier whose logits are the emissions of a CRF over the words.
 
     On disk it is the plain tagger in Hugging Face format, plus a separate file with the CRF.
-
-    Args:
-        tagger: Token classifier whose modules this model takes over.
-        labels: IOB2 labels in the order of the tagger's outputs.
     """
 
     uses_pooler: ClassVar[bool] = False

@@ -134,7 +134,6 @@ def _mixed(places: Tensor, key: Tensor) -> Tensor:
     """Hash int32 places, in place: times a random odd factor, plus a random summand, mixed by a bijective 32-bit hash.
 
     Args:
-        places: The numbers to hash.
         key: Random int32: the factor, whose lowest bit is set here, and the summand.
 
     References:
@@ -172,11 +171,7 @@ def _(like: Tensor, site: int) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """Apply `dropout` in training mode; the identity in evaluation mode.
-
-    Args:
-        prob: Dropout rate in [0, 1).
-    """
+    """Apply `dropout` in training mode; the identity in evaluation mode."""
 
     def __init__(self, prob: float) -> None:
         super().__init__()

@@ -48,7 +48,6 @@ class Family:
 
     model_type: str
     title: str
-    """Its name for people."""
     class_prefix: str
     """Prefix of its classes in transformers, in place of `Bert`."""
     names: Names = ()
@@ -92,7 +91,6 @@ class Family:
         """Return BERT's name for a weight of this family; None for one that the head of the checkpoint does not read.
 
         Args:
-            name: Name in the family's folder.
             is_classifier: Whether the folder's model is a classifier of texts.
 
         Example:

@@ -100,7 +100,6 @@ def pooled_packed(
         hidden_states: [R * S, H] of the flattened rows.
         sequence_ids: [R, S]; sequence i has the id i + 1, padding has 0.
         first_positions: [B] start of each sequence in the flattened rows.
-        pooling: See `pooled`.
 
     Returns:
         [B, H]; entries without a sequence mean nothing.

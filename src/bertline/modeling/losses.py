@@ -52,14 +52,11 @@ def masked_lm_correct(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def sequence_loss_sum(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy of one label per sequence, summed over the sequences.
+    """Return the cross-entropy of one label per sequence in nats (fp32 scalar), summed over the sequences.
 
     Args:
         logits: [B, number of labels].
         labels: [B], -100 in unused entries.
-
-    Returns:
-        Sum of the losses in nats (fp32 scalar).
 
     References:
         Devlin et al., BERT (arXiv 1810.04805), section 3.1, task 2.

@@ -75,7 +75,6 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
     """Read all weights of a folder, sharded or not, under current Hugging Face names (`normalised_name`).
 
     Args:
-        folder: Model folder.
         with_output: Whether the model has a masked language model head, whose decoder is tied to the word embeddings.
 
     Raises:
@@ -143,10 +142,6 @@ def _names_in(folder: Path) -> dict[str, str]:
 
 def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
     """Reject weights with NaN or infinite values: every output computed with them would be NaN.
-
-    Args:
-        weights: Tensors of one file by name.
-        path: Path of the file.
 
     Raises:
         ArtifactError: A value is not finite; the message names the file and the first tensor with such values.
@@ -242,10 +237,6 @@ def to_disk(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def from_disk(ours: Mapping[str, Tensor], disk: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
     """Return Hugging Face weights under bertline's names.
-
-    Args:
-        ours: Weights of the model to load into; only their names are used.
-        disk: Weights with names normalised by `normalised_name`.
 
     Returns:
         The weights found, in fp32, and the Hugging Face names of the missing ones.

@@ -125,13 +125,7 @@ def _require_same_precision(checkpoint: Checkpoint, identity: dict[str, Any], jo
 
 
 class Totals:
-    """Sums over the whole run, across restarts: real tokens, and seconds of training, data waiting and pauses.
-
-    Args:
-        clock: Clock of this start.
-        before: `as_mapping` from the checkpoint.
-        row_before: `Lap.seconds` of the metrics row that the checkpoint interrupted.
-    """
+    """Sums over the whole run, across restarts: real tokens, and seconds of training, data waiting and pauses."""
 
     def __init__(
         self, clock: TrainingClock, before: dict[str, float] | None = None, row_before: Seconds | None = None
@@ -169,22 +163,18 @@ class TrainingState:
     job: PretrainJob
     plan: Plan
     identity: dict[str, Any]
-    """See `identity_of`."""
     module: PretrainingModule
     best: BestStep
     probes: Sequence[Probe]
     """All measurements during training, `best` first."""
     clock: TrainingClock
-    """Measures the training time of this start."""
     totals: Totals
     rewinds: Sequence[Mapping[str, Any]]
-    """Rollbacks of the run so far."""
     log: MetricsLog
     checkpoints: CheckpointFolder
     host_copy: HostCopy = dataclasses.field(default_factory=HostCopy)
     """Memory of the checkpoint that is being written."""
     writer: BackgroundWriter = dataclasses.field(default_factory=BackgroundWriter)
-    """Writes checkpoints."""
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Restore the module and the records to the state of the checkpoint; None starts from scratch."""
@@ -278,11 +268,8 @@ class Checkpointing(pl.Callback):
     guard: DivergenceGuard
     """Decides whether the current state may be saved."""
     request: StopRequest
-    """Whether a stop was requested."""
     now: Callable[[], float] = time.monotonic
-    """Function that returns the time in seconds."""
     stopped: bool = False
-    """Whether training was stopped on request, and saved."""
     _saved_at: float = 0.0
     _listening: ExitStack = dataclasses.field(default_factory=ExitStack)
 

@@ -44,12 +44,6 @@ def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size
     root of its singular value, so that the product of two embeddings grows with the information of the pair. A random
     rotation spreads what the first singular vectors hold over all components; it changes no product.
 
-    Args:
-        store: Examples; tokens co-occur within a segment.
-        vocab_size: Number of tokens; above `hidden_size`.
-        hidden_size: Number of components.
-        seed: Seed of the factorisation and of the rotation.
-
     References:
         Levy and Goldberg, Neural Word Embedding as Implicit Matrix Factorization (NeurIPS 2014). Levy, Goldberg and
         Dagan, Improving Distributional Similarity with Lessons Learned from Word Embeddings (TACL 2015), sections 3.1
@@ -69,12 +63,7 @@ def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size
 
 
 def cooccurrences(store: ExampleStore, vocab_size: int) -> _Counts:
-    """Return [vocab_size, vocab_size] how often two tokens stand near each other, the nearer the more; symmetric.
-
-    Args:
-        store: Examples; special tokens end a segment and co-occur with nothing.
-        vocab_size: Number of tokens.
-    """
+    """Return [vocab_size, vocab_size] how often two tokens stand near each other, the nearer the more; symmetric."""
     special_ids = np.array(sorted(store.manifest["special_ids"].values()))
     counts = sparse.csr_matrix((vocab_size, vocab_size), dtype=np.float32)
     every = max(1, math.ceil(store.num_tokens / _MOST_TOKENS))
@@ -104,11 +93,7 @@ def _one_sided(ids: npt.NDArray[np.unsignedinteger], special_ids: npt.NDArray[np
 
 
 def positive_information(counts: _Counts) -> _Counts:
-    """Return the positive pointwise mutual information: `max(0, log(p(token, context) / (p(token) p(context))))`.
-
-    Args:
-        counts: [vocab_size, vocab_size] symmetric counts.
-    """
+    """Return the positive pointwise mutual information: `max(0, log(p(token, context) / (p(token) p(context))))`."""
     of_token = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
     of_context = of_token**_CONTEXT_SMOOTHING
     pairs = counts.tocoo(copy=False)

@@ -45,7 +45,6 @@ class StepBatch(TypedDict):
     """One rank's share of one optimizer step."""
 
     micro_batches: list[dict[str, Tensor]]
-    """See `compacted`."""
     num_targets: int
     num_sequences: int
     num_tokens: int
@@ -56,13 +55,6 @@ class StepBatch(TypedDict):
 
 class MaskedExamples:
     """Examples of one split and length, masked on demand with the policy and seed set by the examples stage.
-
-    Args:
-        folder: Folder of the examples artifact.
-        split: Split of the corpus.
-        length: One of the artifact's sequence lengths.
-        pairs_together: See `Objective.pairs_together`.
-        neighbours: See `Objective.neighbours_together`.
 
     Raises:
         ArtifactError: The artifact lacks this length, or has no examples of it, or fewer than `neighbours`.
@@ -138,9 +130,7 @@ class StepDataset(Dataset[StepBatch]):
 
     plan: Plan
     examples: Mapping[int, MaskedExamples]
-    """Training examples by sequence length."""
     layouts: Mapping[int, RowLayout]
-    """Row layout by sequence length."""
     ranks: Ranks
     seed: int
     """`pretrain.seed`, which determines the order of the examples."""
@@ -186,10 +176,6 @@ def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, No
     Receiving a batch from another process takes 1 to 2 ms for its tensors, which overlap with the model's step here. An
     exception while fetching is raised where its item would have come. When the caller stops early, the thread ends
     after the item that it is fetching.
-
-    Args:
-        items: Items to prefetch; only the thread iterates over them.
-        ahead: Number of items to fetch in advance, at least 1.
     """
     # The iterator is created here, not in the thread: this makes a loader fork workers, which a thread should not.
     with starting_workers():
@@ -224,15 +210,7 @@ class TimedLoader:
 
 
 class PretrainingData(pl.LightningDataModule):
-    """Data module that gives the steps from `first_step` to the end of the plan.
-
-    Args:
-        dataset: The steps.
-        machine: Device and ranks.
-        clock: Records the time spent waiting for data.
-        num_workers: Number of processes that prepare batches; at most one for each core that this process may use.
-        first_step: First step to give.
-    """
+    """Data module that gives the steps from `first_step` to the end of the plan."""
 
     def __init__(
         self, dataset: StepDataset, machine: Machine, clock: TrainingClock, *, num_workers: int, first_step: int

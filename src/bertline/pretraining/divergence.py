@@ -77,7 +77,6 @@ class Stretch:
     """Properties of one training phase."""
 
     first_step: int
-    """First step of the phase, 0-based."""
     baselines: Mapping[str, float]
     """Baselines of the objective's metrics at the sequence length of the phase."""
 
@@ -88,11 +87,9 @@ class HealthMonitor:
 
     config: HealthConfig
     num_warmup_steps: int
-    """Number of warm-up steps of the schedule."""
     objective: Objective
     """Judges which metrics are still at their baselines."""
     stretch_of: Callable[[int], Stretch]
-    """Function that returns the phase of a 0-based step."""
 
     def __post_init__(self) -> None:
         self._stretch: Stretch | None = None
@@ -104,7 +101,11 @@ class HealthMonitor:
         """Check the next row of metrics and return the new alarms. Rows from probes are ignored."""
         if "train/loss" not in metrics:
             return []
-        self._enter(self.stretch_of(step - 1))
+        stretch = self.stretch_of(step - 1)
+        if stretch != self._stretch:  # losses at different lengths are not comparable
+            self._stretch = stretch
+            self._rows.clear()
+            self._losses.clear()
         problems = dict(self._non_finite(metrics))
         if math.isfinite(metrics["train/loss"]):
             self._rows.append((step, metrics))
@@ -116,13 +117,6 @@ class HealthMonitor:
         self._standing = set(problems)
         advice = {**ADVICE, **self.objective.advice}
         return [Alarm(kind=kind, step=step, message=problems[kind], advice=advice[kind]) for kind in new]
-
-    def _enter(self, stretch: Stretch) -> None:
-        """Forget the previous rows when a new phase starts: losses at different lengths are not comparable."""
-        if stretch != self._stretch:
-            self._stretch = stretch
-            self._rows.clear()
-            self._losses.clear()
 
     def _non_finite(self, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         skipped = metrics.get("optim/skipped_steps", 0.0)
@@ -176,14 +170,7 @@ class TrainingDivergedError(BertlineError):
 
 
 class DivergenceGuard:
-    """Passes every row of metrics to the monitor on the first rank; all ranks make the same decision.
-
-    Args:
-        job: Job of the run.
-        plan: Steps of the run.
-        machine: Device and ranks.
-        rewinds: Rewinds of this run so far, as returned by `roll_back`.
-    """
+    """Passes every row of metrics to the monitor on the first rank; all ranks make the same decision."""
 
     def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
         self.failure: Alarm | None = None
@@ -208,7 +195,8 @@ class DivergenceGuard:
         fatal = next((alarm for alarm in alarms if self._is_fatal(alarm)), None)
         for alarm in alarms:
             if alarm is not fatal:
-                self._raise(alarm)
+                warn(f"pretraining, step {alarm.step:,}: {alarm.message}. {alarm.advice}")
+                self._log(alarm)
         self._steps_of_row = num_steps
         return self._agree(fatal, step, step - num_steps)
 
@@ -238,10 +226,6 @@ class DivergenceGuard:
         self.failure, self._first_bad_step = alarm, first_step
         return False
 
-    def _raise(self, alarm: Alarm) -> None:
-        warn(f"pretraining, step {alarm.step:,}: {alarm.message}. {alarm.advice}")
-        self._log(alarm)
-
     def _log(self, alarm: Alarm, **rewind: Any) -> None:
         append_lines(self._job.health_path, [json.dumps({**dataclasses.asdict(alarm), **rewind})])
 
@@ -249,10 +233,6 @@ class DivergenceGuard:
         """Discard the steps of a failure: delete the checkpoints that they may have corrupted and choose what to skip.
 
         Called on all ranks. The next start finds the checkpoint to resume from, or starts the run over.
-
-        Args:
-            alarm: Failure to recover from.
-            checkpoints: Checkpoints of the run.
 
         Returns:
             The rewinds of the run plus a new one, as plain data for the checkpoint: the step of the failure, the step

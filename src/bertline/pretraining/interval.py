@@ -28,10 +28,6 @@ class IntervalSums:
 
     Model outputs stay on the device: waiting for them in each step would leave the device idle. A step whose gradient
     norm is not finite is skipped by the optimizer; it is counted here, but its losses are left out.
-
-    Args:
-        device: Device of the sums.
-        names: Names of the sums, in a fixed order; see `objectives.base.sum_names`.
     """
 
     def __init__(self, device: torch.device, names: Sequence[str]) -> None:
@@ -96,13 +92,7 @@ class IntervalSums:
 
 
 def num_pairs(micro_batch: Mapping[str, Tensor]) -> Tensor:
-    """Return the number of query-key token pairs of a micro-batch: the sum of the squared sequence lengths.
-
-    Args:
-        micro_batch: Tensors of `pretraining.data.compacted`.
-
-    Returns:
-        [] int64, on the device of the micro-batch.
+    """Return the number [] of query-key pairs of a micro-batch: the sum of the squared sequence lengths.
 
     Example:
         >>> int(num_pairs({"lengths": torch.tensor([3, 2])}))
@@ -116,12 +106,7 @@ def num_pairs(micro_batch: Mapping[str, Tensor]) -> Tensor:
 
 
 def training_metrics(total: dict[str, float], objective: Objective) -> dict[str, float]:
-    """Return the loss and the means of an interval; NaN if all its steps were skipped.
-
-    Args:
-        total: `IntervalSums.total`.
-        objective: Gives the names and weights.
-    """
+    """Return the loss and the means of an interval; NaN if all its steps were skipped."""
     of_objective, steps = means(objective, total), total["steps"] - total["skipped_steps"]
     return {
         "train/loss": weighted_loss(objective, of_objective),

@@ -157,9 +157,6 @@ def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where
     """Refuse to resume from a checkpoint of a different training; keys that do not affect the weights may differ.
 
     Args:
-        found: Identity stored in the checkpoint.
-        expected: Identity of the job.
-        where: Run that the checkpoint belongs to, for the error message.
         extending: Whether the job extends the run, so that phases and number of steps may differ.
 
     Raises:

@@ -67,19 +67,11 @@ class ProbingSentences:
 
 
 def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentences: int) -> ProbingSentences:
-    """Draw sentences and corrupt two thirds of them: a pure function of the examples.
+    """Draw at most `max_sentences`, and corrupt two thirds of them: a pure function of the examples.
 
     Training sentences come from the first two thirds of the examples, test sentences from the rest: the examples are in
     document order, so the two parts share at most the document at the border. No sentence is used twice, and each could
     have been corrupted in either way.
-
-    Args:
-        store: Held-out examples. Sentences are taken from segment A; segment B is often random text from elsewhere.
-        tokenizer: Tokenizer that encoded the examples.
-        max_sentences: Largest number of sentences of all three kinds together.
-
-    Returns:
-        The sentences; fewer than `max_sentences` if the text has no more.
     """
     words = _Words(tokenizer)
     border = round(len(store) * _TRAIN_SHARE)

@@ -33,14 +33,11 @@ class MaskPredictionProbe(Probe):
     """
 
     model: LanguageModel
-    """Model being trained."""
     objective: Objective
     """Finds the guesses in the output of the model."""
     tokenizer: Tokenizer
     config: MaskPredictionsConfig
-    """Sentences and number of guesses."""
     path: Path
-    """Path of the JSON Lines file."""
     machine: Machine
     """Device, precision and ranks; only the first rank writes."""
 

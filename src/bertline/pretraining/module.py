@@ -33,15 +33,6 @@ class PretrainingModule(pl.LightningModule):
 
     Optimization is manual because the loss is a mean over the targets of the global batch: Lightning's gradient
     accumulation would average the means of the micro-batches, and DDP those of the ranks.
-
-    Args:
-        model: Model with its initial weights.
-        objective: What is learned.
-        optimizer: Optimizer section.
-        schedule: Schedule section.
-        machine: Device, precision and ranks.
-        seed: Root seed of dropout.
-        num_steps: Number of steps of the whole run; the schedule ends there.
     """
 
     def __init__(
@@ -127,9 +118,6 @@ class PretrainingModule(pl.LightningModule):
         """Compute a step on these micro-batches and skip its update: what it needs is allocated, and nothing changes.
 
         Weights, optimizer, random generators and sums stay as they are, also if an error ends it.
-
-        Args:
-            micro_batches: Tensors of `pretraining.data.compacted`, on any device.
         """
         optimizer = self.optimizers(use_pl_optimizer=False)
         assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one optimizer
@@ -190,12 +178,9 @@ class PreTrainingLosses(nn.Module):
         self.objective = objective
 
     def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run on the arrays of `examples.masking`, or on packed rows of `examples.packing`, as tensors.
+        """Return the sums (`Objective.sums`) of arrays of `examples.masking`, or of rows of `examples.packing`.
 
         Without `attention_mask`, no row has padding.
-
-        Returns:
-            The sums by name; see `Objective.sums`.
         """
         return self.objective.sums(self.output(batch), batch)
 

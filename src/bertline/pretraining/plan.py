@@ -28,12 +28,6 @@ def shuffled(positions: np.ndarray, size: int, *, seed: int, epoch: int) -> np.n
     repeatedly until the value is below `size` (cycle walking). Every position costs the same, so a resumed run starts
     anywhere at once, and no process holds a table of the whole order.
 
-    Args:
-        positions: Integers in `[0, size)`, any shape.
-        size: Number of examples in an epoch, at least 1.
-        seed: `pretrain.seed`.
-        epoch: Number of completed passes over the examples.
-
     Returns:
         int64 example ids in `[0, size)`, with the shape of `positions`; over all positions, every id occurs once.
 
@@ -102,7 +96,6 @@ class Plan:
 
     phases: Sequence[PhaseConfig]
     num_steps: int
-    """Number of steps of the whole run, at most the sum over all phases."""
     skipped: Sequence[SkippedSequences] = ()
     """Jumps in the order of the examples."""
 

@@ -33,9 +33,7 @@ class StepProfiler:
     folder: Path
     """Folder for `trace.json.gz` (Chrome's format) and `top_operations.txt`; replaced as a whole."""
     device: torch.device
-    """Device that the steps run on."""
     num_steps: int
-    """Number of steps to record."""
     is_written: bool = False
     _profile: profile | None = None
     _recorded: int = 0
@@ -90,14 +88,7 @@ class StepProfiler:
 
 
 def operations_table(events: Iterable[Any], device: torch.device, *, num_steps: int, seconds_a_step: float) -> str:
-    """Format the costliest operations as text, one per line, by self time (without the operations they call).
-
-    Args:
-        events: `key_averages()` of a profile.
-        device: Device of the run: on a GPU its kernels are listed, on the CPU the operations that ran there.
-        num_steps: Number of recorded steps.
-        seconds_a_step: Wall-clock seconds per step.
-    """
+    """Format the costliest operations as text, one per line, by self time (without the operations they call)."""
     on_gpu = device.type == "cuda"
     rows = []
     for event in events:
@@ -140,11 +131,9 @@ class ProfileSteps(pl.Callback):
     """
 
     folder: Path
-    """Folder for the trace and the table."""
     clock: TrainingClock
     """Paused while the profiler starts, advances or writes."""
     num_steps: int
-    """Number of steps of the whole run."""
     _profiler: StepProfiler | None = None
     _first_step: int = 0
 
@@ -192,5 +181,4 @@ class ProfileSteps(pl.Callback):
             self._profiler = None
 
     def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
-        """Stop the profiler if training failed before the profile was complete."""
         self.on_train_end(trainer, module)

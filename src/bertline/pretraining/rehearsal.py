@@ -47,7 +47,6 @@ class Rehearsal(pl.Callback):
     dataset: StepDataset
     """Its `layouts` are changed before its first step is made."""
     attention: Mapping[int, AttentionChoice]
-    """Attention kernel for each length."""
     clock: TrainingClock
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
@@ -83,7 +82,7 @@ class Rehearsal(pl.Callback):
         layout = self.dataset.layouts[place.max_length]
         step = max(steps[:_STEPS_LOOKED_AT], key=lambda step: _most_rows(self.dataset[step]["micro_batches"]))
         share = _most_rows(self.dataset[step]["micro_batches"])
-        before = _memory_bytes(device)
+        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else peak_memory_bytes(device)
         frozen = module.frozen_layout
         is_kept = frozen is not None and frozen["drawn_on"] is not None and module.finished_steps > 0
         for tried in self._candidates(layout, share, module, is_open=layout.rows is None or is_kept):
@@ -94,7 +93,11 @@ class Rehearsal(pl.Callback):
                 if ranks.is_first:
                     if is_kept and tried != layout:
                         warn(_change(place, share, _most_rows(micro_batches), device))
-                    say(f"rehearsed {_in_words(place, _most_rows(micro_batches), len(micro_batches), peak, device)}")
+                    say(
+                        f"rehearsed a step of {place.global_batch_size:,} sequences of {place.max_length} tokens: "
+                        f"{len(micro_batches)} micro-batch(es) of {_most_rows(micro_batches)} rows on each device, "
+                        f"{_of_capacity(peak, device)} of memory"
+                    )
                 return tried
         raise MachineError(_refusal(layout, place, _most_rows(micro_batches), before, peak, device))
 
@@ -121,7 +124,6 @@ class AttentionByLength(pl.Callback):
     """
 
     choices: Mapping[int, AttentionChoice]
-    """Attention kernel for each row length."""
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, module: PretrainingModule, batch: StepBatch, batch_idx: int
@@ -143,7 +145,6 @@ def _rehearse(
     """Return whether a step fits into memory, and its peak in bytes.
 
     Args:
-        module: Module to compute with.
         micro_batches: Micro-batches of a step; the first two (the second adds to the gradients) and the last, which may
             be smaller, are computed.
         is_open: Whether a smaller micro-batch can be chosen, so that there is no need to use all memory.
@@ -179,10 +180,6 @@ def _most_rows(micro_batches: Sequence[Mapping[str, Tensor]]) -> int:
     return max(len(micro_batch["input_ids"]) for micro_batch in micro_batches)
 
 
-def _memory_bytes(device: torch.device) -> int:
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else peak_memory_bytes(device)
-
-
 def _capacity_bytes(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).total_memory
 
@@ -190,13 +187,6 @@ def _capacity_bytes(device: torch.device) -> int:
 def _of_capacity(peak: int, device: torch.device) -> str:
     capacity = f" of {_capacity_bytes(device) / _GB:.1f} GB" if device.type == "cuda" else ""
     return f"{peak / _GB:.1f}{capacity or ' GB'}"
-
-
-def _in_words(place: Place, rows: int, num_micro_batches: int, peak: int, device: torch.device) -> str:
-    return (
-        f"a step of {place.global_batch_size:,} sequences of {place.max_length} tokens: {num_micro_batches} "
-        f"micro-batch(es) of {rows} rows on each device, {_of_capacity(peak, device)} of memory"
-    )
 
 
 def _change(place: Place, before: int, rows: int, device: torch.device) -> str:

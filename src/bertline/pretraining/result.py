@@ -43,15 +43,7 @@ def write_result(
     totals: dict[str, float],
     best: dict[str, Any] | None,
 ) -> dict[str, float]:
-    """Write the result folder and return the headline figures.
-
-    Args:
-        job: Job of the run.
-        model: Model of the last step.
-        identity: Everything that the weights depend on.
-        totals: `Totals.as_mapping` of the run.
-        best: Step with the lowest held-out loss, and that loss, for the manifest.
-    """
+    """Write the result folder and return the headline figures."""
     metrics = headline_figures(job, model, totals)
     with folder_written_atomically(job.result_folder) as folder:
         _write_model(job, model, folder)
@@ -100,14 +92,7 @@ def headline_figures(job: PretrainJob, model: LanguageModel, totals: dict[str, f
 
 
 def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]:
-    """Write the encoder and vocabulary of `start_from` to `out`, with its pretraining heads if it has them.
-
-    Args:
-        config: Names the checkpoint, a folder or a hub name.
-        out: Folder to write; its manifest has the checkpoint's name as `taken_from`.
-
-    Returns:
-        Headline figures: number of parameters, number of layers, hidden size and vocabulary size.
+    """Write encoder and vocabulary of `start_from` to `out`, with its pretraining heads; return the figures.
 
     Raises:
         ArtifactError: The folder is not a BERT checkpoint, its vocabulary does not fit its embeddings, or the written
@@ -128,7 +113,9 @@ def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]
             save_tokenizer(tokenizer, folder)
         else:
             copy_tokenizer(source, folder)
-        _require_same(model, _read(folder), source)
+        ours, theirs = model.state_dict(), _read(folder).state_dict()
+        if ours.keys() != theirs.keys() or not all(torch.equal(ours[name], theirs[name]) for name in ours):
+            raise ArtifactError(f"{source} was written and reads back with other weights. Copy the checkpoint again.")
         figures = {
             "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
             "num_hidden_layers": encoder.config.num_hidden_layers,
@@ -150,9 +137,3 @@ def _read(folder: Path) -> nn.Module:
     # Missing heads are not initialized at random: nothing would ever train them.
     has_heads = architecture_of(folder) in ("BertForPreTraining", "BertForMaskedLM")
     return load_model(folder, "mlm") if has_heads else load_encoder(folder)
-
-
-def _require_same(model: torch.nn.Module, written: torch.nn.Module, source: Path) -> None:
-    ours, theirs = model.state_dict(), written.state_dict()
-    if ours.keys() != theirs.keys() or not all(torch.equal(ours[name], theirs[name]) for name in ours):
-        raise ArtifactError(f"{source} was written and reads back with other weights. Copy the checkpoint again.")

@@ -54,13 +54,7 @@ def pretraining_attention(
 
 
 def packs(runtime: RuntimeConfig, *, fill: float, attention: AttentionKind) -> bool:
-    """Return whether sequences share rows. `auto` packs if attention skips other sequences or padding is large.
-
-    Args:
-        runtime: Runtime section, for its `packing`.
-        fill: Fraction of real tokens in padded rows.
-        attention: Attention kernel.
-    """
+    """Return whether sequences share rows. `auto` packs if attention skips other sequences or padding is large."""
     if runtime.packing != "auto":
         return runtime.packing == "on"
     return attention == "varlen" or fill < _PACKS_BELOW_FILL
@@ -155,12 +149,6 @@ def resumed_layout(
 
     Args:
         frozen: `frozen_layout` of the checkpoint; None for a new run.
-        layouts: Row layouts of this configuration.
-        attention: Attention kernels of this configuration.
-        runtime: Runtime section.
-        model: Model section.
-        device: Type of the device.
-        num_ranks: Number of ranks.
     """
     kept, kinds, unused = dict(layouts), dict(attention), set[str]()
     if frozen is not None and frozen["drawn_on"] == _drawn_on(device, num_ranks):

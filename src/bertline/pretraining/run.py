@@ -68,7 +68,6 @@ def run_pretraining(
     """Pretrain, or resume a pretraining that was stopped or killed.
 
     Args:
-        job: Configuration, inputs and run folder.
         make_probes: Factories of additional probes; they run after validation and mask predictions.
         callbacks: Additional callbacks, called after bertline's own between two steps, for example by benchmarks.
 
@@ -102,14 +101,7 @@ def _built(
     *,
     rewinds: Sequence[Mapping[str, Any]] | None,
 ) -> TrainingState:
-    """Build what training changes, restored to the newest checkpoint.
-
-    Args:
-        job: See `run_pretraining`.
-        machine: Device, precision and ranks.
-        make_probes: See `run_pretraining`.
-        rewinds: Rollbacks of the run so far; None: those recorded in the checkpoint.
-    """
+    """Build what training changes, restored to the newest checkpoint."""
     plan = Plan.of(job.pretrain)
     identity = identity_of(job, machine.precision)
     checkpoint = find_checkpoint(job, identity, machine)

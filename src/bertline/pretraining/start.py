@@ -39,9 +39,6 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, res
     """Build the model with the weights of a new training: those of `start_from_folder`, or random ones.
 
     Args:
-        job: Model, objective and start.
-        tokenizer: Tokenizer of the examples.
-        machine: Device, for the attention kernel.
         resumes: Whether a checkpoint replaces all weights, so that none need be computed from the examples.
 
     Raises:
@@ -142,12 +139,7 @@ def shape_differences(model: ModelConfig, folder: Path) -> list[str]:
 
 
 def refuse_misfits(folder: Path, problems: Sequence[str]) -> None:
-    """Raise ConfigError if a checkpoint does not fit.
-
-    Args:
-        folder: The checkpoint.
-        problems: A line for each difference.
-    """
+    """Raise ConfigError if a checkpoint does not fit."""
     if problems:
         raise ConfigError(
             f"pretrain.start_from names {folder}, which does not fit:\n"
@@ -189,7 +181,6 @@ def with_rows_of_tokens(
     head, so that the model begins with what it knows of the parts.
 
     Args:
-        weights: State of a model, by name.
         num_old: Number of tokens of the model. Rows behind them, which pad embeddings to a round size, are left out.
         parts: [new tokens] ids of the old tokens that stood for each new one; at least one each.
     """
@@ -216,10 +207,8 @@ def start_at_unigrams(model: LanguageModel, counts: npt.ArrayLike, special_ids: 
     are `log p`. The first step reaches the transform's weights, the second the encoder.
 
     Args:
-        model: The model; its embeddings are not changed.
         counts: [vocab_size] count of each token in the train examples. One is added to each.
         special_ids: Ids of tokens that are never targets; they count as never seen.
-        seed: Seed of the transform's bias.
 
     References:
         Zero-initialised residual branches begin neutral in the same way: arXiv 1706.02677, section 5.1.
@@ -240,19 +229,11 @@ def start_at_unigrams(model: LanguageModel, counts: npt.ArrayLike, special_ids: 
 
 @torch.no_grad()
 def start_at_cooccurrences(model: MaskedLanguageModel, train: ExampleStore, *, seed: int) -> int:
-    """Replace random word embeddings by those of the co-occurrences of tokens, as long as the random ones are.
+    """Replace random word embeddings by those of co-occurrences, scaled to their length; return how many.
 
     The output bias starts at the logarithms of the frequencies: the product of two embeddings grows with the
     information of a pair beyond the frequencies of its tokens. Tokens that co-occur with none keep their random
     embeddings. With several ranks, each computes them, and training begins with those of the first.
-
-    Args:
-        model: The model, with random weights.
-        train: Examples to count.
-        seed: Seed of the factorisation.
-
-    Returns:
-        Number of tokens with a new embedding.
 
     Raises:
         ConfigError: There are no more tokens than components.

@@ -41,7 +41,6 @@ class Throughput(pl.Callback):
 
     state: TrainingState
     guard: DivergenceGuard
-    """Decides whether a row may be written."""
     progress: TrainingProgress
     time_left: TimeLeft
     _learning_rate: float = 0.0
@@ -120,7 +119,6 @@ class TimeLeft:
     """
 
     plan: Plan
-    """Steps of the run."""
     work: Mapping[int, float]
     """Work per sequence of each length, in any unit; see `work_of_sequences`."""
 
@@ -139,7 +137,6 @@ class TimeLeft:
         """Return the seconds from now to the end of the last step; None while the rate is unknown.
 
         Args:
-            step: Number of finished steps.
             paused_s: Seconds of pauses between these steps; later pauses are assumed to be as frequent.
         """
         num_steps = self.plan.num_steps

@@ -31,10 +31,8 @@ class Validation(pl.Callback):
     """Runs the probes that are due before the first step and after a step, and logs what they measure."""
 
     due: DueProbes
-    """Validation and all other probes."""
     metrics_log: MetricsLog  # Lightning gives each callback an attribute `log`
     clock: TrainingClock
-    """Paused meanwhile."""
     guard: DivergenceGuard
     """After a failure nothing is measured."""
 
@@ -71,9 +69,7 @@ class ValidationProbe(Probe):
     losses: PreTrainingLosses
     """Module being trained; it runs uncompiled here, since the shapes differ from those of training."""
     folder: Path
-    """Folder of the examples artifact."""
     plan: Plan
-    """Gives the sequence length of a step."""
     machine: Machine
     """Device, precision and ranks; the batches are distributed over the ranks."""
     every_steps: int
@@ -124,9 +120,7 @@ class BestStep(Probe):
     validation: Probe
     """Probe that measures the loss, with the same result on every rank."""
     plan: Plan
-    """Gives the sequence length of a step."""
     judged_by: str
-    """Name of the loss; see `Objective.judged_by`."""
     step: int | None = None
     loss: float = math.inf
     _max_length: int = 0

@@ -43,15 +43,13 @@ _WITHOUT_MEANING = frozenset(
         "bertline.foundation.validation",
         "bertline.cli.auto_lengths",  # what it says is in the configuration
         "bertline.config",
-        "bertline.run.corpus_page",
         "bertline.run.stage",
         "bertline.run.provenance",
-        "bertline.run.result_pages",
+        "bertline.run.pages",
         "bertline.run.records",
         "bertline.run.stages",
         "bertline.run.stopping",
         "bertline.run.fingerprints",
-        "bertline.run.vocabulary_page",
         "bertline.training.environment",
         "bertline.training.progress",
     }
@@ -66,7 +64,6 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
     """Digest every module that a stage's result depends on.
 
     Args:
-        stage: The stage.
         source: The folder that holds the package `bertline`, next to `pipelines`; by default the one this module was
             loaded from.
 
@@ -91,7 +88,8 @@ def _closure(waiting: list[str], root: Path) -> dict[str, str]:
         if module in _WITHOUT_MEANING or module.startswith(_PACKAGES_WITHOUT_MEANING):
             continue
         of_package = module.split(".")[0] == _PACKAGE
-        path = _path_of(module, root if of_package else recipes)
+        base = (root if of_package else recipes).joinpath(*module.split("."))
+        path = next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.exists()), None)
         if path is None:
             continue
         key = module if of_package else f"{_RECIPES}/{path.name}"
@@ -133,11 +131,6 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
         yield node
         for name in ("body", "orelse", "handlers", "finalbody", "cases"):
             waiting.extend(getattr(node, name, ()))
-
-
-def _path_of(module: str, root: Path) -> Path | None:
-    base = root.joinpath(*module.split("."))
-    return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.exists()), None)
 
 
 def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -198,11 +191,6 @@ NOT_INSTALLED = "not installed"
 
 def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions that a stage's result depends on under a configuration.
-
-    Args:
-        stage: The stage, which lists the distributions.
-        task: Name of the task, for a stage that runs once per task.
-        config: The whole configuration, as in params.yaml.
 
     Returns:
         Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the

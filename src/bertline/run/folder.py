@@ -28,9 +28,7 @@ from bertline.foundation.work import Work
 from bertline.run.stopping import named
 
 CONFIG_NAME = "config.yaml"
-"""Name of the frozen configuration inside a run folder."""
 RESULT_NAME = "result"
-"""Name of the result's folder inside a run folder."""
 _LOCK, _STATUS = "lock", "status.json"
 _LOOK_S = 0.5
 
@@ -125,11 +123,6 @@ class Outcome:
 @contextmanager
 def recorded(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Iterator[Outcome]:
     """Write into the status, and send to MLflow, how the block ends. The block sets the metrics of the outcome.
-
-    Args:
-        folder: Run folder, whose lock this process holds.
-        config: The whole configuration.
-        num_nodes: Number of machines that do the work.
 
     Raises:
         Stopped: A signal ended the work; what was saved is resumed by the same command.

@@ -66,13 +66,7 @@ def artifact_digest(path: Path) -> str:
 
 
 def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeConfig) -> None:
-    """Write `provenance.json` into a result: what the report says about where and when the work was done.
-
-    Args:
-        result: Result folder of finished work.
-        frozen: Content of the run folder's config.yaml.
-        runtime: Its section `runtime`.
-    """
+    """Write `provenance.json` into a result: what the report says about where and when the work was done."""
     content = {
         "stage": stage_named(frozen["stage"]).full_name(frozen.get("task_name")),
         "ended": datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -89,10 +83,6 @@ def digests_of(inputs: Mapping[str, Path], runs_folder: Path) -> dict[str, str]:
 
     Every command needs them, and hashing 100 GB takes minutes, so a digest is kept in `runs_folder` with a mark of the
     files that it was computed from: their names, sizes, inodes and change times, which nobody can set back.
-
-    Args:
-        inputs: Paths by name; all exist.
-        runs_folder: Folder in which digests are kept.
     """
     path = runs_folder / _DIGESTS
     kept: dict[str, str] = {}

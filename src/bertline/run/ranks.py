@@ -101,12 +101,6 @@ def run_on_devices(folder: Path, function: str, runtime: RuntimeConfig, node: No
 
     Signals to stop go to the ranks, which save and end; torchrun's agent sees them end well.
 
-    Args:
-        folder: Run folder with a frozen configuration.
-        function: Import path of the work.
-        runtime: Devices of each machine.
-        node: Place of this machine among those of the run.
-
     Raises:
         BertlineError: The ranks of this machine ended, and the first machine has not said how the run did.
     """

@@ -101,11 +101,7 @@ def add_result(
 
 
 def source_tags(recipe: str) -> dict[str, str]:
-    """Return the tags that MLflow shows as source, user and commit.
-
-    Args:
-        recipe: Path of the recipe, such as `pipelines/pretrain.py`.
-    """
+    """Return the tags that MLflow shows as source, user and commit."""
     tags = {
         "mlflow.source.name": "dvc.yaml" if running_under_dvc() else recipe,
         "mlflow.source.type": "PROJECT" if running_under_dvc() else "LOCAL",
@@ -137,15 +133,7 @@ def charted(metrics: Mapping[str, float]) -> dict[str, float]:
 def stage_page(
     config: PipelineConfig, stage: Stage, name: str, metrics: Mapping[str, float], output: Path
 ) -> dict[str, str]:
-    """Return name and note of a finished stage's run.
-
-    Args:
-        config: The whole configuration.
-        stage: The stage.
-        name: Its name with its task, such as `sweep@docs_library`.
-        metrics: Its headline figures.
-        output: Folder of its result.
-    """
+    """Return name and note of a finished stage's run."""
     blocks = [f"{stage.summary} Result: `{output.as_posix()}`."]
     title = name
     if stage.name == "sweep":
@@ -168,14 +156,7 @@ def pipeline_name(config: PipelineConfig) -> str:
 def pipeline_page(
     config: PipelineConfig, metrics: Mapping[str, float], sweeps: Mapping[str, Path], report: Path
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the headline metrics of the pipeline's run, and its name and note.
-
-    Args:
-        config: The whole configuration.
-        metrics: Figures of the stage `evaluate`.
-        sweeps: Folders of the sweeps by task.
-        report: The report.
-    """
+    """Return the headline metrics of the pipeline's run, and its name and note."""
     results = {task: read_result(folder / "result.json") for task, folder in sweeps.items()}
     scores_shown = [f"val/{score.metric}" for score in config.objective.report_spec.scores]
     headline = {key: metrics[key] for key in scores_shown if key in metrics}
@@ -229,19 +210,16 @@ NAMES = ("score", "baseline", "loss", "rows", "seconds")
 def headline(stage: str, metrics: Mapping[str, float], objective: Objective, *, seconds: float) -> dict[str, float]:
     """Return the figures that a person compares first; those that a stage does not have are left out.
 
-    Args:
-        stage: Name of the stage, without its task.
-        metrics: All figures of the stage.
-        objective: Objective of pretraining.
-        seconds: How long the stage took.
-
     Returns:
         `score` (of pretraining the score that the objective shows, on held-out text; of a sweep the test score, of
         `evaluate` the mean of those), `baseline` (of pretraining that of its loss; of a sweep the test score of the
         strongest simple opponent), `loss` (by which the objective is judged, on held-out text), `rows` (documents,
         tokens of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
     """
-    matching = {name: _matching(metrics, key) for name, key in _patterns(stage, objective).items()}
+    matching = {
+        name: [value for key, value in metrics.items() if re.fullmatch(pattern, key)]
+        for name, pattern in _patterns(stage, objective).items()
+    }
     figures: dict[str, float] = {name: values[0] for name, values in matching.items() if values}
     if "rows" in figures:
         figures["rows"] = len(matching["rows"]) if stage == "export" else sum(matching["rows"])
@@ -260,11 +238,6 @@ def write_headline(
     """Write a stage's headline figures.
 
     Args:
-        path: The file for DVC.
-        stage: Name of the stage, without its task.
-        metrics: All figures of the stage.
-        objective: Objective of pretraining.
-        seconds: How long the work took.
         kept: The same file in the run folder. Where a result without a time of its own is taken from there, the longer
             time is that of the work.
     """
@@ -292,7 +265,3 @@ def _patterns(stage: str, objective: Objective) -> dict[str, str]:
         "export": {"rows": r"[^/]+/bytes"},
     }
     return patterns[stage]
-
-
-def _matching(metrics: Mapping[str, float], pattern: str) -> list[float]:
-    return [value for key, value in metrics.items() if re.fullmatch(pattern, key)]

@@ -64,9 +64,6 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool,
     """Submit the job of a run folder, or attach to it, and return the status when the work has ended.
 
     Args:
-        folder: Run folder, on a file system that the nodes share.
-        function: Import path of the work.
-        runtime: Devices, nodes, and what to ask sbatch for.
         ranks: Whether the work has a rank for each device (pretraining), else it may be a job array (a sweep).
         freeze: Writes the run folder's configuration; called if a job is submitted.
 
@@ -145,7 +142,7 @@ def _submitted(
 def _followed(folder: Path, name: str, job_id: str) -> Status:
     """Show the job's log until its status is final, or no job of this name is in the queue."""
     log, shown, next_look, gone_since, told = folder / "log", 0, 0.0, None, ""
-    if log.exists() and job_is_running(job_id):
+    if log.exists() and state_of(job_id) == "RUNNING":
         shown = log.stat().st_size
     while True:
         shown = _show(log, shown)
@@ -433,11 +430,6 @@ def end_of(job_id: str) -> str:
 def state_of(job_id: str) -> str:
     """Return the state of a job, such as `RUNNING`; empty if Slurm does not tell."""
     return end_of(job_id).partition(",")[0]
-
-
-def job_is_running(job_id: str) -> bool:
-    """Return whether a job has started."""
-    return state_of(job_id) == "RUNNING"
 
 
 def address_of(node: str) -> str:

@@ -189,7 +189,9 @@ class StageRun:
         write_json(target, dict(metrics))
         kept = self.folder / "headline.json"
         shown_by_dvc = HEADLINE / f"{self.name}.json" if running_under_dvc() else kept
-        write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=self._took_s(), kept=kept)
+        work_s = read_status(self.folder).work_s if self.stage.is_long else None  # it may be of earlier commands
+        seconds = time.monotonic() - self.opened_s if work_s is None else work_s
+        write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=seconds, kept=kept)
         self.record.log_artifact(target, contains_text=False)
         add_result(self.record, self.config, self.stage, self.name, metrics, self.output)
         leave_record(self.folder, self.records)
@@ -198,11 +200,6 @@ class StageRun:
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
         say(f"{self.name}: {self.output} ({shown})")
-
-    def _took_s(self) -> float:
-        """Return the seconds of the work, which a finished run folder knows better than this command."""
-        work_s = read_status(self.folder).work_s if self.stage.is_long else None
-        return time.monotonic() - self.opened_s if work_s is None else work_s
 
     def _refuse_changes(self) -> None:
         """Fail if DVC, which reads params.yaml and the inputs after the stage, would record others than it used."""

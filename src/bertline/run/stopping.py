@@ -57,15 +57,11 @@ def stop_on_signals() -> None:
             print(f"stopped at once by {named(number)}", file=sys.stderr, flush=True)
             os._exit(128 + number)
         if is_first:
-            silence_other_loggers()
+            # SQLAlchemy would log a traceback for a statement that is given up.
+            logging.getLogger().handlers[:] = [logging.NullHandler()]
             raise Stopped(f"by {named(number)}", number)
 
     receive_signals(stop)
-
-
-def silence_other_loggers() -> None:
-    """Print no more messages of other libraries: SQLAlchemy logs a traceback for a statement that is given up."""
-    logging.getLogger().handlers[:] = [logging.NullHandler()]
 
 
 def in_one_line(run: Callable[[], int | None]) -> NoReturn:

@@ -25,7 +25,6 @@ def pipeline_folders(config: PipelineConfig, inputs: Mapping[str, Path] | None =
     """Return the folders of the artifacts of the configured pipeline.
 
     Args:
-        config: The whole configuration.
         inputs: Folders of `tasks`, `sweep` and the encoder, `pretrain`, of a single task that is run by hand. All other
             folders are those in `artifacts/`.
     """

@@ -58,13 +58,7 @@ def uses_pretrained(start_from: str | None) -> bool:
 
 
 def write_encoder_pointers(config: PipelineConfig, pretrain_folder: Path, out: Path) -> None:
-    """Write `out/TASK` for every task.
-
-    Args:
-        config: Configuration with the tasks; each gets a file.
-        pretrain_folder: The encoder that tasks without a checkpoint of their own start from.
-        out: The folder to write.
-    """
+    """Write `out/TASK` for every task."""
     own = {"encoder": "pretrain", "sha256": sha256_of_path(pretrain_folder)}
     with folder_written_atomically(out) as folder:
         folder.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,6 @@ class ScoredBaseline:
     name: str
     title: str
     scores: dict[str, dict[str, float]]
-    """Scores by split and metric."""
     settings: Settings
     test_statistics: dict[SplitName, NDArray[np.float64]]
     """Row statistics [N, K] of each test split."""

@@ -47,12 +47,7 @@ class ArmBench:
 
 
 class Bench:
-    """Data and machine of a sweep in one process.
-
-    Args:
-        plan: The planned sweep.
-        worker: Number of this process among those of this machine; it selects the device if there are several.
-    """
+    """Data and machine of a sweep in one process."""
 
     def __init__(self, plan: PlannedSweep, *, worker: int = 0) -> None:
         self.plan = plan

@@ -82,9 +82,6 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
 def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Return the name of the baseline with the best dev score, the first of equals.
 
-    Args:
-        baselines: The `baselines` of result.json, each with its score on `dev`.
-
     >>> strongest_opponent({"majority": {"dev": 0.1}, "bm25": {"dev": 0.4}})
     'bm25'
     """
@@ -94,10 +91,6 @@ def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None
 
 def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str, Any]:
     """Return the `conclusion` part of result.json.
-
-    Args:
-        result: The `task`, `metric`, `arms` and `baselines` of result.json.
-        comparisons: Comparisons on `test`.
 
     Returns:
         `opponent` (name; None if there is no baseline), `title`, the comparisons of `encoder` and, if it was run, of

@@ -15,7 +15,6 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.formats import with_spread
 
 Score = tuple[str, str]
-"""A test split and a metric."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +28,6 @@ class Layout:
     source: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the task's `source` for this layout."""
     note: str = ""
-    """Note for readers of the score."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,14 +118,7 @@ GLUE = (
 
 
 def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
-    """Find the data sets in a folder.
-
-    Args:
-        data: Folder of the GLUE download, or of some of its sets.
-        wanted: Names of some sets; None takes all that are found.
-
-    Returns:
-        The sets that were found, smallest first, and the titles of all sets that were not.
+    """Return the data sets in a folder, smallest first, and the titles of all sets that it lacks.
 
     Raises:
         ConfigError: The folder or a wanted set is missing, no set was found, or a name is unknown.
@@ -240,30 +231,22 @@ def _row(outcome: GlueOutcome) -> dict[str, Any]:
     }
     if result is None:
         return row
-    arms = [arm for arm in result["arms"].values() if arm]
+    encoder, arms = result["arms"]["encoder"], [arm for arm in result["arms"].values() if arm]
     seconds = [run["time_s"] or 0.0 for arm in arms for run in (*arm["trials"], *arm["seeds"])]
     return {
         **row,
         "scores": [_score(result, score) for score in glue_set.scores],
         "train_rows": result["rows"]["train"],
         "test_rows": sum(result["rows"][split] for split in dict.fromkeys(split for split, _ in glue_set.scores)),
-        "num_seeds": len(result["arms"]["encoder"]["seeds"]),
-        "num_diverged": result["arms"]["encoder"]["num_diverged"],
-        **_noise(result),
-        "baselines": {name: {key: one[key] for key in ("dev", "scores")} for name, one in result["baselines"].items()},
-        "minutes": sum(seconds) / 60,
-    }
-
-
-def _noise(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metric of dev, each seed's score on dev, the interval of the mean score on test, and how the encoder
-    compares with each baseline on test; both count the noise of seeds and rows."""
-    encoder = result["arms"]["encoder"]
-    return {
+        "num_seeds": len(encoder["seeds"]),
+        "num_diverged": encoder["num_diverged"],
+        # The intervals and comparisons, on test, count the noise of seeds and rows.
         "metric": result["metric"],
         "dev": [seed["dev"] for seed in encoder["seeds"]],
         "interval": encoder["test_interval"],
         "comparisons": {name: result["comparisons"][name] for name in result["baselines"]},
+        "baselines": {name: {key: one[key] for key in ("dev", "scores")} for name, one in result["baselines"].items()},
+        "minutes": sum(seconds) / 60,
     }
 
 

@@ -61,7 +61,6 @@ class EncoderStart:
     """Encoder that the trials of an arm start from."""
 
     title: str
-    """Title for display."""
     start: str
     """`pipeline` (its own encoder), `random`, or the configured folder or hub name."""
     folder: Path

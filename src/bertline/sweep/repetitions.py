@@ -148,11 +148,7 @@ def repetition_slots(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> l
 
 
 def run_repetition(bench: Bench, trial: optuna.Trial) -> float:
-    """Fine-tune the repetition of a trial, unless its outcome is there, and return its score on dev.
-
-    Returns:
-        The score; not a number if training diverged.
-    """
+    """Fine-tune the repetition of a trial, if it has no outcome; return its score on dev, NaN if it diverged."""
     repetition, job = Repetition(**trial.user_attrs[_REPETITION]), bench.job
     if not (repetition.folder(job) / OUTCOME).exists():
         say(f"{job.task_name}, {_train(bench, repetition)}")

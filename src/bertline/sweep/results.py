@@ -61,11 +61,6 @@ def confident_errors(predictions: pa.Table, most: int, *, right_from: float) -> 
     """Return the wrong predictions that the model was most confident of, most confident first.
 
     Long texts and lists are cut.
-
-    Args:
-        predictions: Table of predictions, as returned by `TaskKind.table`.
-        most: Maximum number of errors.
-        right_from: `TaskKind.right_from`.
     """
     verdicts = predictions.select(["score", "correct"]).to_pylist()
     wrong = [place for place, row in enumerate(verdicts) if float(row["correct"]) < right_from]
@@ -213,7 +208,7 @@ def _arm(
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
         "start": plan.start_of(arm).start,
-        "trials": [_trial(plan, trial) for trial in outcomes.trials.get(arm, ())],
+        "trials": [_trial(trial) for trial in outcomes.trials.get(arm, ())],
         "best_params": winners[0].params,
         "settings": winners[0].outcome(job).get("settings", {}),
         "candidates": [
@@ -244,7 +239,7 @@ def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dic
     return {"test_interval": by_split["test"], "intervals": by_split}
 
 
-def _trial(plan: PlannedSweep, trial: FrozenTrial) -> dict[str, Any]:
+def _trial(trial: FrozenTrial) -> dict[str, Any]:
     return {
         "number": trial.number,
         "state": trial.state.name,

@@ -45,7 +45,6 @@ def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
     """Help with a sweep that another process leads, on any machine that shares its run folder and its database.
 
     Args:
-        work: The work of the leader: the same frozen run folder.
         is_led: Whether a process leads the sweep now. Called about once a second.
 
     Returns:
@@ -59,12 +58,9 @@ def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
 
 
 def run_sweep(job: SweepJob) -> dict[str, float]:
-    """Tune, repeat and compare on one task, or resume a killed sweep.
+    """Tune, repeat and compare on one task, or resume a killed sweep; return the headline figures.
 
     Finished trials and repetitions are in the studies and the run folder and are not run again.
-
-    Returns:
-        Headline figures: mean and spread on test of the encoder and the other arms, and the baselines' scores.
 
     Raises:
         MachineError: The studies cannot be read or written, or every run of the encoder failed.

@@ -136,11 +136,7 @@ class _Storage(RDBStorage):
 
 
 def open_storage(url: str) -> RDBStorage:
-    """Open the database of the studies, and create its tables if they are missing.
-
-    Args:
-        url: URL as in `tracking.studies_url`; see `configured_url`.
-    """
+    """Open the database of the studies, and create its tables if they are missing."""
     address = configured_url(url)
     if address.get_backend_name() == "sqlite":
         Path(str(address.database)).parent.mkdir(parents=True, exist_ok=True)
@@ -261,10 +257,7 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
     Grid, random and quasi-random points are planned. Other samplers draw when a trial begins, with a seed of its slot.
 
     Args:
-        study: The study.
         objective: Runs the trial and returns its score; a score that is not a number makes the trial a failed one.
-        sweep: Configuration of the sampler.
-        url: Database of the study; see `configured_url`.
     """
     mine: list[int] = []
     with ExitStack() as taking:
@@ -321,8 +314,6 @@ def enqueue_missing(study: optuna.Study, slots: Iterable[Slot], *, failed_too: b
     """Enqueue the slots that have no trial that has ended, runs or waits.
 
     Args:
-        study: The study.
-        slots: The plan. Only one process at a time may enqueue slots of a study.
         failed_too: Enqueue also those whose trial failed by itself. Those whose process died always are.
     """
     for slot in missing(study, slots, failed_too=failed_too):
@@ -362,8 +353,6 @@ def fail_silent_trials(study: optuna.Study, storage: RDBStorage, known: set[tupl
     one when it is first seen here.
 
     Args:
-        study: The study.
-        storage: Its storage.
         known: Studies and numbers of the trials that earlier calls have seen; those of this call are added.
     """
     study_id = storage.get_study_id_from_name(study.study_name)

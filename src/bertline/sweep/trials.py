@@ -24,13 +24,10 @@ from bertline.sweep.studies import CURVE, REASON, best_trials, checks_of, step_o
 
 
 def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
-    """Fine-tune the point of a trial, and return its score on dev.
+    """Fine-tune the point of a trial; return its score on dev, NaN if it has none (see the trial's reason).
 
     The score is also in a file that the point names, so a trial whose process died after that is not run again. The
     same point has the same seed, and so the same score, in any process and order.
-
-    Returns:
-        The score; not a number if the point has none (see the trial's reason).
 
     Raises:
         optuna.TrialPruned: The pruner stopped the trial.
@@ -84,9 +81,6 @@ def report_and_prune(
     The callback of optuna-integration imports another Lightning package than the one used here.
 
     Args:
-        trial: The running trial.
-        sweep: Configuration with the pruner.
-        metric: Metric to report.
         curve: List to which `[completed fraction of the schedule, score]` of each dev check is appended.
     """
 

@@ -59,15 +59,12 @@ _IDENTITY = "study"
 _SEEDS = "seeds"
 """Name of the study of the best configurations, beside those of the arms."""
 _FINISHED = "finished"
-"""Attribute of that study: the sweep is finished."""
 
 
 class Worker:
     """One process's view of a sweep: its data and device, and the studies from which it takes what waits.
 
     Args:
-        plan: The planned sweep.
-        number: Number of the process among those of this machine, which selects its device.
         identity: Identity of the run folder: one that is deleted and made again has other studies.
     """
 

@@ -22,7 +22,6 @@ class Standing:
     """Scores of a version, and the data and metric that they belong to."""
 
     alias: str
-    """Alias of the best version (`champion`)."""
     data_hash: str
     """Hash of the task's rows; scores on different rows are not comparable."""
     metric: str
@@ -63,7 +62,6 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
     """Compare a new version with the champion on dev. It wins if it is better beyond noise or there is no champion.
 
     Args:
-        new: Standing of the new version.
         champion: `Standing.to_json` of the champion; empty if unknown, None if there is no champion.
 
     Example:

@@ -48,15 +48,7 @@ _OUTPUT_TYPES: dict[pa.DataType, DataType] = {
 
 
 def write_mlmodel(folder: Path, target: Path, serving: Serving, *, model_id: str, run_id: str) -> None:
-    """Copy a folder to `target`, which must not exist, and add the files of an MLflow model.
-
-    Args:
-        folder: Exported folder.
-        target: Folder to write.
-        serving: How the folder is loaded, and its inputs and outputs.
-        model_id: Id of the logged model that the files belong to.
-        run_id: Run that made the folder.
-    """
+    """Copy a folder to `target`, which must not exist, and add the files of an MLflow model."""
     model = Model(model_id=model_id, model_uuid=model_id, run_id=run_id)
     mlflow.pyfunc.save_model(
         path=str(target),

@@ -180,13 +180,6 @@ _SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
 def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reason: str) -> tuple[str, str]:
     """Point the alias at a version, and store the reason, the previous version and the time as tags of the version.
 
-    Args:
-        config: Configuration of the store.
-        name: Name of the registered model.
-        version: Version number.
-        alias: Alias to move, such as `champion`.
-        reason: Reason for the promotion, for later readers.
-
     Returns:
         The version that had the alias, or `none`, and the one that has it now, with their scores, for display.
 

@@ -279,10 +279,6 @@ class ArtifactsRefusedError(Exception):
 def try_run(uri: str, experiment_name: str) -> None:
     """Create a run with a metric and an artifact in the experiment and delete it, to see whether one can be recorded.
 
-    Args:
-        uri: Address of the tracking store.
-        experiment_name: Experiment of the pipeline; created if it does not exist, as by a real run.
-
     Raises:
         ArtifactsRefusedError: The artifact could not be stored; the message is the server's or the storage's.
         Exception: The server refused a request, or could not be reached.

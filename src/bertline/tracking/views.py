@@ -42,11 +42,6 @@ class ModelNames:
 def prepared_views(config: TrackingConfig, server: str, names: ModelNames) -> list[View]:
     """Return the pages that show something: the newest report, pipelines compared, pretraining curves, the best model
     of each task, its trials, those of them that failed, all models.
-
-    Args:
-        config: Tracking section; its store is read.
-        server: Address of the UI, such as `http://127.0.0.1:5000`.
-        names: Names of registered models.
     """
     store = Store(config.uri, config.experiment_name)
     return [View(title, f"{server}/#/{page}") for title, page in _pages(store, names)]

@@ -70,7 +70,6 @@ class CheckpointFolder:
 
         Args:
             step: Number of finished steps. Checkpoints of later steps are damaged or were rolled back, and are deleted.
-            state: Tensors, numbers, strings, None, lists, tuples and dicts.
             best_step: Step whose checkpoint is kept too, however old it is.
 
         Raises:
@@ -107,10 +106,7 @@ class CheckpointFolder:
         return path
 
     def load_newest(self) -> Checkpoint | None:
-        """Load the newest intact checkpoint; damaged ones and those with non-finite values are skipped with a warning.
-
-        Returns:
-            The checkpoint; None if nothing has been saved yet.
+        """Load the newest intact checkpoint, None if there is none; damaged and non-finite ones give a warning.
 
         Raises:
             ArtifactError: All existing checkpoints are damaged (silently training from scratch would discard the run's
@@ -258,11 +254,7 @@ class HostCopy:
         self._buffers: list[Tensor] = []
 
     def take(self, state: Any) -> Any:
-        """Return the state with every tensor replaced by a copy on the host; all else but containers is shared.
-
-        Args:
-            state: Nested dicts, lists and tuples.
-        """
+        """Return the state with every tensor replaced by a copy on the host; all else but containers is shared."""
         taken: dict[int, Tensor] = {}
         copied = self._copied(state, taken)
         if any(not tensor.is_cpu for tensor in _tensors(state)):

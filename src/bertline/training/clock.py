@@ -15,7 +15,6 @@ class Seconds:
     trained_s: float = 0.0
     """Time training, including waiting for data, without pauses."""
     waited_s: float = 0.0
-    """Time waiting for data."""
     paused_s: float = 0.0
     """Time paused for probes, validation and saving."""
 
@@ -28,11 +27,7 @@ class Seconds:
 
 
 class TrainingClock:
-    """Measures seconds of training, of waiting for data and of pauses since the last `start`.
-
-    Args:
-        now: Function that returns the time in seconds, replaced in tests.
-    """
+    """Measures seconds of training, of waiting for data and of pauses since the last `start`."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now
@@ -84,7 +79,6 @@ class Lap:
     """Measures the seconds since the last `end`, which may have been in an earlier process.
 
     Args:
-        clock: Clock of this process.
         before: Seconds that the earlier process had counted since that `end`.
     """
 

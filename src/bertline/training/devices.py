@@ -6,7 +6,7 @@ import os
 import shutil
 import sysconfig
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -170,22 +170,15 @@ def resolve_precision(precision: Literal["auto", "fp32", "bf16"], device: torch.
 def _cuda_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
     available = torch.cuda.device_count()
     if runtime.num_devices > available:
-        if _is_given_one_gpu(available, os.environ):
+        # The ranks of torchrun share one environment; srun may show each a GPU of its own.
+        by_srun = "TORCHELASTIC_RUN_ID" not in os.environ and ranks.world_size > 1
+        if available == 1 and os.environ.get("CUDA_VISIBLE_DEVICES") and by_srun:
             return torch.device("cuda", 0)
         raise MachineError(
             f"runtime.num_devices is {runtime.num_devices}, but this process sees {available} CUDA devices. Ask for "
             "no more than there are. Under srun, a task sees all GPUs of its node, or its own (--gpus-per-task=1)."
         )
     return torch.device("cuda", ranks.local_rank)
-
-
-def _is_given_one_gpu(available: int, environment: Mapping[str, str]) -> bool:
-    """Return whether the launcher shows this process one GPU of its own, as `srun --gpus-per-task=1` does.
-
-    The ranks of torchrun share one environment, so with them a single visible GPU is the only one.
-    """
-    is_alone = "TORCHELASTIC_RUN_ID" in environment or int(environment.get("WORLD_SIZE", "1")) == 1
-    return available == 1 and bool(environment.get("CUDA_VISIBLE_DEVICES")) and not is_alone
 
 
 def should_compile(choice: Literal["auto", "on", "off"], device: torch.device) -> bool:

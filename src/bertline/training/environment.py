@@ -69,10 +69,6 @@ def start_compiler(runtime: RuntimeConfig, environment: Mapping[str, str]) -> su
     the training it could leave incomplete headers behind. Headers of any version count: after an upgrade of PyTorch,
     training makes them itself.
 
-    Args:
-        runtime: How the training uses the machine.
-        environment: Environment variables of the training process.
-
     Returns:
         The process; None if headers exist, training does not compile on the CPU (or there is no compiler), this is not
         the first rank of its node, there is one core, the system is not Linux, or no process can be started.

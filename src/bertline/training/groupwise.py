@@ -115,9 +115,6 @@ class Lamb(GroupwiseOptimizer):
         params: Parameter groups with `weight_decay`; `adapted`, whether the update is scaled to the norm of the weight
             (False is plain Adam, for biases and LayerNorm, as in the paper's code); and `num_matrices`, the number of
             matrices of equal shape stacked along the rows of each weight of the group: each is scaled to its own norm.
-        lr: Learning rate.
-        betas: Decay rates of the average gradient and of the average squared gradient.
-        eps: Added to the square root of the average squared gradient.
     """
 
     def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
@@ -167,12 +164,6 @@ class AdamWithoutBiasCorrection(GroupwiseOptimizer):
     (1 - beta1) / sqrt(1 - beta2), which makes fine-tuning on small data sets unstable (arXiv 2006.05987, section 4).
     This optimizer exists to reproduce old results.
 
-    Args:
-        params: Weights, or parameter groups with `weight_decay`.
-        lr: Learning rate.
-        betas: Decay rates of the average gradient and of the average squared gradient.
-        eps: Added to the square root of the average squared gradient.
-
     References:
         google-research/bert `optimization.py`, `AdamWeightDecayOptimizer`.
     """
@@ -202,7 +193,6 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
 
     Args:
         optimizer: Optimizer from `OptimizerSettings.build`, not Lightning's wrapper.
-        grad_norm: Scalar tensor on the device of the weights.
 
     Raises:
         TypeError: The optimizer cannot skip a step.

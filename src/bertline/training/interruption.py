@@ -32,7 +32,6 @@ class StopRequest:
     """Records that a signal arrived. The handlers save nothing: saving inside one can hang or save half a step."""
 
     now: Callable[[], float] = time.monotonic
-    """Function that returns the time in seconds, replaced in tests."""
     signal_name: str | None = None
     _received: StopSignals = field(init=False)
 
@@ -82,14 +81,11 @@ class StopAgreement:
     """
 
     request: StopRequest
-    """Stop request of this rank."""
     ranks: Ranks
     device: torch.device
-    """Device of this rank."""
     most_steps: int
     """Largest number of steps between two agreements."""
     now: Callable[[], float]
-    """Function that returns the time in seconds."""
     asks_to_save: Callable[[], bool] = lambda: False
     """Whether a checkpoint is due by the clock; called on the first rank only."""
     is_save_due: bool = False

@@ -50,8 +50,6 @@ def matmul_rate(device: torch.device, precision: Precision, *, for_s: float = 0.
     and without the measurement. On CUDA, the peak memory statistics are reset afterwards.
 
     Args:
-        device: Device to measure.
-        precision: Precision of the product; fp32 uses PyTorch's current setting (TF32 if that is allowed).
         for_s: Minimum seconds of sampling; a device that gets hot settles at a lower rate.
     """
     return _measured(device, precision, lambda sample: _median(sample, for_s))
@@ -62,10 +60,6 @@ def hot_matmul_rate(device: torch.device, precision: Precision) -> float:
 
     Product, random values and memory statistics are those of `matmul_rate`. It takes four seconds, of which the first
     warms the device up.
-
-    Args:
-        device: Device to measure.
-        precision: Precision of the product.
     """
     return _measured(device, precision, _best_window)
 
@@ -146,10 +140,6 @@ def peak_rate(device: torch.device, precision: Precision) -> float:
 
     The result is kept for the model of the device, the precision, the number of threads and PyTorch's version. Delete
     the file to measure again, for example where other work ran meanwhile.
-
-    Args:
-        device: Device of the training.
-        precision: Precision of the training.
     """
     return _read_once(device, precision, _key(device, precision))
 

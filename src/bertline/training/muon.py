@@ -31,11 +31,6 @@ class Muon(GroupwiseOptimizer):
     Args:
         params: Parameter groups with `weight_decay` and `orthogonal`; orthogonal ones also have `num_matrices`, the
             number of matrices of equal shape stacked along the rows of each weight: each is orthogonalised separately.
-        lr: Learning rate; `set_learning_rate` multiplies it by a group's `rate_factor`.
-        momentum: Decay rate of the sum of gradients.
-        betas: AdamW's betas.
-        eps: AdamW's eps.
-        dtype: Dtype of the matrix products of the orthogonalisation.
 
     References:
         Jordan et al. (2024): the algorithm; Liu et al., arXiv 2502.16982, section 2.2: weight decay and size of the
@@ -139,10 +134,6 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:
 
     Args:
         matrices: Matrices [n, rows, columns].
-        dtype: Dtype of the matrix products.
-
-    Returns:
-        Matrices of the same shape, in `dtype`.
 
     References:
         Jordan et al. (2024).

@@ -39,10 +39,6 @@ def this_node(num_nodes: int, environment: Mapping[str, str]) -> Node:
     PET_MASTER_PORT take precedence over these, and PET_RDZV_ENDPOINT gives the address and port that they leave open.
     What is still missing comes from the Slurm step.
 
-    Args:
-        num_nodes: `runtime.num_nodes`.
-        environment: Environment variables of this process.
-
     Raises:
         MachineError: The place is not set, or does not fit the number of nodes.
 
@@ -57,7 +53,9 @@ def this_node(num_nodes: int, environment: Mapping[str, str]) -> Node:
     port_text = _first_of(environment, "PET_MASTER_PORT", "MASTER_PORT") or port or str(_port_of_job(environment))
     missing = [name for name, value in (("NODE_RANK", rank_text), ("MASTER_ADDR", address)) if not value]
     if missing:
-        raise MachineError(f"runtime.num_nodes is {num_nodes}, but {_and(missing)} not set. {_advice(num_nodes)}")
+        raise MachineError(
+            f"runtime.num_nodes is {num_nodes}, but {' and '.join(missing)} not set. {_advice(num_nodes)}"
+        )
     rank = _number("NODE_RANK", rank_text)
     if rank >= num_nodes:
         raise MachineError(
@@ -127,10 +125,6 @@ def _number(name: str, text: str) -> int:
     if not text.isdecimal():
         raise MachineError(f"{name} is {text!r}; it must be a number, such as {name}=1")
     return int(text)
-
-
-def _and(names: list[str]) -> str:
-    return f"{names[0]} is" if len(names) == 1 else f"{' and '.join(names)} are"
 
 
 def _advice(num_nodes: int) -> str:

@@ -54,7 +54,6 @@ class DueProbes:
     """Smallest number of seconds between two measurements of a probe; None: the cadence in steps alone counts."""
     machine: Machine
     now: Callable[[], float] = time.monotonic
-    """Function that returns the time in seconds; that of the first rank counts."""
     _measured_at: dict[int, float] = field(default_factory=dict)
 
     def after(self, step: int) -> list[Probe]:

@@ -44,10 +44,6 @@ def process_group(machine: Machine, peer_timeout_s: float) -> Iterator[None]:
 
     An error of the block ends the group, so that no other rank waits for this one.
 
-    Args:
-        machine: Device of this rank, and the number of all.
-        peer_timeout_s: `runtime.peer_timeout_s`.
-
     Raises:
         PeerLostError: Another rank did not join, or does not answer any more; in place of the error of an operation.
         MachineError: Another rank failed, and would fail again.
@@ -102,12 +98,7 @@ def _join(machine: Machine, *, timeout_s: float, join_s: float) -> _Roll:
 
 
 class _Roll:
-    """The names of all ranks, and the store in which those that are left answer.
-
-    Args:
-        store: Store of the process group; it is served by the first rank, or by torchrun on the machine of that rank.
-        ranks: This rank and the number of all.
-    """
+    """The names of all ranks, and the store in which those that are left answer."""
 
     def __init__(self, store: dist.Store, ranks: Ranks) -> None:
         self._store, self._ranks = store, ranks
@@ -121,7 +112,6 @@ class _Roll:
 
         Args:
             answer: Answer of this rank: the error that ends it; empty if it only misses another rank.
-            seconds: Longest time to wait.
         """
         answers: dict[int, str] | None = None
         done = threading.Event()
@@ -155,12 +145,7 @@ class _Roll:
             time.sleep(_LOOK_EVERY_S)
 
     def error(self, cause: Exception, seconds: float) -> MachineError:
-        """Call the roll, and return which rank is lost or has failed.
-
-        Args:
-            cause: Error of an operation of all ranks.
-            seconds: Longest time to wait for an answer.
-        """
+        """Call the roll, and return which rank is lost or has failed."""
         answers = self.call("", seconds)
         if answers is None:
             return PeerLostError(f"{self.names[0]} cannot be reached at {_address()} ({_first_line(cause)}). {_ADVICE}")
@@ -214,10 +199,6 @@ def _first_line(error: Exception) -> str:
 
 def decide_on_first_rank(decide: Callable[[], T], device: torch.device) -> T:
     """Return on every rank what the first one decides: files and clocks of several machines may differ.
-
-    Args:
-        decide: Called on the first rank only.
-        device: Device of this rank.
 
     Raises:
         BertlineError: `decide` raised it on the first rank; the other ranks raise it with the same message.

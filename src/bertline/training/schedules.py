@@ -26,7 +26,6 @@ def learning_rate_factor(config: ScheduleConfig, num_steps: int) -> Callable[[in
 
     Args:
         config: Shape of the schedule. Warm-up is linear; its last step has the full peak learning rate.
-        num_steps: Number of optimizer steps of the whole run; the decay ends there.
 
     Returns:
         Function of the 0-based step that is about to be taken.
@@ -58,13 +57,7 @@ def learning_rate_factor(config: ScheduleConfig, num_steps: int) -> Callable[[in
 
 
 class StepSchedule(LRScheduler):
-    """`learning_rate_factor` as a scheduler of PyTorch; the `rate_factor` of a parameter group multiplies its rate.
-
-    Args:
-        optimizer: Optimizer; one step of the schedule follows each of its steps.
-        lr: Peak learning rate.
-        factor: Factor of the peak learning rate by step.
-    """
+    """`learning_rate_factor` as a scheduler of PyTorch; the `rate_factor` of a parameter group multiplies its rate."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, lr: float, factor: Callable[[int], float]) -> None:
         self._lr, self._factor = lr, factor

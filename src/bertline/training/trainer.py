@@ -24,13 +24,6 @@ def build_trainer(
     """Build a quiet Trainer that runs the loop, places tensors on devices and synchronises ranks.
 
     Everything else (order, metrics, checkpoints) is bertline's own.
-
-    Args:
-        machine: Settings from `resolve_machine`.
-        runtime: Runtime section.
-        callbacks: Callbacks, which run in this order after every batch.
-        max_epochs: Number of passes over the training loader.
-        root: Folder for anything that Lightning might still write.
     """
     # Lightning's advice and hardware notes cover only what bertline has decided or reported itself.
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):

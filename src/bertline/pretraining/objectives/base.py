@@ -44,7 +44,6 @@ class Metric:
 
     name: str
     total: str
-    """Name of the sum."""
     count: Count
 
 
@@ -84,7 +83,6 @@ class ShownChart:
     """Chart of the report: curves over the steps, and a baseline."""
 
     name: str
-    """Name of the file."""
     y_name: str
     caption: str
     curves: tuple[ShownCurve, ...]
@@ -107,7 +105,6 @@ class ReportSpec:
     """What the report, the model card, the progress and the headline figures show of an objective."""
 
     title: str
-    """The objective in words."""
     summary: str
     """Sentences on the scores. Placeholders for each metric that is scored: `{NAME}`, `{NAME_baseline}` and
     `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
@@ -138,7 +135,6 @@ class Objective(ABC):
     """
 
     kind: str
-    """Name of the objective in the configuration."""
     num_segments: ClassVar[int]
     """Number of segments of the examples that it learns from."""
     examples: ClassVar[str]
@@ -176,21 +172,13 @@ class Objective(ABC):
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_layers: int, num_ranks: int
     ) -> Iterator[str]:
-        """Yield a message for each reason why the objective cannot learn from these examples in these steps.
-
-        Args:
-            examples: Section or manifest of the examples.
-            batch_sizes: `global_batch_size` of each phase.
-            num_layers: Layers of the encoder.
-            num_ranks: Number of ranks that share a step; 1 where it is unknown.
-        """
+        """Yield a message for each reason why the objective cannot learn from these examples in these steps."""
         yield from ()
 
     def output(self, model: LanguageModel, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
         """Return the output of the model on a micro-batch.
 
         Args:
-            model: Model of `model_class`.
             batch: Arrays of `examples.masking`, without `attention_mask` where no row has padding, or packed rows of
                 `examples.packing`, as tensors; in training also what `TokenMasks.of` reads.
         """
@@ -207,21 +195,14 @@ class Objective(ABC):
 
     @abstractmethod
     def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics.
-
-        Args:
-            output: See `output`.
-            batch: Arrays of `examples.masking` or `examples.packing`, as tensors.
-        """
+        """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics."""
 
     def loss(self, sums: Mapping[str, Tensor], *, targets: Tensor | float, sequences: int, factor: float = 1) -> Tensor:
         """Return the part of a micro-batch in the loss of a step, such as `mlm + w * nsp`: the sum of the terms' means.
 
         Args:
-            sums: See `sums`.
             targets: Number of targets of the global batch; 0 if there is nothing to learn.
             sequences: Number of sequences of the global batch.
-            factor: Factor of the loss.
         """
         # A tensor stays on its device. Without targets the sum is 0 anyway.
         at_least_one = targets.clamp(min=1) if hasattr(targets, "clamp") else max(1, targets)
@@ -231,11 +212,7 @@ class Objective(ABC):
 
     @abstractmethod
     def guesses(self, output: Any) -> Tensor:
-        """Return the vocabulary logits at the masked positions, [B, P, V], which the mask predictions show.
-
-        Args:
-            output: Output of the model of `model_class`.
-        """
+        """Return the vocabulary logits at the masked positions, [B, P, V], which the mask predictions show."""
 
     @abstractmethod
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
@@ -250,14 +227,7 @@ class Objective(ABC):
     def alarms(
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
-        """Yield the kind and the message of an alarm for each metric that is still at its baseline.
-
-        Args:
-            means: Mean over the last rows of each metric in `baselines`.
-            baselines: See `baselines`.
-            margins: Margins that count as learning.
-            steps: Number of steps that the means cover.
-        """
+        """Yield the kind and the message of an alarm for each metric that is still at its baseline."""
 
 
 def sum_names(objective: Objective) -> tuple[str, ...]:
@@ -266,12 +236,7 @@ def sum_names(objective: Objective) -> tuple[str, ...]:
 
 
 def means(objective: Objective, total: Mapping[str, float]) -> dict[str, float]:
-    """Return the mean of each term and metric; NaN where the count is 0.
-
-    Args:
-        objective: The objective.
-        total: Sums over the global batch by name, and the counts.
-    """
+    """Return the mean of each term and metric; NaN where the count is 0."""
     return {
         mean.name: total[mean.total] / total[mean.count] if total[mean.count] else math.nan for mean in _of(objective)
     }

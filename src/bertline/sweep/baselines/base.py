@@ -29,7 +29,6 @@ class Baseline:
     predictions: dict[SplitName, Any]
     """Predictions for `dev`, `test` and each extra test, as returned by `TaskKind.predict`."""
     settings: Settings = field(default_factory=dict)
-    """Settings chosen on dev."""
 
 
 def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> float:
@@ -43,7 +42,6 @@ class BaselineInputs:
     """Inputs of a baseline."""
 
     kind: Any
-    """The `TaskKind`."""
     train: Any
     dev: Any
     tests: Mapping[SplitName, Any]

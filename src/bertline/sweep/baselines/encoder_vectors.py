@@ -34,11 +34,6 @@ class FrozenEncoder:
     """Vectors of texts and words from the weights of a folder.
 
     The vectors of texts are cached (except for very many texts at once), and so are the static vectors of all tokens.
-
-    Args:
-        folder: Any BERT folder with a tokenizer.
-        machine: Device and precision to compute with; a sweep passes fp32 whatever the precision of the run.
-        max_length: Maximum number of tokens of a text.
     """
 
     def __init__(self, folder: Path, machine: Machine, *, max_length: int) -> None:

@@ -64,13 +64,9 @@ def linear_baseline(
     """Fit linear models, and take the features and the model that score best on dev.
 
     Args:
-        given: Rows and kind of the task.
-        name: See `Baseline`.
-        title: See `Baseline`.
         train: Rows to fit on, and what to predict for their features: labels [N], several labels [N, L], or numbers [N]
             for ridge regression. Labels of a task without labels are 0 and 1.
         grid: By name, functions from rows to features, and the models to fit to them; the name may be empty.
-        setting: Key of the chosen name in the settings.
         finished: Makes predictions of the probabilities or numbers of some rows.
     """
     rows, gold = train

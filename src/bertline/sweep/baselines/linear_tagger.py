@@ -29,11 +29,7 @@ def tagged_by(
     """Tag each word independently, with the model and the threshold that score best on dev.
 
     Args:
-        given: Rows and kind of the task.
-        name: See `Baseline`.
-        title: See `Baseline`.
         features: Maps train, dev and the tests, in this order, to the features of all their words, [W, F] each.
-        models: Models to choose from; among equals, the first.
         thresholds: Values to subtract from the margin of O: above 0, more entities are predicted. Among equals, the one
             nearest to 0.
         most_words: Maximum number of words of train that are read, in whole sentences from the first on.
@@ -42,7 +38,8 @@ def tagged_by(
         One baseline; an empty list if all words of train have the same tag.
     """
     kind, dev, tests = given.kind, given.dev, given.tests
-    train = _first_words(given.train, most_words)
+    reached = np.cumsum([len(words) for words in given.train.words])
+    train = given.train.first(max(1, int(np.searchsorted(reached, most_words, side="right"))))
     numbers = {label: number for number, label in enumerate(kind.labels)}
     gold = np.array([numbers[tag] for tags in train.tags for tag in tags], dtype=np.int64)
     if len(np.unique(gold)) < 2:
@@ -64,12 +61,6 @@ def tagged_by(
         predictions[split] = _tags(rows, margins(found), threshold)
     settings = {**model.settings(), **({"threshold": threshold} if len(thresholds) > 1 else {})}
     return [Baseline(name=name, title=title, predictions=predictions, settings=settings)]
-
-
-def _first_words(rows: TaggedRows, most: int) -> TaggedRows:
-    """Return the first whole sentences that have at most `most` words together; at least one sentence."""
-    reached = np.cumsum([len(words) for words in rows.words])
-    return rows.first(max(1, int(np.searchsorted(reached, most, side="right"))))
 
 
 def _tags(rows: TaggedRows, margins: NDArray[np.float64], threshold: float) -> TagPredictions:

@@ -35,7 +35,6 @@ class NgramFeatures:
     """TF-IDF of n-grams, fitted on train; the two texts of a pair have separate features.
 
     Args:
-        train: The rows to fit on.
         unit: `word`: n-grams of one and two words; `char`: n-grams of 2 to 5 characters inside words, including their
             edges; `word_and_char`: both, each with norm 1.
     """
@@ -111,10 +110,6 @@ class PairOverlap:
     the weight of the rarest shared unit; the logarithm of each text's length (a linear model can form their ratio from
     the two). Document frequencies are those of train. A unit that train does not have counts as the rarest, so it is
     taken into account if two texts share it.
-
-    Args:
-        first: First texts of train.
-        second: Second texts of train.
     """
 
     def __init__(self, first: Sequence[str], second: Sequence[str]) -> None:
@@ -179,8 +174,6 @@ class Standardised:
 
     Args:
         compute: Maps inputs, such as first and second texts, to features [N, F].
-        train: The inputs of train.
-        least: Standard deviation up to which a feature is constant.
     """
 
     def __init__(self, compute: Callable[..., NDArray[Any]], *train: Any, least: float = 1e-9) -> None:

@@ -112,9 +112,7 @@ def tagging_baselines(
     """Return each word's most frequent tag, and linear taggers on a window of words and on an encoder's vectors.
 
     Args:
-        given: Rows and kind of the task.
         unknown: Returns the label of words that train does not have, from how often each word of train has each label.
-        thresholds: See `tagged_by`.
     """
     made = [_most_frequent_tag(given, unknown), *window_tagger(given, **thresholds)]
     for name in NAMES if given.encoder is not None else ():
@@ -190,7 +188,6 @@ def _with_neighbours(vectors: Vectors, lengths: Sequence[int]) -> Vectors:
 
     Args:
         vectors: Vectors of words [T, D], one row after the other.
-        lengths: Number of words of each row.
     """
     row_of = np.repeat(np.arange(len(lengths)), lengths)
     same_row = (row_of[1:] == row_of[:-1])[:, None]

@@ -44,10 +44,6 @@ class OptimizerSettings(ABC):
         Matrices have weight decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code's
         `exclude_from_weight_decay`. A group may have a `rate_factor`, which multiplies its learning rate. The optimizer
         must be able to skip a step: it is fused (`weights.can_fuse`) or a `GroupwiseOptimizer`.
-
-        Args:
-            model: Model, or a module that contains it.
-            precision: Precision of the run's matrix products.
         """
 
 
