@@ -14,7 +14,7 @@ import yaml
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import folder_written_atomically, write_json
 from bertline.foundation.work import Work
-from bertline.run import ranks
+from bertline.run import stage as runtime
 from bertline.run.stage import open_stage
 from bertline.run.stopping import in_one_line
 
@@ -37,7 +37,7 @@ def run(work: Work) -> dict[str, float]:
 
 def main() -> None:
     """Open the stage `pretrain`, work, finish."""
-    ranks.imported = lambda function: run  # type: ignore[assignment]
+    runtime.imported = lambda function: run  # type: ignore[assignment]
     composed = yaml.safe_load(Path("params.yaml").read_text())
     with open_stage("pretrain", composed) as stage:
         stage.finish(stage.work("bertline.none:none"))

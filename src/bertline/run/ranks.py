@@ -16,35 +16,29 @@ if __name__ == "__main__":
     hold_signals()
 
 import os
-import pkgutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bertline.foundation.errors import ArtifactError, BertlineError
+from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
 from bertline.run.folder import (
-    RESULT_NAME,
     Status,
     finished_status,
     held,
     is_locked,
     read_frozen,
     read_status,
-    recorded,
     work_of,
 )
-from bertline.run.provenance import changed_inputs, write_provenance
-from bertline.run.stages import stage_named
 from bertline.run.stopping import stop_on_signals
 from bertline.training.config import RuntimeConfig
-from bertline.training.environment import start_compiler
 from bertline.training.nodes import Node, adopt_srun_ranks, outside_step
 
 TO_BE_REQUEUED = 85
@@ -54,46 +48,6 @@ JOINS = "BERTLINE_JOIN"
 _LOOK_S = 1.0
 # On a file system that machines share, a new file may become visible only some time after it was written.
 _FILE_SYSTEM_LAG_S = 15.0
-
-
-def imported(function: str) -> Callable[..., Any]:
-    """Return a function by its import path, such as `bertline.pretraining.run:run`."""
-    if not function.startswith("bertline.") or ":" not in function:
-        raise BertlineError(f"{function!r} does not name the work; expected bertline.MODULE:FUNCTION")
-    return pkgutil.resolve_name(function)  # type: ignore[no-any-return]
-
-
-def do_work(folder: Path, function: str) -> dict[str, float]:
-    """Do the work of a run folder whose lock this process holds; return its headline figures.
-
-    Raises:
-        ArtifactError: An input is not what the run folder was opened with.
-        BertlineError: The work failed.
-        Stopped: A signal stopped it.
-    """
-    frozen, config = read_frozen(folder)
-    stage = stage_named(frozen["stage"])
-    with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as outcome:
-        refuse_other_inputs(changed_inputs(frozen), folder)
-        if stage.compiles:
-            start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
-        outcome.metrics = imported(function)(work_of(frozen, config, folder))
-        refuse_other_inputs(changed_inputs(frozen), folder)
-        write_provenance(folder / RESULT_NAME, frozen, config.runtime)
-    return dict(outcome.metrics)
-
-
-def refuse_other_inputs(paths: list[str], folder: Path) -> None:
-    """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new.
-
-    Raises:
-        ArtifactError: There are such paths.
-    """
-    if paths:
-        raise ArtifactError(
-            f"what {folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command again: it "
-            "opens a run for what is there now"
-        )
 
 
 def run_on_devices(folder: Path, function: str, runtime: RuntimeConfig, node: Node) -> Status:
@@ -159,6 +113,8 @@ def _signals_passed_on() -> Iterator[None]:
 
 def main(folder: Path, function: str) -> int:
     """Be a rank; returns the exit status of the process."""
+    from bertline.run.stage import do_work, imported  # which imports this module
+
     adopt_srun_ranks(os.environ)
     stop_on_signals()
     threading.Thread(target=_stop_without_parent, args=(os.getppid(),), name="parent", daemon=True).start()
@@ -185,6 +141,8 @@ def main(folder: Path, function: str) -> int:
 
 def _lead_or_join(folder: Path, function: str) -> None:
     """Lead the work of a run folder, or take a share of it while another machine leads."""
+    from bertline.run.stage import do_work, imported
+
     frozen, config = read_frozen(folder)
     join = imported(f"{function.partition(':')[0]}:join")
     while read_status(folder).state not in ("finished", "failed"):

@@ -15,10 +15,11 @@ import dataclasses
 import hashlib
 import json
 import os
+import pkgutil
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -47,17 +48,21 @@ from bertline.run.folder import (
     Status,
     finished_status,
     held,
+    read_frozen,
     read_status,
     recorded,
+    work_of,
     write_status,
 )
 from bertline.run.provenance import (
+    changed_inputs,
     digests_of,
     git_commit,
     locked_stages,
     running_under_dvc,
+    write_provenance,
 )
-from bertline.run.ranks import do_work, run_on_devices
+from bertline.run.ranks import run_on_devices
 from bertline.run.records import add_result, opening_record, write_headline
 from bertline.run.slurm import run_job
 from bertline.run.stages import ENCODERS, HEADLINE, METRICS, SOURCES, STAGES, Stage, stage_named
@@ -66,6 +71,7 @@ from bertline.run.unused import is_unused, uses_pretrained
 from bertline.run.user_data import holds_nothing
 from bertline.tracking.record import Record, RunRecord, leave_record
 from bertline.tracking.sending import sending
+from bertline.training.environment import start_compiler
 from bertline.training.launchers import SlurmLauncherConfig
 from bertline.training.nodes import Node, this_node
 
@@ -277,6 +283,46 @@ def open_stage(
             run.freeze()
             with recorded(run.folder, config) as run.outcome:
                 yield run
+
+
+def imported(function: str) -> Callable[..., Any]:
+    """Return a function by its import path, such as `bertline.pretraining.run:run`."""
+    if not function.startswith("bertline.") or ":" not in function:
+        raise BertlineError(f"{function!r} does not name the work; expected bertline.MODULE:FUNCTION")
+    return pkgutil.resolve_name(function)  # type: ignore[no-any-return]
+
+
+def do_work(folder: Path, function: str) -> dict[str, float]:
+    """Do the work of a run folder whose lock this process holds; return its headline figures.
+
+    Raises:
+        ArtifactError: An input is not what the run folder was opened with.
+        BertlineError: The work failed.
+        Stopped: A signal stopped it.
+    """
+    frozen, config = read_frozen(folder)
+    stage = stage_named(frozen["stage"])
+    with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as outcome:
+        refuse_other_inputs(changed_inputs(frozen), folder)
+        if stage.compiles:
+            start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
+        outcome.metrics = imported(function)(work_of(frozen, config, folder))
+        refuse_other_inputs(changed_inputs(frozen), folder)
+        write_provenance(folder / RESULT_NAME, frozen, config.runtime)
+    return dict(outcome.metrics)
+
+
+def refuse_other_inputs(paths: list[str], folder: Path) -> None:
+    """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new.
+
+    Raises:
+        ArtifactError: There are such paths.
+    """
+    if paths:
+        raise ArtifactError(
+            f"what {folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command again: it "
+            "opens a run for what is there now"
+        )
 
 
 def _metrics(status: Status) -> dict[str, float]:
