@@ -1,6 +1,6 @@
 """Content of the report, read from the artifacts once, and its first line: when, from what and on what it was made.
 
-The provenance is in `provenance.json`, which the workers of `pretrain` and of each sweep write next to their result.
+The provenance is in `provenance.json`, which `pretrain` and each sweep write next to their result.
 Those artifacts contain measured times, so they differ between runs anyway. The report writes no date or commit of its
 own: the same artifacts give the same bytes.
 """

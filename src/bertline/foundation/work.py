@@ -1,4 +1,4 @@
-"""What a worker process hands to the function that does a stage's work."""
+"""What the function that does a stage's work is given."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ __all__ = ["PretrainJob", "run", "run_pretraining"]
 
 
 def run(work: Work) -> dict[str, float]:
-    """Pretrain in a worker process, with the linear probe if it is configured (see `run_pretraining`)."""
+    """Do the work of the stage `pretrain`, with the linear probe if it is configured (see `run_pretraining`)."""
     job = PretrainJob.of(work)
     return run_pretraining(job, make_probes=linear_probes(job))
 

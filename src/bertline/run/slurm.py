@@ -99,8 +99,8 @@ def job_name(folder: Path) -> str:
     """Return the name of a run folder's job: stage, fingerprint, and a digest of where the folder lies.
 
     Example:
-        >>> job_name(Path("/work/runs/pretrain/0123456789ab"))
-        'bertline-pretrain-0123456789ab-32ab61'
+        >>> job_name(Path("runs/pretrain/0123456789ab"))[:-6]
+        'bertline-pretrain-0123456789ab-'
     """
     place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
     return f"bertline-{folder.parent.name}-{folder.name}-{place}"
