@@ -139,7 +139,7 @@ def share(arguments: list[str]) -> None:
 
 
 def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
-    """Send the objects of every entry of the run cache that is whole; return how many entries, and files new there.
+    """Send the whole entries of the run cache to a remote (None: DVC's default); return how many, and files new there.
 
     Raises:
         MachineError: DVC is busy, there is no such remote, or it did not take a file.

@@ -52,6 +52,7 @@ def given_files(
 
     Args:
         data: One file that all splits are cut from, or a folder of files named after the splits.
+        asked_format: None detects it from the extension and the first lines.
 
     Raises:
         ConfigError: Both were named, or test without train.

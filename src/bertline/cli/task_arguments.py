@@ -67,6 +67,7 @@ def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, An
 
     Args:
         kind: Kind of task; None: the usual one of the format.
+        settings: Values of `SETTINGS` that were given; other columns are told by their names.
 
     Raises:
         ConfigError: The files do not fit the requested kind.

@@ -79,6 +79,7 @@ class EarlyStopping(pl.Callback):
     """Ends training when dev has not become better for some epochs, and puts the weights of the best epoch back.
 
     Lightning's own compares in fp32, and restores weights from files only.
+    `evaluation` runs before it at the end of each epoch. Of `metric`, higher is better, and NaN is the worst.
     """
 
     def __init__(self, evaluation: DevEvaluation, *, metric: str, patience: int) -> None:

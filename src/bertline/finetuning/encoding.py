@@ -70,6 +70,7 @@ def assemble(
 
     Args:
         first_lengths: Number of first-segment tokens of each sequence, including its [CLS] and [SEP].
+        cut: See `Sequences.cut`; None means that no sequence was truncated.
 
     Example:
         >>> assemble([[2, 7, 3, 8, 3], [2, 9, 3]], [3, 3], pad_id=0).token_type_ids.tolist()
@@ -230,7 +231,9 @@ class LengthSortedBatches:
     """Batches of training sequences of similar length, in a new random order each epoch.
 
     Args:
+        batch_size: Number of sequences in a batch; one batch of an epoch may have fewer.
         seed: Seed of the order, which is a function of the seed and the epoch number.
+        only: Indices of the sequences to take; None takes all.
     """
 
     def __init__(
@@ -288,6 +291,7 @@ def outputs_of(
     """Compute the outputs of a model in evaluation mode.
 
     Args:
+        model: A model that returns one tensor from the inputs of `INPUT_NAMES`.
         shape: Shape of the output of a sequence; smaller ones are padded with 0.
         read: Applied to the output of a batch in fp32, on the device; for example a softmax.
 

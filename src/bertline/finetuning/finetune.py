@@ -45,6 +45,7 @@ class FineTuningJob:
     encoder: EncoderWeights
     """`random` keeps the architecture of `encoder_folder` and draws all weights from the seed."""
     encoder_folder: Path
+    """Hugging Face folder of any BERT encoder."""
     train: TaskSplit
     dev: TaskSplit
     seed: int
@@ -62,6 +63,7 @@ class DevCheck:
     share: float
     """Completed fraction of the schedule, in (0, 1]."""
     epoch: int
+    """Number of finished epochs."""
     at_epoch_end: bool
     scores: dict[str, float]
 
@@ -135,7 +137,7 @@ def evaluate_on_dev(job: FineTuningJob, model: nn.Module) -> DevOutcome:
 
 
 def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, varied: Collection[str] = ()) -> None:
-    """Reject loss options that the task would ignore.
+    """Reject loss options that the task would ignore; `varied` are the fields that the trials of a sweep vary.
 
     Raises:
         ConfigError: An option that does not apply to the task is set or varied.

@@ -33,7 +33,7 @@ class FineTuningData(pl.LightningDataModule):
 
 
 class FineTuningModule(pl.LightningModule):
-    """Lightning module that trains the model of any kind of task."""
+    """Lightning module that trains the model of any kind of task; the schedule ends after `num_steps` steps."""
 
     def __init__(self, job: FineTuningJob, model: nn.Module, options: LossOptions, *, num_steps: int) -> None:
         super().__init__()

@@ -77,6 +77,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     The unit of scoring is a row of `Rows`: `statistics` returns the contribution of each row to every score, and
     `scores` computes the scores of any set of rows from their statistics, so that intervals and tests can resample rows
     without predicting again.
+
+    `labels` are those of the task's manifest, in order; a task without labels has none.
     """
 
     rows_class: type[Rows]

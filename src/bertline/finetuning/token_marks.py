@@ -101,7 +101,7 @@ def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
 
     A partial match is a token of at least 3 characters (without `##`) inside a word of the other text, or a token of
     at least 5 characters whose stem is inside one. The stem drops the last 3 characters but keeps at least 4 ("sorted"
-    matches "sorting" by "sort").
+    matches "sorting" by "sort"). `[UNK]` never matches: two unknown words may differ.
 
     Raises:
         ConfigError: The tokenizer is not BERT's, which gives each text of a pair a type of its own.

@@ -13,7 +13,7 @@ from bertline.foundation.files import write_atomically
 
 
 class VectorIndex:
-    """Exact search by inner product (the cosine, for unit vectors) with FAISS (arXiv 2401.08281)."""
+    """Exact search by inner product (the cosine, for unit vectors) with FAISS (arXiv 2401.08281); see `of`, `load`."""
 
     def __init__(self, index: faiss.Index) -> None:
         self._index = index

@@ -75,6 +75,7 @@ def encode_words(
     start and the end of the row do not count as edges.
 
     Args:
+        overlap: Number of tokens that neighbouring windows share; less than a window holds.
         mark: Mark of a word (`token_marks`), given to its tokens in each window that it starts in; None: no marks.
 
     Raises:
@@ -216,7 +217,7 @@ def _context(
 
 
 def word_means(values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-    """Mean-pool the vectors of each word's tokens, [B, S, K] to [B, W, K], in fp32."""
+    """Mean-pool the vectors of each word's tokens, [B, S, K] to [B, W, K], in fp32 (see `EncodedWords.batch`)."""
     columns = torch.arange(batch["word_places"].shape[1], device=values.device)
     is_of_word = (batch["words_of_tokens"].to(values.device)[:, None, :] == columns[:, None]).float()  # [B, W, S]
     # Matrix product instead of a scatter: its gradient is deterministic on a GPU. Autocast would compute it in bf16.

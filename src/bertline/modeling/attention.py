@@ -78,6 +78,7 @@ def attend(
         kind: `eager` returns every intermediate result, for inspection; `plain` is the same formula and returns the
             context only; `sdpa` is PyTorch's fused kernel, which never stores the [S, S] scores; `varlen` is its kernel
             for packed rows on a GPU, which computes no scores across sequences (other rows use `sdpa`).
+        dropout_prob: Fraction of the probabilities set to zero; callers pass 0 outside training.
         dropout_places: Places [B, N, Q, S] of the probabilities; see `modeling.dropout`. Fused kernels ignore them.
 
     Example:

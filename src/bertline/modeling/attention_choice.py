@@ -29,8 +29,10 @@ class AttentionDevice:
     """Device and dtype of the attention computation."""
 
     type: str
+    """`cpu`, `cuda` or `mps`."""
     precision: Literal["fp32", "bf16"]
     compute_capability: tuple[int, int] | None = None
+    """None for other devices than CUDA."""
     has_varlen: bool = True
     """Whether PyTorch has the kernel for packed rows; relevant on CUDA only."""
 
@@ -56,6 +58,7 @@ def choose_attention(
     Other settings are used as given, except `varlen` where it cannot run: then the fastest kernel is used.
 
     Args:
+        length: Number of tokens of the longest sequence.
         lacking_for_varlen: Requirements of `varlen` that are not met, from the function of the same name. By default,
             rows are not packed.
 

@@ -25,6 +25,7 @@ def average_encoders(before: Path, after: Path, folder: Path, *, share: float = 
     Heads are left out: they fit the second encoder alone. A pooler that only one of them has is taken as it is.
 
     Args:
+        folder: Folder to write; config.json and model.safetensors there are replaced.
         share: Weight of `after` in the mean, 0 to 1.
 
     Raises:

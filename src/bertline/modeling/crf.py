@@ -127,9 +127,10 @@ class LinearChainCrf(nn.Module):
 
 
 class BertForTokenClassificationWithCrf(nn.Module):
-    """A token classifier whose logits are the emissions of a CRF over the words.
+    """A token classifier (with the modules of `tagger`) whose logits are the emissions of a CRF over the words.
 
-    On disk it is the plain tagger in Hugging Face format, plus a separate file with the CRF.
+    On disk it is the plain tagger in Hugging Face format, plus a separate file with the CRF. The labels are IOB2, in
+    the order of the tagger's outputs.
     """
 
     uses_pooler: ClassVar[bool] = False

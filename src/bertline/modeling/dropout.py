@@ -171,7 +171,7 @@ def _(like: Tensor, site: int) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """Apply `dropout` in training mode; the identity in evaluation mode."""
+    """Apply `dropout` at a rate `prob` in [0, 1) in training mode; the identity in evaluation mode."""
 
     def __init__(self, prob: float) -> None:
         super().__init__()

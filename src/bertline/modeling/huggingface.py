@@ -103,7 +103,10 @@ def save_model(
     """Write config.json and model.safetensors so that transformers loads them without a missing or unexpected key.
 
     Args:
+        model: `BertModel`, or any bertline model whose class has the same name in transformers.
+        folder: Created if it does not exist; other files in it are kept.
         id2label: Names of a classifier's labels; default `LABEL_0`, `LABEL_1`, ...
+        problem_type: `problem_type` of a classifier in config.json: `regression`, `multi_label_classification`.
 
     Raises:
         MachineError: The folder is full or cannot be written.
@@ -201,6 +204,7 @@ def load_with_head(
             `pad_token_id`.
         new_head: Prefixes, in on-disk names, of weights to initialise randomly even if the folder has them
             (`("classifier.",)`). Empty for a fine-tuned model, whose head comes from the folder.
+        dropout_prob: Dropout rate of attention and hidden states; None keeps the folder's.
     """
     config, vocab_size, pad_token_id = read_config(folder)
     if dropout_prob is not None:

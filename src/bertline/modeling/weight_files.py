@@ -236,7 +236,7 @@ def to_disk(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_disk(ours: Mapping[str, Tensor], disk: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """Return Hugging Face weights under bertline's names.
+    """Return weights with `normalised_name` names under bertline's; of `ours`, only the names are used.
 
     Returns:
         The weights found, in fp32, and the Hugging Face names of the missing ones.

@@ -42,7 +42,8 @@ def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size
 
     They are the left singular vectors of the positive pointwise mutual information of tokens, each times the square
     root of its singular value, so that the product of two embeddings grows with the information of the pair. A random
-    rotation spreads what the first singular vectors hold over all components; it changes no product.
+    rotation spreads what the first singular vectors hold over all components; it changes no product. Tokens co-occur
+    within a segment, and `vocab_size` is above `hidden_size`.
 
     References:
         Levy and Goldberg, Neural Word Embedding as Implicit Matrix Factorization (NeurIPS 2014). Levy, Goldberg and

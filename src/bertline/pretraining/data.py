@@ -56,6 +56,8 @@ class StepBatch(TypedDict):
 class MaskedExamples:
     """Examples of one split and length, masked on demand with the policy and seed set by the examples stage.
 
+    `pairs_together` and `neighbours` are the objective's `pairs_together` and `neighbours_together`.
+
     Raises:
         ArtifactError: The artifact lacks this length, or has no examples of it, or fewer than `neighbours`.
     """
@@ -130,6 +132,7 @@ class StepDataset(Dataset[StepBatch]):
 
     plan: Plan
     examples: Mapping[int, MaskedExamples]
+    """Training examples by sequence length, like the layouts."""
     layouts: Mapping[int, RowLayout]
     ranks: Ranks
     seed: int
@@ -171,7 +174,7 @@ class StepDataset(Dataset[StepBatch]):
 
 
 def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, None]:
-    """Yield the same items in the same order, with up to `ahead` of them fetched in advance.
+    """Yield the same items in the same order, with up to `ahead` (at least 1) of them fetched in advance.
 
     Receiving a batch from another process takes 1 to 2 ms for its tensors, which overlap with the model's step here. An
     exception while fetching is raised where its item would have come. When the caller stops early, the thread ends

@@ -77,6 +77,7 @@ class Stretch:
     """Properties of one training phase."""
 
     first_step: int
+    """First step of the phase, 0-based."""
     baselines: Mapping[str, float]
     """Baselines of the objective's metrics at the sequence length of the phase."""
 
@@ -90,6 +91,7 @@ class HealthMonitor:
     objective: Objective
     """Judges which metrics are still at their baselines."""
     stretch_of: Callable[[int], Stretch]
+    """Returns the phase of a 0-based step."""
 
     def __post_init__(self) -> None:
         self._stretch: Stretch | None = None

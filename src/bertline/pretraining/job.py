@@ -157,6 +157,7 @@ def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where
     """Refuse to resume from a checkpoint of a different training; keys that do not affect the weights may differ.
 
     Args:
+        where: Run that the checkpoint belongs to, for the error message.
         extending: Whether the job extends the run, so that phases and number of steps may differ.
 
     Raises:

@@ -71,7 +71,7 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
 
     Training sentences come from the first two thirds of the examples, test sentences from the rest: the examples are in
     document order, so the two parts share at most the document at the border. No sentence is used twice, and each could
-    have been corrupted in either way.
+    have been corrupted in either way. All are of segment A; segment B is often random text from elsewhere.
     """
     words = _Words(tokenizer)
     border = round(len(store) * _TRAIN_SHARE)

@@ -29,7 +29,7 @@ from bertline.training.schedules import learning_rate_factor
 
 
 class PretrainingModule(pl.LightningModule):
-    """Takes and counts optimizer steps.
+    """Takes and counts optimizer steps; `num_steps`, where the schedule ends, are those of the whole run.
 
     Optimization is manual because the loss is a mean over the targets of the global batch: Lightning's gradient
     accumulation would average the means of the micro-batches, and DDP those of the ranks.

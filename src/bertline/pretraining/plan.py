@@ -22,7 +22,7 @@ _SPREAD_2 = np.uint64(0x94D049BB133111EB)
 
 
 def shuffled(positions: np.ndarray, size: int, *, seed: int, epoch: int) -> np.ndarray:
-    """Return the examples at these positions of an epoch's order.
+    """Return the examples at these positions, in `[0, size)`, of the order after `epoch` whole passes.
 
     The order is a keyed permutation of `0 .. size - 1`: a Feistel network over the next power of four, applied
     repeatedly until the value is below `size` (cycle walking). Every position costs the same, so a resumed run starts
@@ -96,6 +96,7 @@ class Plan:
 
     phases: Sequence[PhaseConfig]
     num_steps: int
+    """Steps of the whole run, at most the sum over all phases."""
     skipped: Sequence[SkippedSequences] = ()
     """Jumps in the order of the examples."""
 

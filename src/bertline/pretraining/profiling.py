@@ -88,7 +88,7 @@ class StepProfiler:
 
 
 def operations_table(events: Iterable[Any], device: torch.device, *, num_steps: int, seconds_a_step: float) -> str:
-    """Format the costliest operations as text, one per line, by self time (without the operations they call)."""
+    """Format the costliest of `key_averages()` (on a GPU its kernels), one per line, by self time, without callees."""
     on_gpu = device.type == "cuda"
     rows = []
     for event in events:
@@ -134,6 +134,7 @@ class ProfileSteps(pl.Callback):
     clock: TrainingClock
     """Paused while the profiler starts, advances or writes."""
     num_steps: int
+    """Steps of the whole run."""
     _profiler: StepProfiler | None = None
     _first_step: int = 0
 

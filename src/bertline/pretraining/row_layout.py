@@ -54,7 +54,7 @@ def pretraining_attention(
 
 
 def packs(runtime: RuntimeConfig, *, fill: float, attention: AttentionKind) -> bool:
-    """Return whether sequences share rows. `auto` packs if attention skips other sequences or padding is large."""
+    """Return whether to share rows; `auto`: if attention skips others, or `fill`, real part of padded rows, is low."""
     if runtime.packing != "auto":
         return runtime.packing == "on"
     return attention == "varlen" or fill < _PACKS_BELOW_FILL

@@ -101,7 +101,7 @@ def add_result(
 
 
 def source_tags(recipe: str) -> dict[str, str]:
-    """Return the tags that MLflow shows as source, user and commit."""
+    """Return the tags that MLflow shows as source, user and commit; `recipe` is a path, as `pipelines/pretrain.py`."""
     tags = {
         "mlflow.source.name": "dvc.yaml" if running_under_dvc() else recipe,
         "mlflow.source.type": "PROJECT" if running_under_dvc() else "LOCAL",
@@ -133,7 +133,7 @@ def charted(metrics: Mapping[str, float]) -> dict[str, float]:
 def stage_page(
     config: PipelineConfig, stage: Stage, name: str, metrics: Mapping[str, float], output: Path
 ) -> dict[str, str]:
-    """Return name and note of a finished stage's run."""
+    """Return name and note of a finished stage's run; `name` has its task, such as `sweep@docs_library`."""
     blocks = [f"{stage.summary} Result: `{output.as_posix()}`."]
     title = name
     if stage.name == "sweep":
@@ -156,7 +156,7 @@ def pipeline_name(config: PipelineConfig) -> str:
 def pipeline_page(
     config: PipelineConfig, metrics: Mapping[str, float], sweeps: Mapping[str, Path], report: Path
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the headline metrics of the pipeline's run, and its name and note."""
+    """Return the headline metrics of the pipeline's run, from those of `evaluate`, and its name and note."""
     results = {task: read_result(folder / "result.json") for task, folder in sweeps.items()}
     scores_shown = [f"val/{score.metric}" for score in config.objective.report_spec.scores]
     headline = {key: metrics[key] for key in scores_shown if key in metrics}

@@ -64,6 +64,8 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool,
     """Submit the job of a run folder, or attach to it, and return the status when the work has ended.
 
     Args:
+        folder: Run folder, on a file system that the nodes share.
+        function: Import path of the work.
         ranks: Whether the work has a rank for each device (pretraining), else it may be a job array (a sweep).
         freeze: Writes the run folder's configuration; called if a job is submitted.
 

@@ -58,7 +58,7 @@ def uses_pretrained(start_from: str | None) -> bool:
 
 
 def write_encoder_pointers(config: PipelineConfig, pretrain_folder: Path, out: Path) -> None:
-    """Write `out/TASK` for every task."""
+    """Write `out/TASK` for every task; those without a checkpoint of their own start from `pretrain_folder`."""
     own = {"encoder": "pretrain", "sha256": sha256_of_path(pretrain_folder)}
     with folder_written_atomically(out) as folder:
         folder.mkdir(parents=True, exist_ok=True)

@@ -31,6 +31,7 @@ class ScoredBaseline:
     name: str
     title: str
     scores: dict[str, dict[str, float]]
+    """By split and metric."""
     settings: Settings
     test_statistics: dict[SplitName, NDArray[np.float64]]
     """Row statistics [N, K] of each test split."""

@@ -47,7 +47,7 @@ class ArmBench:
 
 
 class Bench:
-    """Data and machine of a sweep in one process."""
+    """Data and machine of a sweep in one process, whose number on this machine, `worker`, selects its device."""
 
     def __init__(self, plan: PlannedSweep, *, worker: int = 0) -> None:
         self.plan = plan

@@ -13,7 +13,7 @@ from bertline.foundation.files import write_atomically
 
 
 def write_errors_page(path: Path, *, task: str, errors: Sequence[Mapping[str, Any]], num_rows: int) -> None:
-    """Write the page."""
+    """Write the page of the `confident_errors` of a test split with `num_rows` rows."""
     title = f"{task}: most confident errors"
     some = f"{len(errors)} of the wrong answers on {num_rows:,} test rows, those first that the model was surest of."
     intro = some if errors else f"None of the {num_rows:,} test rows was answered wrong."

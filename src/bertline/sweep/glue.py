@@ -15,6 +15,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.formats import with_spread
 
 Score = tuple[str, str]
+"""A test split and a metric."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +119,7 @@ GLUE = (
 
 
 def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
-    """Return the data sets in a folder, smallest first, and the titles of all sets that it lacks.
+    """Return the wanted data sets (None: all) in a folder, smallest first, and the titles of all sets that it lacks.
 
     Raises:
         ConfigError: The folder or a wanted set is missing, no set was found, or a name is unknown.

@@ -136,7 +136,7 @@ class _Storage(RDBStorage):
 
 
 def open_storage(url: str) -> RDBStorage:
-    """Open the database of the studies, and create its tables if they are missing."""
+    """Open the database of the studies at a `tracking.studies_url`, and create its tables if they are missing."""
     address = configured_url(url)
     if address.get_backend_name() == "sqlite":
         Path(str(address.database)).parent.mkdir(parents=True, exist_ok=True)
@@ -314,6 +314,7 @@ def enqueue_missing(study: optuna.Study, slots: Iterable[Slot], *, failed_too: b
     """Enqueue the slots that have no trial that has ended, runs or waits.
 
     Args:
+        slots: The plan. Only one process at a time may enqueue slots of a study.
         failed_too: Enqueue also those whose trial failed by itself. Those whose process died always are.
     """
     for slot in missing(study, slots, failed_too=failed_too):

@@ -65,6 +65,7 @@ class Worker:
     """One process's view of a sweep: its data and device, and the studies from which it takes what waits.
 
     Args:
+        number: Number of the process among those of this machine, which selects its device.
         identity: Identity of the run folder: one that is deleted and made again has other studies.
     """
 

@@ -51,6 +51,7 @@ class Table:
     num_rows: int = 1000
     """Most rows that are shown."""
     wrong_only: bool = False
+    """Whether to show only rows that were predicted wrongly (`correct` below 1)."""
     sha256: str | None = None
     """Digest of the content that is meant, as for an attachment."""
 

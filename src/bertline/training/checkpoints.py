@@ -70,6 +70,7 @@ class CheckpointFolder:
 
         Args:
             step: Number of finished steps. Checkpoints of later steps are damaged or were rolled back, and are deleted.
+            state: Tensors, numbers, strings, None, lists, tuples and dicts.
             best_step: Step whose checkpoint is kept too, however old it is.
 
         Raises:

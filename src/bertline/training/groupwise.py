@@ -193,6 +193,7 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
 
     Args:
         optimizer: Optimizer from `OptimizerSettings.build`, not Lightning's wrapper.
+        grad_norm: Scalar tensor on the device of the weights.
 
     Raises:
         TypeError: The optimizer cannot skip a step.

@@ -50,6 +50,7 @@ def matmul_rate(device: torch.device, precision: Precision, *, for_s: float = 0.
     and without the measurement. On CUDA, the peak memory statistics are reset afterwards.
 
     Args:
+        precision: fp32 uses PyTorch's current setting (TF32 if that is allowed).
         for_s: Minimum seconds of sampling; a device that gets hot settles at a lower rate.
     """
     return _measured(device, precision, lambda sample: _median(sample, for_s))

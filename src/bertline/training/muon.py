@@ -31,6 +31,7 @@ class Muon(GroupwiseOptimizer):
     Args:
         params: Parameter groups with `weight_decay` and `orthogonal`; orthogonal ones also have `num_matrices`, the
             number of matrices of equal shape stacked along the rows of each weight: each is orthogonalised separately.
+        momentum: Decay rate of the sum of gradients of `orthogonal` groups; `betas` and `eps` are AdamW's.
 
     References:
         Jordan et al. (2024): the algorithm; Liu et al., arXiv 2502.16982, section 2.2: weight decay and size of the
@@ -133,7 +134,7 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     Five Newton-Schulz iterations apply a quintic, s -> 3.4445 s - 4.775 s^3 + 2.0315 s^5, to each singular value s.
 
     Args:
-        matrices: Matrices [n, rows, columns].
+        matrices: Matrices [n, rows, columns]; the result has their shape, and is in `dtype`.
 
     References:
         Jordan et al. (2024).

@@ -54,6 +54,7 @@ class DueProbes:
     """Smallest number of seconds between two measurements of a probe; None: the cadence in steps alone counts."""
     machine: Machine
     now: Callable[[], float] = time.monotonic
+    """Time in seconds; that of the first rank counts."""
     _measured_at: dict[int, float] = field(default_factory=dict)
 
     def after(self, step: int) -> list[Probe]:

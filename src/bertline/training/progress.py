@@ -14,7 +14,9 @@ class TrainingProgress:
     """Shows steps, the newest metrics and the time left.
 
     Args:
+        first_step: Number of steps finished before this start; `num_steps` are those of the whole run.
         every_s: Seconds between lines when there is no terminal.
+        shown: Whether this process shows anything; true on the first rank.
         score: Key of a metric to show next to the loss, and the word for it; None for the loss alone.
     """
 

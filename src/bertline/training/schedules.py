@@ -57,7 +57,7 @@ def learning_rate_factor(config: ScheduleConfig, num_steps: int) -> Callable[[in
 
 
 class StepSchedule(LRScheduler):
-    """`learning_rate_factor` as a scheduler of PyTorch; the `rate_factor` of a parameter group multiplies its rate."""
+    """`learning_rate_factor` times the peak `lr`, for PyTorch; the `rate_factor` of a parameter group multiplies it."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, lr: float, factor: Callable[[int], float]) -> None:
         self._lr, self._factor = lr, factor

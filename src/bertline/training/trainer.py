@@ -23,7 +23,7 @@ def build_trainer(
 ) -> pl.Trainer:
     """Build a quiet Trainer that runs the loop, places tensors on devices and synchronises ranks.
 
-    Everything else (order, metrics, checkpoints) is bertline's own.
+    Everything else (order, metrics, checkpoints) is bertline's own. The callbacks run in their order after every batch.
     """
     # Lightning's advice and hardware notes cover only what bertline has decided or reported itself.
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):

@@ -172,7 +172,10 @@ class Objective(ABC):
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_layers: int, num_ranks: int
     ) -> Iterator[str]:
-        """Yield a message for each reason why the objective cannot learn from these examples in these steps."""
+        """Yield a message for each reason why the objective cannot learn from these examples in these steps.
+
+        `examples` is a section or manifest, `batch_sizes` has that of each phase; `num_ranks` is 1 where it is unknown.
+        """
         yield from ()
 
     def output(self, model: LanguageModel, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
@@ -227,7 +230,7 @@ class Objective(ABC):
     def alarms(
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
-        """Yield the kind and the message of an alarm for each metric that is still at its baseline."""
+        """Yield kind and message of an alarm for each metric still at its baseline; `means` cover the last `steps`."""
 
 
 def sum_names(objective: Objective) -> tuple[str, ...]:
@@ -236,7 +239,7 @@ def sum_names(objective: Objective) -> tuple[str, ...]:
 
 
 def means(objective: Objective, total: Mapping[str, float]) -> dict[str, float]:
-    """Return the mean of each term and metric; NaN where the count is 0."""
+    """Return the mean of each term and metric from the sums and counts of the global batch; NaN where a count is 0."""
     return {
         mean.name: total[mean.total] / total[mean.count] if total[mean.count] else math.nan for mean in _of(objective)
     }

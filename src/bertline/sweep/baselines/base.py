@@ -42,6 +42,7 @@ class BaselineInputs:
     """Inputs of a baseline."""
 
     kind: Any
+    """The `TaskKind`."""
     train: Any
     dev: Any
     tests: Mapping[SplitName, Any]

@@ -34,6 +34,7 @@ class FrozenEncoder:
     """Vectors of texts and words from the weights of a folder.
 
     The vectors of texts are cached (except for very many texts at once), and so are the static vectors of all tokens.
+    A sweep passes fp32 in `machine`, whatever the precision of the run.
     """
 
     def __init__(self, folder: Path, machine: Machine, *, max_length: int) -> None:

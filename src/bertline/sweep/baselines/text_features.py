@@ -174,6 +174,7 @@ class Standardised:
 
     Args:
         compute: Maps inputs, such as first and second texts, to features [N, F].
+        least: Standard deviation up to which a feature is constant.
     """
 
     def __init__(self, compute: Callable[..., NDArray[Any]], *train: Any, least: float = 1e-9) -> None:

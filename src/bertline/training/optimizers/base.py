@@ -39,7 +39,7 @@ class OptimizerSettings(ABC):
 
     @abstractmethod
     def build(self, model: nn.Module, *, precision: Precision = "fp32") -> torch.optim.Optimizer:
-        """Build the optimizer over all trainable weights of `model`, which is already on its device.
+        """Build the optimizer over all trainable weights of `model`, already on its device, for a run in `precision`.
 
         Matrices have weight decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code's
         `exclude_from_weight_decay`. A group may have a `rate_factor`, which multiplies its learning rate. The optimizer
