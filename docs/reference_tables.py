@@ -22,11 +22,11 @@ from configuration_types import kinds_of, members_of, names_of, step_of, type_in
 from import_layers import forbidden_imports, layers_picture
 
 from bertline.cli.main import COMMANDS, function_of
+from bertline.config import PipelineConfig
 from bertline.corpus.registry import SourceConfig
 from bertline.kinds.registry import KINDS, kind_part
-from bertline.config import PipelineConfig
-from bertline.run.stages import STAGES
 from bertline.planning import PlanConfig
+from bertline.run.stages import STAGES
 
 _LONG = 60
 
