@@ -122,7 +122,7 @@ class Outcome:
 
 @contextmanager
 def recorded(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Iterator[Outcome]:
-    """Write to the status of `folder`, whose lock is held, and to MLflow how the block, which sets the metrics, ends.
+    """Write to the status of `folder`, whose lock is held, how the block ends, which sets the metrics.
 
     Raises:
         Stopped: A signal ended the work; what was saved is resumed by the same command.

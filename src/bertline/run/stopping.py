@@ -16,12 +16,7 @@ from bertline.foundation.signals import RECEIVED, receive_signals
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal stopped this command; the message says which one, and how to resume.
-
-    Args:
-        message: The message, without "stopped".
-        number: The signal.
-    """
+    """A signal stopped this command; the message, which follows the word "stopped", says which one and how to resume."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
