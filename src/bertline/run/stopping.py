@@ -16,7 +16,7 @@ from bertline.foundation.signals import RECEIVED, receive_signals
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal stopped this command; the message, which follows the word "stopped", says which one and how to resume."""
+    """A signal stopped this command; the message, after the word "stopped", says which one and how to resume."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
