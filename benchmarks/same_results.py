@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# Times and rates, which differ between two runs of the same code.
-_OF_TIME = ("perf/", "latency", "seconds", "_s", "per_s", "_ms")
+# Times and rates differ between two runs of the same code, and the bytes of an export with the words of its card.
+_NO_SCORES = ("perf/", "latency", "seconds", "_s", "per_s", "_ms", "/bytes")
 _SMALL_BASE = (
     "experiment=bert_base",
     "tokenizer=wordpiece_1k",
@@ -147,7 +147,7 @@ def weights_in(clone: Path) -> dict[str, str]:
 
 
 def scores_in(clone: Path) -> dict[str, float]:
-    """Return all figures but times, by file and key."""
+    """Return all scores and counts, by file and key."""
     paths = [
         *(clone / "artifacts/metrics").glob("*.json"),
         *(clone / "runs").glob("sweep@*/*/metrics.json"),
@@ -156,7 +156,7 @@ def scores_in(clone: Path) -> dict[str, float]:
         f"{path.stem if path.stem != 'metrics' else path.parts[-3]}:{key}": value
         for path in sorted(paths)
         for key, value in json.loads(path.read_text(encoding="utf-8")).items()
-        if not any(word in key for word in _OF_TIME)
+        if not any(word in key for word in _NO_SCORES)
     }
 
 
