@@ -162,4 +162,6 @@ def _stop_without_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))
+    exit_status = main(Path(sys.argv[1]), sys.argv[2])
+    sys.stdout.flush()
+    os._exit(exit_status)  # whatever waits for a lost rank in the threads of gloo or NCCL
