@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,6 +51,7 @@ _FILE_SYSTEM_LAG_S = 15.0
 # A controller that restarts must not cost the rest of the work.
 _CONTROLLER_BACK_S = 600.0
 _REQUEUED_IN_S = 120.0
+_RANKS_END_S = 30.0
 _LAST_LINES = 20
 
 
@@ -305,7 +307,8 @@ def main(folder: Path, function: str) -> int:
     if ranks:  # the first rank is on this node; names of nodes need not be names of hosts
         environment["MASTER_ADDR"] = address_of(os.environ["SLURMD_NODENAME"])
         environment["MASTER_PORT"] = str(_free_port())
-    exit_status = signals.run(srun_command(folder, function, runtime, ranks=ranks), environment)
+    command = srun_command(folder, function, runtime, ranks=ranks)
+    exit_status = signals.run(command, environment, folder=folder if ranks else None)
     status = read_status(folder)
     if status.state in ("finished", "failed"):
         return 0 if status.state == "finished" else 1
@@ -324,12 +327,22 @@ class _Signals:
         for number in STOP_SIGNALS:
             signal.signal(number, self._receive)
 
-    def run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run the work, unless a signal came already, and return its exit status; signals are passed on to it."""
+    def run(self, command: Sequence[str], environment: Mapping[str, str], *, folder: Path | None) -> int:
+        """Run the work, unless a signal came already, and return its exit status; signals are passed on to it.
+
+        srun waits for ever for a rank whose end it was not told while a node was cut off. The first rank, which ends
+        last and whose status is in `folder` (None: there is one process), says when there is nothing to wait for.
+        """
         if self.came:
             return TO_BE_REQUEUED
+        begun_s = time.time()
         self._work = subprocess.Popen(command, env=environment)
-        return self._work.wait()
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return self._work.wait(_ASK_QUEUE_S)
+            ended_s = None if folder is None else read_status(folder).ended_s
+            if ended_s is not None and begun_s < ended_s < time.time() - _RANKS_END_S:
+                self._work.kill()
 
     def _receive(self, number: int, frame: Any) -> None:
         self.came = True
