@@ -59,9 +59,6 @@ class UnansweredError(Exception):
     """The controller of Slurm does not answer; jobs run on without it."""
 
 
-# What the command does.
-
-
 def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool, freeze: Callable[[], None]) -> Status:
     """Submit the job of a run folder, or attach to it, and return the status when the work has ended.
 
@@ -196,9 +193,6 @@ def _last_lines(folder: Path) -> str:
     return "".join(f"  | {line}\n" for line in lines)
 
 
-# The job script.
-
-
 def job_script(folder: Path, function: str, runtime: RuntimeConfig, *, name: str, ranks: bool) -> str:
     """Return the job script of a run folder; for its arguments see `run_job`.
 
@@ -277,9 +271,6 @@ def _cores(runtime: RuntimeConfig, launcher: SlurmLauncherConfig, *, ranks: bool
     return of_device if of_device is None or ranks else of_device * runtime.num_devices
 
 
-# What the job does.
-
-
 def main(folder: Path, function: str) -> int:
     """Do the work of a run folder in this job; returns the exit status of the job."""
     signals = _Signals()
@@ -330,8 +321,7 @@ class _Signals:
     def run(self, command: Sequence[str], environment: Mapping[str, str], *, folder: Path | None) -> int:
         """Run the work, unless a signal came already, and return its exit status; signals are passed on to it.
 
-        srun waits for ever for a rank whose end it was not told while a node was cut off. The first rank, which ends
-        last and whose status is in `folder` (None: there is one process), says when there is nothing to wait for.
+        srun waits for ever for a rank whose end was lost with a node's link; the first rank's status ends that wait.
         """
         if self.came:
             return TO_BE_REQUEUED
@@ -401,9 +391,6 @@ def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("", 0))
         return int(listener.getsockname()[1])
-
-
-# Slurm's answers.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
