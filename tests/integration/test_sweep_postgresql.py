@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from uuid import uuid4
 
@@ -26,7 +25,7 @@ from bertline.sweep.studies import (
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from fork_server import forking
 from servers import PostgreSQL, wait_until
-from sweep_pieces import BLOCKED, brief_job, join_until_finished, sweep_until, take_all
+from sweep_pieces import BLOCKED, brief_job, join_until_finished, result_of, sweep_until, take_all
 
 PASSWORD = "not%2Dfor%2Dlogs"  # as it stands in an address; the password itself is `not-for-logs`
 
@@ -63,18 +62,6 @@ def job(folder, url):
     made = brief_job(folder, f"run-{uuid4().hex[:8]}", studies_url=url)
     made.run_folder.mkdir()
     return made
-
-
-def result_of(job):
-    """result.json without times, and without trials that were lost and done again."""
-    result = json.loads((job.run_folder / "result" / "result.json").read_text())
-    for arm in result["arms"].values():
-        arm["trials"] = [trial for trial in arm["trials"] if trial["state"] != "FAIL"]
-        for entry in (*arm["trials"], *arm["seeds"]):
-            entry.pop("time_s")
-            entry.pop("number", None)
-        arm["trials"].sort(key=lambda trial: json.dumps(trial["params"]))
-    return result
 
 
 def studies_of(job):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import random
@@ -25,6 +24,7 @@ from bertline.sweep.workers import join_sweep
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
 from fork_server import forked_workers
 from servers import wait_until
+from sweep_pieces import result_of
 
 GRID = {
     "learning_rate": ChoiceSpace(kind="choice", values=(1e-3, 3e-3, 1e-2)),
@@ -42,18 +42,6 @@ def sweep_job(folder, name, *, workers, **changes):
         task=inputs.task(label_efficiency_rows=()),
         runtime=inputs.runtime(sweep_workers=workers, num_threads=None),
     )
-
-
-def result_of(job):
-    """result.json without the seconds that things took, and without trials that were done again."""
-    result = json.loads((job.run_folder / "result" / "result.json").read_text())
-    for arm in result["arms"].values():
-        arm["trials"] = [trial for trial in arm["trials"] if trial["state"] != "FAIL"]
-        for entry in (*arm["trials"], *arm["seeds"]):
-            del entry["time_s"]
-            entry.pop("number", None)  # a trial that was done again has another
-        arm["trials"].sort(key=lambda trial: json.dumps(trial["params"]))
-    return result
 
 
 def kill_helpers(job, moments, killed):

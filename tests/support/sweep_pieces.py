@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -34,6 +35,18 @@ def brief_job(folder: Path, run: str = "run", **changes: Any) -> Any:
     return inputs.sweep_job(
         folder, folder / run, **{"sweep": sweep, "runtime": inputs.runtime(sweep_workers=workers), **changes}
     )
+
+
+def result_of(job: Any) -> Any:
+    """result.json without the seconds that things took, and without trials that were lost and done again."""
+    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    for arm in result["arms"].values():
+        arm["trials"] = [trial for trial in arm["trials"] if trial["state"] != "FAIL"]
+        for entry in (*arm["trials"], *arm["seeds"]):
+            entry.pop("time_s")
+            entry.pop("number", None)
+        arm["trials"].sort(key=lambda trial: json.dumps(trial["params"]))
+    return result
 
 
 def blocking(job: Any, function: Callable[..., Any], num_calls: int) -> Callable[..., Any]:
