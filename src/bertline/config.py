@@ -130,13 +130,15 @@ def _broken_finetune_rules(config: PipelineConfig) -> Iterator[str]:
 
 
 def _broken_family_rules(config: PipelineConfig) -> Iterator[str]:
-    """Check what the pretraining of families other than BERT cannot do."""
+    """Check what the pretraining of a family cannot do."""
     from bertline.modeling.families import FAMILIES
 
     family, pretrain = FAMILIES[config.model.family], config.pretrain
     # For each key: what is found, what cannot be, and what can.
+    objective, families = config.objective.kind, config.objective.families
+    instead = "mlm" if "bert" in families else f"mlm, or a model of {FAMILIES[next(iter(families))].title}"
     found: dict[str, tuple[str | None, bool, str]] = {
-        "objective.kind": (config.objective.kind, config.objective.kind != "mlm", "mlm")
+        "objective.kind": (objective, config.model.family not in families, instead)
     }
     if family.wrapping is not None:
         optimizer, tokenizer, packing = config.optimizer.kind, config.tokenizer.kind, config.runtime.packing
@@ -156,8 +158,7 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
     for key, kind in (("corpus", config.corpus.kind), ("tokenizer", config.tokenizer.kind)):
         if kind == "none":
             yield f"{key}.kind is none, but pretrain.phases asks for training. Choose a {key}, or experiment=finetune."
-    if config.model.family != "bert":
-        yield from _broken_family_rules(config)
+    yield from _broken_family_rules(config)
     objective, num_segments = config.objective, config.examples.num_segments
     if num_segments != objective.num_segments:
         yield (
@@ -165,9 +166,7 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
             f"but the examples have {num_segments}. Use examples={objective.examples}, or another objective."
         )
     batch_sizes = [phase.global_batch_size for phase in config.pretrain.phases]
-    yield from objective.problems(
-        dataclasses.asdict(config.examples), batch_sizes, num_layers=config.model.num_hidden_layers, num_ranks=1
-    )
+    yield from objective.problems(dataclasses.asdict(config.examples), batch_sizes, model=config.model, num_ranks=1)
     longest = config.model.max_position_embeddings
     for index, length in enumerate(config.examples.lengths):
         if length > longest:

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 Encoder: TypeAlias = "BertModel | WrappedEncoder"
 LanguageModel: TypeAlias = "MaskedLanguageModel | WrappedMaskedLM"
 Pooling = Literal["mean", "cls"]
-Head = Literal["sequence", "pair", "tokens", "answers", "vectors", "mlm"]
+Head = Literal["sequence", "pair", "tokens", "answers", "vectors", "mlm", "detector"]
 """What a model computes: a label of a text (`sequence`) or of two (`pair`), labels of tokens, start and end of an
-answer, the vector of a text, tokens of blanks."""
+answer, the vector of a text, tokens of blanks, tokens that were replaced (ELECTRA)."""
 _CLASSES: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     "sequence": (BertForSequenceClassification, ("classifier.",)),
     "pair": (BertForSequenceClassification, ("classifier.",)),
@@ -110,7 +110,7 @@ def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertMod
 
 
 def start_language_model(
-    config: ModelConfig, tokenizer: Tokenizer, *, folder: Path | None, seed: int
+    config: ModelConfig, tokenizer: Tokenizer, *, folder: Path | None, seed: int, generator_width: float | None = None
 ) -> WrappedMaskedLM:
     """Return a masked language model of a wrapped family for pretraining.
 
@@ -119,9 +119,12 @@ def start_language_model(
         tokenizer: Its number of tokens and its special ones are those of a model from scratch.
         folder: Checkpoint to continue; a head that it lacks is drawn. None: all weights are, as transformers does.
         seed: Seed of drawn weights.
+        generator_width: Width of the generator relative to the detector; None: there is no detector.
     """
-    from bertline.encoders.wrapped import load_wrapped, new_language_model
+    from bertline.encoders.wrapped import load_wrapped, new_language_model, start_replaced_token
 
+    if generator_width is not None:
+        return start_replaced_token(config, tokenizer, generator_width, folder=folder, seed=seed)
     if folder is None:
         return new_language_model(config, tokenizer, seed=seed)
     is_new = not any(name.startswith(huggingface.MLM_HEAD) for name in read_weight_names(folder))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import transformers
@@ -25,7 +25,7 @@ from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import Encoded, EncodedInDetail, MaskedLMOutput
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in, family_of
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in, family_of
 from bertline.modeling.heads import AnswerLogits
 from bertline.modeling.huggingface import architecture_of, config_from_huggingface, read_config
 from bertline.modeling.initialization import initialize
@@ -39,6 +39,7 @@ _CLASSES = {
     "tokens": transformers.AutoModelForTokenClassification,
     "answers": transformers.AutoModelForQuestionAnswering,
     "mlm": transformers.AutoModelForMaskedLM,
+    "detector": transformers.ElectraForPreTraining,
     "encoder": transformers.AutoModel,
 }
 Dropouts = tuple[float, float]
@@ -218,6 +219,43 @@ class WrappedMaskedLM(WrappedModel):
         return MaskedLMOutput(states)
 
 
+class WrappedReplacedToken(WrappedMaskedLM):
+    """ELECTRA's detector as encoder, with the generator that fills the blanks whose tokens it judges.
+
+    They share the embeddings of tokens, positions and token types (Clark et al., arXiv 2003.10555, section 3.2).
+
+    Args:
+        hf: Detector of transformers.
+        encoder: Its encoder.
+        generator: Narrower model with embeddings of the same size.
+    """
+
+    def __init__(self, hf: Any, encoder: WrappedEncoder, generator: WrappedMaskedLM) -> None:
+        super().__init__(hf, encoder)
+        self.generator = generator
+        shared, embeddings = hf.base_model.embeddings, generator.hf.base_model.embeddings
+        for name in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
+            setattr(embeddings, name, getattr(shared, name))
+        generator.hf.tie_weights()
+
+    def forward(self, *inputs: Any, **named: Any) -> MaskedLMOutput:  # type: ignore[override]
+        """Fill blanks by the generator; see `WrappedMaskedLM.forward`."""
+        return self.generator(*inputs, **named)
+
+    def forward_everywhere(self, *inputs: Any, **named: Any) -> MaskedLMOutput:
+        """Return the generator's logits at every position, [B, S, V]."""
+        return self.generator.forward_everywhere(*inputs, **named)
+
+    def detect(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Return the detector's logits [B, S]; above 0 means that the token is not the text's own."""
+        return self.hf(**self.bert.inputs(input_ids, token_type_ids, attention_mask)).logits
+
+    def without_weights(self) -> WrappedReplacedToken:
+        """See `WrappedMaskedLM.without_weights`."""
+        alone = super().without_weights()
+        return WrappedReplacedToken(alone.hf, alone.bert, self.generator.without_weights())
+
+
 def load_wrapped(
     folder: Path, head: str, *, num_outputs: int | None, is_new: bool, dropout_probs: Dropouts | None, seed: int
 ) -> WrappedModel:
@@ -247,8 +285,39 @@ def load_wrapped_encoder(folder: Path, *, dropout_prob: float | None = None) -> 
     return _encoder(hf, folder, dropout_probs)
 
 
-def new_language_model(config: ModelConfig, tokenizer: Tokenizer, *, seed: int) -> WrappedMaskedLM:
-    """Return a masked language model with weights drawn as transformers draws them."""
+def start_replaced_token(
+    config: ModelConfig, tokenizer: Tokenizer, generator_width: float, *, folder: Path | None, seed: int
+) -> WrappedReplacedToken:
+    """Return ELECTRA's detector and generator: drawn, or those of a folder and of `generator/` in it.
+
+    Raises:
+        ArtifactError: The folder has no generator.
+    """
+    if folder is not None:
+        if not (folder / GENERATOR).is_dir():
+            raise ArtifactError(
+                f"{folder} has no {GENERATOR}/, without which no token is replaced. Put the folder of the generator "
+                f"that belongs to this detector there, or continue with objective=mlm from a generator."
+            )
+        dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+        hf, _ = _loaded(folder, "detector", {}, is_new=False, dropout_probs=dropouts, seed=seed)
+        generator: Any = load_wrapped(
+            folder / GENERATOR, "mlm", num_outputs=None, is_new=False, dropout_probs=dropouts, seed=seed
+        )
+        return WrappedReplacedToken(hf, _encoder(hf.base_model, folder, dropouts), generator)
+    sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
+    narrow = {name: int(getattr(config, name) * generator_width) for name in sizes}
+    detector = new_language_model(config, tokenizer, seed=seed, head="detector")
+    generator = new_language_model(
+        replace(config, **narrow, own={**config.own, **narrow}), tokenizer, seed=seed_for(seed, GENERATOR)
+    )
+    return WrappedReplacedToken(detector.hf, detector.bert, generator)
+
+
+def new_language_model(
+    config: ModelConfig, tokenizer: Tokenizer, *, seed: int, head: Literal["mlm", "detector"] = "mlm"
+) -> WrappedMaskedLM:
+    """Return a model with weights drawn as transformers draws them."""
     ids = {
         "pad_token_id": tokenizer.pad_id,
         "bos_token_id": tokenizer.cls_id,
@@ -261,7 +330,7 @@ def new_language_model(config: ModelConfig, tokenizer: Tokenizer, *, seed: int) 
     sizes = {"vocab_size": tokenizer.vocab_size}
     settings = transformers.AutoConfig.for_model(config.family, **{**config.own, **sizes, **ids})
     with _quiet_and_seeded(seed):
-        hf = _CLASSES["mlm"].from_config(settings)
+        hf = _CLASSES[head](settings) if head == "detector" else _CLASSES[head].from_config(settings)
     return WrappedMaskedLM(hf, WrappedEncoder(hf.base_model, config, pad_token_id=tokenizer.pad_id, **sizes))
 
 
@@ -314,6 +383,8 @@ def save_wrapped(
         hf.config.type_vocab_size = encoder.config.type_vocab_size  # marks of tokens add types
     write_weights(weights_of(hf), folder / WEIGHTS_NAME)
     write_json(folder / CONFIG_NAME, json.loads(hf.config.to_json_string()))
+    if isinstance(model, WrappedReplacedToken):
+        save_wrapped(model.generator, folder / GENERATOR)
 
 
 def weights_of(hf: Any) -> dict[str, Tensor]:

@@ -174,6 +174,15 @@ def mask_rows(
     return MaskedRows(masked, positions, np.where(used, labels, IGNORED_LABEL))
 
 
+def target_draws(example_ids: Array, positions: Array, *, seed: int, epoch: int) -> Array:
+    """Return [B, P] a random number from 0 to 2**31 - 1 for each position of the examples [B], int64.
+
+    A pure function of (seed, epoch, example id, position), from a stream of its own: what a generator picks there.
+    """
+    keys = _example_keys(example_ids, seed=seed, epoch=epoch, purpose="draw")
+    return (_output(keys[:, None], positions.astype(np.uint64)) >> np.uint64(33)).astype(np.int64)
+
+
 def _num_targets(keys: Array, num_maskable: Array, mask_prob: float) -> Array:
     """Return [B] numbers of targets: `mask_prob` of the maskable tokens, randomly rounded to keep the expectation.
 
@@ -207,9 +216,9 @@ def _token_tables(policy: MaskingPolicy) -> tuple[Array, Array]:
     return maskable, np.flatnonzero(maskable)
 
 
-def _example_keys(example_ids: Array, *, seed: int, epoch: int) -> npt.NDArray[np.uint64]:
+def _example_keys(example_ids: Array, *, seed: int, epoch: int, purpose: str = "mask") -> npt.NDArray[np.uint64]:
     """Return [B] start keys of the examples' streams: output `example_id` of the stream of seed and epoch."""
-    key = np.uint64(seed_for(seed, "mask", epoch))
+    key = np.uint64(seed_for(seed, purpose, epoch))
     return _output(np.full(1, key), np.asarray(example_ids).astype(np.uint64))
 
 

@@ -18,6 +18,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, size_of_path, write_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
+from bertline.modeling.families import GENERATOR
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "export"
@@ -72,9 +73,15 @@ def build_export(
 
 
 def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, Path], target: Path) -> dict[str, Any]:
-    save_model(load_model(source, "mlm"), target)
+    is_detector = architecture_in(source) == "ElectraForPreTraining"
+    save_model(load_model(source, "detector" if is_detector else "mlm"), target)
     max_length = facts.encoder_max_length or facts.model.max_position_embeddings
     copy_tokenizer(source, target, max_length=max_length)
+    if is_detector:
+        generator = target / GENERATOR
+        save_model(load_model(source / GENERATOR, "mlm"), generator)
+        copy_tokenizer(source, generator, max_length=max_length)
+        verify_model(generator, labels=None, tolerance=facts.export.logits_tolerance)
     # Without these files, other servers take the first position (TEI) or guess; `embed` takes the mean.
     vectors = VectorSettings(pooling="mean", similarity="cosine", prompts={"query": "", "document": ""})
     write_sentence_transformer(target, vectors, max_length=max_length)

@@ -11,7 +11,8 @@ from bertline.export.usage import escaped, interval, shown
 from bertline.foundation.formats import markdown_table, signed, with_spread, without_local_paths
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.mappings import value_at
-from bertline.modeling.families import FAMILIES
+from bertline.modeling.families import FAMILIES, GENERATOR
+from bertline.pretraining.objectives.replaced_token import ReplacedToken
 
 # Sections of a model card; a section is empty if its facts are unknown.
 
@@ -311,23 +312,26 @@ def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: 
         for task in facts.results
         if facts.start_of(task) is None
     ]
+    # A detector fills no blanks; its generator does.
+    is_detector = isinstance(facts.objective, ReplacedToken)
+    fills = f"{name}/{GENERATOR}" if is_detector else name
     use = f"""```python
 from transformers import pipeline
 
 # "{name}" is the folder that this file lies in.
-fill = pipeline("fill-mask", model="{name}")
+fill = pipeline("fill-mask", model="{fills}")
 fill("The function returns a [MASK].")
 ```
 
 ```python
 import bertline
 
-model = bertline.load("{name}")
-model.fill_mask("The function returns a [MASK].", top_k=5)
-model.embed(["One text.", "Another text."])  # one vector each
+bertline.load("{fills}").fill_mask("The function returns a [MASK].", top_k=5)
+bertline.load("{name}").embed(["One text.", "Another text."])  # one vector each
 ```"""
+    purpose = "feature-extraction" if is_detector else "fill-mask"
     return _card(
-        _front_matter(facts, task=None, tags=[facts.model.family, "fill-mask"], pipeline="fill-mask"),
+        _front_matter(facts, task=None, tags=[facts.model.family, purpose], pipeline=purpose),
         f"# {escaped(name)}\n\n{what_it_is(facts)}",
         {
             "Use": [use],

@@ -25,6 +25,7 @@ Architecture = Literal[
     "BertModel",
     "BertForPreTraining",
     "BertForMaskedLM",
+    "ElectraForPreTraining",
     "BertForSequenceClassification",
     "BertForTokenClassification",
     "BertForQuestionAnswering",
@@ -37,6 +38,7 @@ OUTPUT_NAMES: dict[Architecture, tuple[str, ...]] = {
     "BertModel": ("last_hidden_state",),  # [B, S, H]
     "BertForPreTraining": ("prediction_logits", "seq_relationship_logits"),  # [B, S, V], [B, 2]
     "BertForMaskedLM": ("logits",),  # [B, S, V]
+    "ElectraForPreTraining": ("logits",),  # [B, S]
     "BertForSequenceClassification": ("logits",),  # [B, L]
     "BertForTokenClassification": ("logits",),  # [B, S, L]
     "BertForQuestionAnswering": ("start_logits", "end_logits"),  # [B, S]
@@ -100,6 +102,7 @@ def architecture_in(folder: Path) -> Architecture:
 def load_view(folder: Path, architecture: Architecture) -> ModelView:
     """Load a folder's model with this architecture, in evaluation mode."""
     heads: dict[str, Head] = {
+        "ElectraForPreTraining": "detector",
         "BertForSequenceClassification": "sequence",
         "BertForTokenClassification": "tokens",
         "BertForQuestionAnswering": "answers",

@@ -252,6 +252,8 @@ class MaskedLanguageModel(nn.Module):
     """An encoder with a masked language model head: what pretraining trains, and what fills blanks."""
 
     uses_pooler: ClassVar[bool] = True
+    teacher: MaskedLanguageModel | None = None
+    """Model that the objective `distilled` imitates; no submodule: it is neither trained nor saved."""
 
     def __init__(
         self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"

@@ -24,6 +24,8 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 
 CONFIG_NAME = "config.json"
+GENERATOR = "generator"
+"""Folder of ELECTRA's generator, in that of the detector that was trained with it."""
 Names = tuple[tuple[str, str], ...]
 """Pairs of a part of a name in BERT's folders, and of the same in the family's; the first that fits is replaced."""
 
@@ -74,6 +76,8 @@ class Family:
     """Whether the masked language model head has gelu, whatever the layers have."""
     drops_before_answers: bool = False
     """Whether the head of question answering drops its input."""
+    own_class: str | None = None
+    """Class of transformers that is not BERT's of the same name."""
     wrapping: Wrapping | None = None
     """None for an adopted family."""
 
@@ -127,7 +131,9 @@ class Family:
         renamed = {theirs.get(key, key): value for key, value in mapping.items()}
         found = {**renamed, **{key: value for key, value in self.defaults.items() if renamed.get(key) is None}}
         if names := mapping.get("architectures"):
-            found["architectures"] = ["Bert" + name.removeprefix(self.class_prefix) for name in names]
+            found["architectures"] = [
+                name if name == self.own_class else "Bert" + name.removeprefix(self.class_prefix) for name in names
+            ]
         if (positions := found.get("max_position_embeddings")) is not None:
             found["max_position_embeddings"] = positions - self.num_unused_positions(found.get("pad_token_id") or 0)
         return found
@@ -211,6 +217,7 @@ _WRAPPED = (
         ),
         sequence_head=_DENSE_HEAD,
         defaults={"hidden_size": 256, "num_hidden_layers": 12, "num_attention_heads": 4, "intermediate_size": 1024},
+        own_class="ElectraForPreTraining",
         wrapping=Wrapping(),
     ),
     Family(

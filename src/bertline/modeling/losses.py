@@ -133,3 +133,73 @@ def shared_token_sums(
     loss = F.binary_cross_entropy_with_logits(logits.float(), is_shared.float(), reduction="none")
     is_right = (logits > 0) == is_shared
     return (loss * weights).sum(), (is_right * weights).sum(), (~is_shared * weights).sum()
+
+
+def sampled_tokens(logits: Tensor, draws: Tensor) -> Tensor:
+    """Return [..., P] a token for each position, drawn from the softmax of its logits.
+
+    The token is the first whose cumulative probability exceeds the draw, so the same draw picks the same token in any
+    batch, up to rounding.
+
+    Args:
+        logits: [..., P, V]; no gradient flows through the choice.
+        draws: [..., P] integers, uniform from 0 to 2**31 - 1.
+
+    Example:
+        >>> logits = torch.tensor([[0.5, 0.25, 0.25]]).log()
+        >>> [sampled_tokens(logits, torch.tensor([int(share * 2**31)])).item() for share in (0.4, 0.6, 0.9)]
+        [0, 1, 2]
+
+    References:
+        Clark et al., ELECTRA (arXiv 2003.10555), section 2 and appendix F: sampled, not the most likely ones.
+    """
+    cumulative = logits.detach().float().softmax(-1).cumsum(-1)
+    threshold = (draws[..., None] + 0.5) / 2**31 * cumulative[..., -1:]
+    return torch.searchsorted(cumulative, threshold).squeeze(-1).clamp(max=logits.shape[-1] - 1)
+
+
+def replaced_token_sums(logits: Tensor, is_replaced: Tensor, is_real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss of telling replaced tokens from those of the text, what is right, and what is not replaced.
+
+    Args:
+        logits: [B, S]; above 0 means replaced.
+        is_replaced: [B, S] bool; a pick of the generator that is the true token is not replaced.
+        is_real: [B, S] bool; padding does not count.
+
+    Returns:
+        Sums over the real tokens, fp32 scalars: cross-entropy in nats, tokens judged right, tokens not replaced.
+
+    References:
+        Clark et al., ELECTRA (arXiv 2003.10555), section 2.
+    """
+    losses = F.binary_cross_entropy_with_logits(logits.float(), is_replaced.float(), reduction="none")
+    is_right = (logits > 0) == is_replaced
+    return (losses * is_real).sum(), (is_right & is_real).sum().float(), (~is_replaced & is_real).sum().float()
+
+
+def soft_target_loss_sum(logits: Tensor, teacher_logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
+    """Return the divergence of a model's distributions from its teacher's at the targets, in nats, summed.
+
+    Both are softened by the temperature; its square keeps the size of the gradients.
+
+    Args:
+        logits: [..., P, V].
+        teacher_logits: [..., P, V].
+        labels: [..., P], -100 in unused positions.
+        temperature: Divisor of the logits.
+
+    References:
+        Hinton et al. (arXiv 1503.02531), section 2; Sanh et al., DistilBERT (arXiv 1910.01108), section 2.
+    """
+    ours, theirs = (each.flatten(0, -2).float().div(temperature).log_softmax(-1) for each in (logits, teacher_logits))
+    divergences = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1)
+    return (divergences * (labels.flatten() != IGNORED_LABEL)).sum() * temperature**2
+
+
+def cosine_distance_sum(states: Tensor, teacher_states: Tensor, is_real: Tensor) -> Tensor:
+    """Return 1 less the cosine of two hidden states [..., H], summed over the real positions [...] bool, in fp32.
+
+    References:
+        Sanh et al., DistilBERT (arXiv 1910.01108), section 3.
+    """
+    return ((1 - F.cosine_similarity(states.float(), teacher_states.float(), dim=-1)) * is_real).sum()

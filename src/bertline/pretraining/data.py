@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from bertline.examples.masking import masked_batch, masking_policy, max_targets
+from bertline.examples.masking import masked_batch, masking_policy, max_targets, target_draws
 from bertline.examples.packing import packed_batches, segments_apart
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import ArtifactError
@@ -56,7 +56,8 @@ class StepBatch(TypedDict):
 class MaskedExamples:
     """Examples of one split and length, masked on demand with the policy and seed set by the examples stage.
 
-    `pairs_together` and `neighbours` are the objective's `pairs_together` and `neighbours_together`.
+    `pairs_together`, `neighbours` and `with_draws` are the objective's `pairs_together`, `neighbours_together` and
+    `reads_draws`.
 
     Raises:
         ArtifactError: The artifact lacks this length, or has no examples of it, or fewer than `neighbours`.
@@ -70,10 +71,11 @@ class MaskedExamples:
         *,
         pairs_together: int | None = None,
         neighbours: int = 1,
+        with_draws: bool = False,
     ) -> None:
         self.store = ExampleStore.open(folder, split, length)
         self.seed: int = self.store.manifest["seed"]
-        self.pairs_together, self.neighbours = pairs_together, neighbours
+        self.pairs_together, self.neighbours, self._with_draws = pairs_together, neighbours, with_draws
         self._policy = masking_policy(self.store.manifest)
         if len(self.store) < neighbours:
             found = f"{len(self.store)} {split} examples of length {length}, fewer than {neighbours}"
@@ -84,8 +86,13 @@ class MaskedExamples:
         return len(self.store)
 
     def batch(self, indices: np.ndarray, *, epoch: int) -> dict[str, np.ndarray]:
-        """Return these examples masked and padded, as `masked_batch` does; with pairs, as `segments_apart` does."""
+        """Return these examples masked and padded, as `masked_batch` does; with pairs, as `segments_apart` does.
+
+        With draws, also those of `target_draws`, `draws` [B, P].
+        """
         masked = masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
+        if self._with_draws:
+            masked["draws"] = target_draws(indices, masked["masked_positions"], seed=self.seed, epoch=epoch)
         if self.pairs_together is None:
             return masked
         first_lengths = self.store.padded(indices).first_segment_lengths

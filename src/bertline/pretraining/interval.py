@@ -59,8 +59,7 @@ class IntervalSums:
     def total(self) -> dict[str, float]:
         """Return the sums over all ranks (for steps and norms: of this rank). Waits for the device.
 
-        The sums of the objective, norms, targets and sequences exclude skipped steps; `tokens` and the `timed_*` sums
-        include them.
+        The sums of the objective, norms and counts exclude skipped steps; the `timed_*` sums include them.
         """
         total = dict(self._before)
         steps = torch.stack(self._on_device).tolist() if self._on_device else []
@@ -69,7 +68,7 @@ class IntervalSums:
             skipped = not math.isfinite(values["grad_norm"])
             total["steps"] += 1
             total["skipped_steps"] += skipped
-            for name in ("tokens",) if skipped else values:
+            for name in () if skipped else values:
                 total[name] += values[name]
             total["timed_tokens"] += values["tokens"]
             total["timed_targets"] += values["targets"]

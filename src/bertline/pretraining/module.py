@@ -87,18 +87,22 @@ class PretrainingModule(pl.LightningModule):
         set_learning_rate(optimizer, self.learning_rate)
         optimizer.zero_grad()
         sum_of_targets = start_sum(batch["num_targets"], self.machine.device)  # needed only after a forward pass
+        needs_tokens = any(term.count == "tokens" for term in self.objective.terms)
+        sum_of_tokens = start_sum(batch["num_tokens"], self.machine.device) if needs_tokens else lambda: 1
         num_targets: Tensor | float | None = None
         dropout_keys = self._dropout_keys()
         last = len(batch["micro_batches"]) - 1
         for index, micro_batch in enumerate(batch["micro_batches"]):
             with nullcontext() if index == last else self._without_synchronisation():
                 sums = self.losses(expanded(micro_batch, dropout_keys))
-                num_targets = sum_of_targets() if num_targets is None else num_targets
+                if num_targets is None:
+                    num_targets, num_tokens = sum_of_targets(), sum_of_tokens()
                 # DDP averages the ranks' gradients; the factor `world_size` turns the average into their sum.
                 loss = self.objective.loss(
                     sums,
                     targets=num_targets,
                     sequences=batch["global_batch_size"],
+                    tokens=num_tokens,
                     factor=self.machine.ranks.world_size,
                 )
                 self.manual_backward(loss)

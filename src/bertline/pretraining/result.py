@@ -16,6 +16,7 @@ from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say
+from bertline.modeling.families import GENERATOR
 from bertline.modeling.huggingface import architecture_of, keep_pooler
 from bertline.pretraining.config import PretrainConfig, checkpoint_title
 from bertline.pretraining.data import read_examples_manifest
@@ -66,7 +67,8 @@ def _write_model(job: PretrainJob, model: LanguageModel, folder: Path) -> None:
         keep_pooler(job.start_from_folder, folder)
     # An initial checkpoint may have seen longer sequences than this run.
     longest = None if job.start_from_folder else max(phase.max_length for phase in job.pretrain.phases)
-    copy_tokenizer(job.tokenizer_folder, folder, max_length=longest)
+    for each in (folder, *folder.glob(GENERATOR)):
+        copy_tokenizer(job.tokenizer_folder, each, max_length=longest)
 
 
 def headline_figures(job: PretrainJob, model: LanguageModel, totals: dict[str, float]) -> dict[str, float]:

@@ -207,8 +207,11 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> tuple[Ste
     machine, ranks = module.machine, module.machine.ranks
     together = job.objective.pairs_together
     near = job.objective.neighbours_together
+    draws = job.objective.reads_draws
     examples = {
-        length: MaskedExamples(job.examples_folder, "train", length, pairs_together=together, neighbours=near)
+        length: MaskedExamples(
+            job.examples_folder, "train", length, pairs_together=together, neighbours=near, with_draws=draws
+        )
         for length in plan.lengths
     }
     is_wrapped = FAMILIES[job.model.family].wrapping is not None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bertline.encoders.loading import LanguageModel, start_language_model
+from bertline.encoders.loading import LanguageModel, load_model, start_language_model
 from bertline.examples.store import ExampleStore, num_segments, token_counts
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.progress import say
@@ -24,8 +26,11 @@ from bertline.modeling.huggingface import MLM_HEAD, architecture_of, load_with_h
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.objectives.distilled import Distilled
+from bertline.pretraining.objectives.replaced_token import ReplacedToken
 from bertline.pretraining.row_layout import pretraining_attention
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import resolve_folder
 from bertline.tokenization.words import parts_of_new_tokens
 from bertline.training.devices import Machine
 
@@ -54,8 +59,8 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, res
             f"examples={job.objective.examples}."
         )
     batch_sizes = [phase.global_batch_size for phase in job.pretrain.phases]
-    sizes = {"num_layers": job.model.num_hidden_layers, "num_ranks": machine.ranks.world_size}
-    problems = list(job.objective.problems(examples, batch_sizes, **sizes))
+    ranks = machine.ranks.world_size
+    problems = list(job.objective.problems(examples, batch_sizes, model=job.model, num_ranks=ranks))
     if problems:
         raise ConfigError("\n".join(problems))
     encoded_with = examples["vocab_size"]
@@ -74,14 +79,82 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, res
         pad_token_id=tokenizer.pad_id,
         attention=pretraining_attention(job.runtime, job.model, device, first_length).kind,
     )
+    if isinstance(job.objective, Distilled):
+        teacher = _teacher(job, job.objective, tokenizer).to(machine.device)
+        object.__setattr__(model, "teacher", teacher)  # not registered as a submodule
     if job.start_from_folder is not None:
         _start_at_checkpoint(model, job, job.start_from_folder, tokenizer)
         return model
     initialize(model, job.model, seed=job.pretrain.seed)
+    if isinstance(job.objective, Distilled) and job.objective.start_from_teacher:
+        start_at_layers(model, model.teacher)
     if job.pretrain.initial_embeddings is not None and not resumes:
         num_found = start_at_cooccurrences(model, _first_examples(job), seed=job.pretrain.seed)
         say(f"{num_found:,} of {tokenizer.vocab_size:,} word embeddings start from co-occurrences in the examples")
     return model
+
+
+def _teacher(job: PretrainJob, objective: Distilled, tokenizer: Tokenizer) -> nn.Module:
+    """Load the teacher, in evaluation mode.
+
+    Raises:
+        ConfigError: It cannot teach this student.
+    """
+    folder = resolve_folder(objective.teacher, None)
+    config = read_config(folder)[0]
+    ours, problems = job.model, []
+    if FAMILIES[config.family].wrapping is not None or not has_mlm_head(folder):
+        problems.append("it is not of BERT's kin, or has no masked language model head")
+    if Tokenizer.load(folder).vocab != tokenizer.vocab:
+        problems.append(
+            "its vocabulary is another one, so its distributions are over other tokens: use tokenizer=existing "
+            f"tokenizer.path={objective.teacher}"
+        )
+    if ours.num_hidden_layers > config.num_hidden_layers:
+        problems.append(
+            f"the student has more layers ({ours.num_hidden_layers}) than it has ({config.num_hidden_layers}); lower "
+            "model.num_hidden_layers"
+        )
+    if objective.cosine_weight and ours.hidden_size != config.hidden_size:
+        problems.append(
+            f"its hidden size is {config.hidden_size}, the student's {ours.hidden_size}, and vectors of two sizes "
+            "have no cosine; use objective.cosine_weight=0 objective.start_from_teacher=false"
+        )
+    if problems:
+        raise ConfigError(
+            f"objective.teacher names {folder}, which cannot teach this student:\n"
+            + "\n".join(f"  - {problem}" for problem in problems)
+        )
+    return load_model(folder, "mlm").eval()
+
+
+def start_at_layers(student: Any, teacher: Any) -> None:
+    """Copy every n-th layer of the teacher, and all that both have besides (DistilBERT, arXiv 1910.01108, section 3).
+
+    Raises:
+        ConfigError: A weight has another shape.
+    """
+    layers = every_nth_layer(len(teacher.bert.layers), len(student.bert.layers))
+    theirs, weights = teacher.state_dict(), student.state_dict()
+    for name, weight in weights.items():
+        source = re.sub(r"(?<=layers\.)\d+", lambda number: str(layers[int(number[0])]), name)
+        if source in theirs and theirs[source].shape != weight.shape:
+            raise ConfigError(
+                f"objective.start_from_teacher: {name} is {list(weight.shape)} in the student and "
+                f"{list(theirs[source].shape)} in the teacher. Give the model the teacher's sizes, but for its layers, "
+                "or set it to false."
+            )
+        weight.copy_(theirs.get(source, weight))
+
+
+def every_nth_layer(num_layers: int, num_taken: int) -> list[int]:
+    """Return which layers a student of `num_taken` layers takes: evenly spread, the last one among them.
+
+    Example:
+        >>> every_nth_layer(12, 6), every_nth_layer(6, 4)
+        ([1, 3, 5, 7, 9, 11], [0, 2, 3, 5])
+    """
+    return [(number + 1) * num_layers // num_taken - 1 for number in range(num_taken)]
 
 
 def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
@@ -89,8 +162,9 @@ def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
     folder, seed = job.start_from_folder, job.pretrain.seed
     if folder is not None:
         refuse_other_vocabulary(job.model, folder, tokenizer)
-    model = start_language_model(job.model, tokenizer, folder=folder, seed=seed)
-    if folder is not None and not has_mlm_head(folder):
+    width = job.objective.generator_width if isinstance(job.objective, ReplacedToken) else None
+    model = start_language_model(job.model, tokenizer, folder=folder, seed=seed, generator_width=width)
+    if folder is not None and width is None and not has_mlm_head(folder):
         _start_neutral(model, job, tokenizer)
     if folder is not None:
         say(f"pretraining starts from {folder}")

@@ -90,7 +90,7 @@ class Throughput(pl.Callback):
             metrics["perf/time_left_s"] = left_s
         if not self.guard.accepts_row(step, metrics, num_steps=int(total["steps"])):
             return False
-        self.state.totals.tokens += total["tokens"]
+        self.state.totals.tokens += total["timed_tokens"]
         module.interval.clear()
         self.progress.note(metrics)
         if module.machine.ranks.is_first:
@@ -168,14 +168,16 @@ def work_of_sequences(
 
 
 def flops_of(model: LanguageModel, *, seq_len: float, target_fraction: float) -> float:
-    """Return `flops_per_token` of a model."""
-    return flops_per_token(
+    """Return `flops_per_token` of a model; a detector has no targets, its generator has them."""
+    generator: Any = getattr(model, "generator", None)
+    flops = flops_per_token(
         model.bert.config,
         vocab_size=model.bert.vocab_size,
         seq_len=seq_len,
-        target_fraction=target_fraction,
+        target_fraction=target_fraction if generator is None else 0.0,
         with_pooler=model.bert.pooler is not None,
     )
+    return flops if generator is None else flops + flops_of(generator, seq_len=seq_len, target_fraction=target_fraction)
 
 
 def peak_memory_bytes(device: torch.device) -> int:

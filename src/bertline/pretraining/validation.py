@@ -77,9 +77,9 @@ class ValidationProbe(Probe):
     """Largest number of sequences to validate on."""
 
     def __post_init__(self) -> None:
-        together = self.losses.objective.pairs_together
+        together, draws = self.losses.objective.pairs_together, self.losses.objective.reads_draws
         self._examples = {
-            length: MaskedExamples(self.folder, "validation", length, pairs_together=together)
+            length: MaskedExamples(self.folder, "validation", length, pairs_together=together, with_draws=draws)
             for length in self.plan.lengths
         }
 
@@ -87,13 +87,14 @@ class ValidationProbe(Probe):
         """Measure the losses and metrics."""
         examples = self._examples[self.plan.place(max(0, step - 1)).max_length]
         of_objective = sum_names(self.losses.objective)
-        names: tuple[str, ...] = (*of_objective, "targets", "sequences")
+        names: tuple[str, ...] = (*of_objective, "targets", "sequences", "tokens")
         sums = np.zeros(len(names))
         with evaluating(self.losses, self.machine) as run:
             for batch in self._batches(examples):
                 on_device = {name: torch.from_numpy(values).to(self.machine.device) for name, values in batch.items()}
                 num_examples = len(batch["input_ids"]) // (1 if examples.pairs_together is None else 2)
-                counts = (int((batch["masked_labels"] != IGNORED_LABEL).sum()), num_examples)
+                num_targets, num_tokens = (batch["masked_labels"] != IGNORED_LABEL).sum(), batch["attention_mask"].sum()
+                counts = (int(num_targets), num_examples, int(num_tokens))
                 found = run(on_device)
                 sums += [*torch.stack([found[name] for name in of_objective]).tolist(), *counts]
         total = dict(zip(names, sum_over_ranks(sums.tolist(), self.machine.device), strict=True))

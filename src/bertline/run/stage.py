@@ -457,7 +457,7 @@ def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict
     """Return the user's data that a stage reads, as named in the configuration; also `random` and hub names."""
     match stage.name:
         case "pretrain":
-            return {"checkpoint": config.pretrain.start_from}
+            return {"checkpoint": config.pretrain.start_from, "teacher": getattr(config.objective, "teacher", None)}
         case "task_data":
             return {"tasks": getattr(config.tasks[str(task)].source, "path", None)}
         case "sweep":

@@ -32,6 +32,7 @@ USER_SOURCES = Path("data/sources")
 USER_TASKS = Path("data/tasks")
 USER_VOCABULARY = Path("data/vocabulary")
 USER_CHECKPOINT = Path("data/checkpoint")
+USER_TEACHER = Path("data/teacher")
 USER_START = Path("data/start")
 """Encoders that single tasks start from, by task name."""
 USER_REFERENCE = Path("data/reference_encoder")
@@ -138,7 +139,7 @@ STAGES = (
         summary="The pretrained encoder with the heads of its objective.",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
         modules=("bertline.pretraining.run",),
-        inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
+        inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT), str(USER_TEACHER)),
         output="artifacts/pretrain",
         versions=("torch", "pytorch-lightning", "numpy", "tokenizers", "transformers"),
         versions_where=(

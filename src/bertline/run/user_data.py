@@ -24,6 +24,7 @@ from bertline.run.stages import (
     USER_SOURCES,
     USER_START,
     USER_TASKS,
+    USER_TEACHER,
     USER_TEXT,
     USER_VOCABULARY,
 )
@@ -46,7 +47,7 @@ def link_user_data(config: PipelineConfig) -> None:
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
     write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
     # The checkpoint before the vocabulary, whose path is mostly the same.
-    for place in (USER_TEXT, USER_CHECKPOINT, USER_VOCABULARY, USER_REFERENCE, *of_tasks, *of_sources):
+    for place in (USER_TEXT, USER_CHECKPOINT, USER_TEACHER, USER_VOCABULARY, USER_REFERENCE, *of_tasks, *of_sources):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
@@ -101,6 +102,7 @@ def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
     """Return key and path of the user's data by the place that it is linked from."""
     hub_or_path = {
         USER_CHECKPOINT: ("pretrain.start_from", config.pretrain.start_from),
+        USER_TEACHER: ("objective.teacher", getattr(config.objective, "teacher", None)),
         USER_REFERENCE: ("sweep.reference_encoder", config.sweep.reference_encoder),
         **{USER_START / name: (f"tasks.{name}.start_from", task.start_from) for name, task in config.tasks.items()},
     }

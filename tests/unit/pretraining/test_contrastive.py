@@ -156,8 +156,8 @@ def test_pairs_with_random_segments_are_refused(pretraining, inputs, tmp_path):
 def test_a_step_without_whole_groups_on_each_rank_is_refused():
     objective = tiny.contrastive(group_size=4)
     examples = {"random_next_prob": 0.0}
-    assert not list(objective.problems(examples, [8, 16], num_layers=2, num_ranks=2))
-    (problem,) = objective.problems(examples, [8, 12], num_layers=2, num_ranks=2)
+    assert not list(objective.problems(examples, [8, 16], model=tiny.model_config(), num_ranks=2))
+    (problem,) = objective.problems(examples, [8, 12], model=tiny.model_config(), num_ranks=2)
     assert "phases[1].global_batch_size is 12, not a multiple of objective.group_size (4) on 2 devices" in problem
 
 

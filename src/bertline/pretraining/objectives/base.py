@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -18,9 +18,10 @@ if TYPE_CHECKING:  # an objective is also a section of the configuration, which 
 
     from bertline.encoders.loading import LanguageModel
     from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
+    from bertline.modeling.config import ModelConfig
 
-Count = Literal["targets", "sequences"]
-"""Number that a sum over the global batch is divided by: tokens chosen for prediction, or sequences."""
+Count = Literal["targets", "sequences", "tokens"]
+"""Number that a sum over the global batch is divided by: tokens chosen for prediction, sequences, or real tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,6 +142,10 @@ class Objective(ABC):
     """Such examples, as a choice of the group `examples`."""
     with_pooler: ClassVar[bool]
     """Whether a head reads the pooler."""
+    families: ClassVar[Collection[str]] = ("bert",)
+    """Families of encoders that can be trained with it."""
+    reads_draws: ClassVar[bool] = False
+    """Whether batches have `draws`, a random number for each target; see `examples.masking.target_draws`."""
     terms: ClassVar[tuple[LossTerm, ...]]
     """Terms of the loss, in the order in which they are added."""
     metrics: ClassVar[tuple[Metric, ...]]
@@ -170,7 +175,7 @@ class Objective(ABC):
         return 1
 
     def problems(
-        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_layers: int, num_ranks: int
+        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
     ) -> Iterator[str]:
         """Yield a message for each reason why the objective cannot learn from these examples in these steps.
 
@@ -200,16 +205,25 @@ class Objective(ABC):
     def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics."""
 
-    def loss(self, sums: Mapping[str, Tensor], *, targets: Tensor | float, sequences: int, factor: float = 1) -> Tensor:
+    def loss(
+        self,
+        sums: Mapping[str, Tensor],
+        *,
+        targets: Tensor | float,
+        sequences: int,
+        tokens: Tensor | float = 1,
+        factor: float = 1,
+    ) -> Tensor:
         """Return the part of a micro-batch in the loss of a step, such as `mlm + w * nsp`: the sum of the terms' means.
 
         Args:
             targets: Number of targets of the global batch; 0 if there is nothing to learn.
             sequences: Number of sequences of the global batch.
+            tokens: Number of its real tokens; read only by objectives with a term for each token.
         """
         # A tensor stays on its device. Without targets the sum is 0 anyway.
         at_least_one = targets.clamp(min=1) if hasattr(targets, "clamp") else max(1, targets)
-        counts: dict[Count, Any] = {"targets": at_least_one, "sequences": sequences}
+        counts: dict[Count, Any] = {"targets": at_least_one, "sequences": sequences, "tokens": tokens}
         terms = (sums[term.name] * (factor * term.weight / counts[term.count]) for term in self.terms)
         return reduce(add, terms)  # without a zero at the start, which the backward pass would have to follow
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
+    from bertline.modeling.config import ModelConfig
 
 LOSS = LossTerm(name="contrastive_loss", count="sequences", weight=1.0)
 ACCURACY = Metric(name="contrastive_accuracy", total="contrastive_correct", count="sequences")
@@ -161,7 +162,7 @@ class Contrastive(MaskedLMObjective):
         return self.neighbours
 
     def problems(
-        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_layers: int, num_ranks: int
+        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
     ) -> Iterator[str]:
         """See `Objective.problems`: all pairs are of one document, and a step has whole groups on each rank."""
         if examples["random_next_prob"] not in (None, 0):
@@ -179,27 +180,14 @@ class Contrastive(MaskedLMObjective):
 
     def output(self, model: MaskedLanguageModel, batch: Mapping[str, Tensor]) -> ContrastiveOutput:  # type: ignore[override]
         """See `Objective.output`."""
-        import torch
-
-        from bertline.modeling.bert import PackedRows
-        from bertline.modeling.dropout import TokenMasks
         from bertline.modeling.heads import pooled, pooled_packed
 
-        encoder, positions, masks = model.bert, batch["masked_positions"], TokenMasks.of(batch)
+        states, at_targets = self.states(model, batch)
         if "boundaries" in batch:
-            rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
-            everywhere = torch.arange(rows.input_ids.numel(), device=rows.input_ids.device)
-            states = encoder.forward_packed_at(rows, everywhere, batch["first_positions"], masks).hidden_states
-            vectors = pooled_packed(states, rows.sequence_ids, batch["first_positions"], self.pooling)
-            return ContrastiveOutput(self._logits(model, states[positions]), vectors)
-        mask = batch["attention_mask"]
-        states = encoder(batch["input_ids"], batch["token_type_ids"], mask, masks).hidden_states
-        at_targets = states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1]))
-        return ContrastiveOutput(self._logits(model, at_targets), pooled(states, mask, self.pooling))
-
-    @staticmethod
-    def _logits(model: MaskedLanguageModel, states: Tensor) -> Tensor:
-        return model.mlm_head(states, model.bert.embeddings.word_embeddings.weight)
+            vectors = pooled_packed(states, batch["sequence_ids"], batch["first_positions"], self.pooling)
+        else:
+            vectors = pooled(states, batch["attention_mask"], self.pooling)
+        return ContrastiveOutput(model.mlm_head(at_targets, model.bert.word_embeddings), vectors)
 
     def sums(self, output: ContrastiveOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
         """See `Objective.sums`; `batch` has the segments of whole groups, A and B in turns."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives.base import (
     LearningMargins,
     LossTerm,
@@ -105,6 +106,24 @@ class MaskedLMObjective(Objective):
 
         return BertForMaskedLM
 
+    @staticmethod
+    def states(model: MaskedLanguageModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return hidden states of the last layer, [B, S, H] or of packed rows [R * S, H], and those at the targets."""
+        import torch
+
+        from bertline.modeling.bert import PackedRows
+        from bertline.modeling.dropout import TokenMasks
+
+        encoder, positions, masks = model.bert, batch["masked_positions"], TokenMasks.of(batch)
+        if "boundaries" in batch:
+            rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+            everywhere = torch.arange(rows.input_ids.numel(), device=rows.input_ids.device)
+            states = encoder.forward_packed_at(rows, everywhere, batch["first_positions"], masks).hidden_states
+            return states, states[positions]
+        mask = batch.get("attention_mask")
+        states = encoder(batch["input_ids"], batch["token_type_ids"], mask, masks).hidden_states
+        return states, states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1]))
+
     def sums(self, output: LanguageModelOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """See `Objective.sums`."""
         from bertline.modeling.losses import masked_lm_correct, masked_lm_loss_sum
@@ -137,5 +156,7 @@ class MaskedLMObjective(Objective):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mlm(MaskedLMObjective):
     """Masked language model on full sentences, without sentence pairs (RoBERTa, arXiv 1907.11692, section 4.2)."""
+
+    families: ClassVar[Collection[str]] = tuple(FAMILIES)
 
     kind: Literal["mlm"]

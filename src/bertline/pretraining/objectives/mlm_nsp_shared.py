@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bertline.modeling.bert import PreTrainingOutput
+    from bertline.modeling.config import ModelConfig
 
 ACCURACY = Metric(name="shared_accuracy", total="shared_correct", count="sequences")
 ABSENT = Metric(name="unshared_share", total="unshared", count="sequences")
@@ -101,7 +102,7 @@ class MlmNspShared(MlmNspObjective):
         return (mlm.LOSS, nsp_loss(self.nsp_weight), shared)
 
     def problems(
-        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, num_layers: int, num_ranks: int
+        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
     ) -> Iterator[str]:
         """See `Objective.problems`: the layer below the last one must have looked at the other segment, and token types
         tell which it is."""
@@ -110,10 +111,10 @@ class MlmNspShared(MlmNspObjective):
                 f"objective.kind is {self.kind}, which tells the segments of a pair by their token types, but this "
                 "tokenizer has a single type, as RoBERTa's. Use another objective, or tokenizer=wordpiece."
             )
-        if num_layers < 2:
+        if model.num_hidden_layers < 2:
             yield (
                 f"objective.kind is {self.kind}, which needs at least 2 layers, but model.num_hidden_layers is "
-                f"{num_layers}. Use another objective, or a larger model."
+                f"{model.num_hidden_layers}. Use another objective, or a larger model."
             )
 
     def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]

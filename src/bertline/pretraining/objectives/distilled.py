@@ -1,0 +1,136 @@
+"""DistilBERT: a smaller encoder learns what a trained one, its teacher, would write into the blanks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from bertline.modeling.families import FAMILIES
+from bertline.pretraining.objectives import mlm
+from bertline.pretraining.objectives.base import LossTerm, Metric, ReportSpec, ShownCurve, ShownScore
+from bertline.pretraining.objectives.mlm import MaskedLMObjective
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TEACHER = Metric(name="teacher_accuracy", total="teacher_correct", count="targets")
+REPORT_SPEC = replace(
+    mlm.REPORT_SPEC,
+    title="the masked language model and the distributions of a teacher",
+    summary=f"{mlm.SUMMARY}; its teacher fills {{teacher_accuracy}} of the same blanks.",
+    scores=(
+        *mlm.REPORT_SPEC.scores,
+        ShownScore(
+            metric=TEACHER.name,
+            unit="fraction",
+            tile="its teacher",
+            tile_note="blanks filled right",
+            card="masked language model, accuracy of the teacher",
+        ),
+    ),
+    charts=(
+        mlm.LOSS_CHART,
+        replace(
+            mlm.REPORT_SPEC.charts[1],
+            curves=(mlm.ACCURACY_CURVE, ShownCurve(title="its teacher", metric=f"val/{TEACHER.name}", css="c1")),
+        ),
+    ),
+)
+
+
+class DistilledOutput(NamedTuple):
+    """Outputs of student and teacher on the same positions."""
+
+    mlm_logits: Tensor
+    """[B, P, V], or [P, V] for packed rows."""
+    teacher_logits: Tensor
+    states: Tensor | None
+    """[B, S, H], or [R * S, H] for packed rows: hidden states of the last layer; None if they are not compared."""
+    teacher_states: Tensor | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Distilled(MaskedLMObjective):
+    """Masked language model with soft targets: the teacher's distribution at each target, and its hidden states.
+
+    The teacher reads the same masked text, without dropout; it is neither trained nor saved.
+
+    References:
+        Sanh et al., DistilBERT (arXiv 1910.01108), section 2 for the loss of three terms, 3 for the student's start;
+        the weights 5, 2 and 1 and the temperature 2 are those of the published training script.
+    """
+
+    families: ClassVar[Collection[str]] = tuple(name for name, family in FAMILIES.items() if family.wrapping is None)
+    metrics: ClassVar[tuple[Metric, ...]] = (mlm.ACCURACY, TEACHER)
+    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+
+    kind: Literal["distilled"]
+    teacher: str
+    """Folder or hub name of an encoder with a masked language model head and the same vocabulary."""
+    temperature: float
+    """Divisor of the logits of both before the softmax."""
+    soft_weight: float
+    """Weight of the teacher's distributions."""
+    mlm_weight: float
+    """Weight of the true tokens."""
+    cosine_weight: float
+    """Weight of the cosine distance of hidden states, at all real positions; above 0, both have one hidden size."""
+    start_from_teacher: bool
+    """Whether the student starts from the teacher's embeddings, heads and every n-th layer, instead of random
+    weights."""
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be positive, found {self.temperature}")
+        if min(self.soft_weight, self.mlm_weight, self.cosine_weight) < 0 or not self.soft_weight + self.mlm_weight:
+            raise ValueError("soft_weight, mlm_weight and cosine_weight must not be negative, nor the first two both 0")
+
+    @property
+    def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
+        """See `Objective.terms`."""
+        terms = (
+            LossTerm(name="mlm_loss", count="targets", weight=self.mlm_weight),
+            LossTerm(name="soft_loss", count="targets", weight=self.soft_weight),
+            LossTerm(name="cosine_loss", count="tokens", weight=self.cosine_weight),
+        )
+        return terms if self.cosine_weight else terms[:2]
+
+    def output(self, model: Any, batch: Mapping[str, Tensor]) -> DistilledOutput:  # type: ignore[override]
+        """See `Objective.output`."""
+        import torch
+
+        read = self._with_states if self.cosine_weight else self._without_states
+        logits, states = read(model, batch)
+        with torch.no_grad():
+            teacher_logits, teacher_states = read(model.teacher, {k: v for k, v in batch.items() if "dropout" not in k})
+        # Rows of its embeddings behind the tokens pad them to a round size.
+        return DistilledOutput(logits, teacher_logits[..., : logits.shape[-1]], states, teacher_states)
+
+    def _with_states(self, model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        states, at_targets = self.states(model, batch)
+        return model.mlm_head(at_targets, model.bert.word_embeddings), states
+
+    def _without_states(self, model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, None]:
+        return MaskedLMObjective.output(self, model, batch).mlm_logits, None
+
+    def sums(self, output: DistilledOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
+        """See `Objective.sums`."""
+        import torch
+
+        from bertline.modeling.losses import cosine_distance_sum, masked_lm_correct, soft_target_loss_sum
+
+        labels = batch["masked_labels"]
+        hard = MaskedLMObjective.sums(self, output, batch)  # type: ignore[arg-type]
+        soft = soft_target_loss_sum(output.mlm_logits, output.teacher_logits, labels, temperature=self.temperature)
+        sums = {"mlm_loss": hard["mlm_loss"], "soft_loss": soft}
+        if output.states is not None and output.teacher_states is not None:
+            mask = batch["sequence_ids"] if "sequence_ids" in batch else batch.get("attention_mask")
+            is_real = (torch.ones_like(batch["input_ids"]) if mask is None else mask) > 0
+            shape = output.states.shape[:-1]
+            sums["cosine_loss"] = cosine_distance_sum(output.states, output.teacher_states, is_real.reshape(shape))
+        return {
+            **sums,
+            "mlm_correct": hard["mlm_correct"],
+            "teacher_correct": masked_lm_correct(output.teacher_logits, labels).float(),
+        }

@@ -1,0 +1,190 @@
+"""ELECTRA: a small generator fills the blanks, and the encoder tells at every token whether it is the text's own.
+
+The encoder learns from all tokens of a sequence instead of the 15 % that are masked (Clark et al., arXiv 2003.10555).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from bertline.pretraining.objectives import mlm
+from bertline.pretraining.objectives.base import (
+    LearningMargins,
+    LossTerm,
+    Metric,
+    ReportSpec,
+    ShownChart,
+    ShownCurve,
+    ShownScore,
+    ShownTable,
+)
+from bertline.pretraining.objectives.mlm import MaskedLMObjective
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bertline.modeling.config import ModelConfig
+
+ACCURACY = Metric(name="detection_accuracy", total="detected", count="tokens")
+UNREPLACED = Metric(name="unreplaced_share", total="unreplaced", count="tokens")
+REPORT_SPEC = ReportSpec(
+    title="replaced token detection",
+    summary="On held-out text it says of {detection_accuracy} of the tokens rightly whether its generator replaced "
+    "them (always saying no: {unreplaced_share}). The generator fills {mlm_accuracy} of the blanks with exactly the "
+    "right token; its loss of {mlm_loss} nats is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by frequency "
+    "alone.",
+    score=ACCURACY.name,
+    score_word="detected",
+    scores=(
+        ShownScore(
+            metric=ACCURACY.name,
+            unit="fraction",
+            tile="replaced tokens told",
+            tile_note="of all tokens",
+            card="replaced token detection, accuracy",
+        ),
+        ShownScore(
+            metric=UNREPLACED.name,
+            unit="fraction",
+            tile="always saying no",
+            tile_note="to replaced tokens",
+            card="replaced token detection, always saying no",
+        ),
+        mlm.LOSS_SCORE,
+        mlm.ACCURACY_SCORE,
+    ),
+    charts=(
+        ShownChart(
+            name=ACCURACY.name,
+            y_name="held-out accuracy",
+            caption="The share of tokens judged rightly. The better the generator, the harder it is.",
+            curves=(
+                ShownCurve(title="told rightly", metric=f"val/{ACCURACY.name}", css="c0"),
+                ShownCurve(title="always saying no", metric=f"val/{UNREPLACED.name}", css="c1"),
+            ),
+            level=None,
+        ),
+        mlm.LOSS_CHART,
+    ),
+    tables=(*mlm.TABLES, ShownTable(name=ACCURACY.name, metric=ACCURACY.name, baseline=None)),
+)
+
+
+class ReplacedTokenOutput(NamedTuple):
+    """Output of generator and detector."""
+
+    mlm_logits: Tensor
+    """[B, P, V] of the generator."""
+    detector_logits: Tensor
+    """[B, S]; above 0 means replaced."""
+    is_replaced: Tensor
+    """[B, S] bool."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplacedToken(MaskedLMObjective):
+    """Replaced token detection: the encoder is the detector, the masked language model a narrower generator.
+
+    The detector reads the text with the generator's picks at the targets. A pick is drawn from the generator's
+    distribution by a number that is a function of (seed, epoch, example, position), so a resumed run picks alike.
+
+    Notes:
+        The best step is that of the generator's loss: the detector's rises while a better generator makes it harder.
+
+    References:
+        Clark et al., ELECTRA (arXiv 2003.10555), section 2 and, for shared embeddings and sizes, 3.2.
+    """
+
+    families: ClassVar[Collection[str]] = ("electra",)
+    reads_draws: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = (mlm.ACCURACY, ACCURACY, UNREPLACED)
+    advice: ClassVar[Mapping[str, str]] = {
+        **mlm.ADVICE,
+        "detection_at_chance": "It comes after the generator has learned some tokens, so wait while the MLM loss is "
+        "near the unigram entropy. Else raise optimizer.lr, or lower objective.generator_width.",
+    }
+    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+
+    kind: Literal["replaced_token"]
+    generator_width: float
+    """Hidden size, heads and feed-forward size of the generator, as a fraction of the detector's (section 3.2)."""
+    detection_weight: float
+    """Weight of the detector's loss relative to the generator's (appendix A: 50)."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.generator_width <= 1:
+            raise ValueError(f"generator_width must be above 0 and at most 1, found {self.generator_width}")
+        if not self.detection_weight > 0:
+            raise ValueError(f"detection_weight must be positive, found {self.detection_weight}")
+
+    @property
+    def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
+        """See `Objective.terms`."""
+        return (mlm.LOSS, LossTerm(name="detection_loss", count="tokens", weight=self.detection_weight))
+
+    def problems(
+        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
+    ) -> Iterator[str]:
+        """See `Objective.problems`: the generator has whole heads, of the size of the detector's."""
+        head_size = model.hidden_size // model.num_attention_heads
+        width = model.hidden_size * self.generator_width
+        if width < head_size or width % head_size:
+            wrong = "narrower than a head" if width < head_size else "not a whole number of heads"
+            yield (
+                f"objective.generator_width is {self.generator_width:g}, which makes a generator of hidden size "
+                f"{width:g}: {wrong} of size {head_size} (model.hidden_size / model.num_attention_heads). Use a "
+                f"multiple of {head_size / model.hidden_size:g}, or smaller heads (model.num_attention_heads)."
+            )
+
+    def output(self, model: Any, batch: Mapping[str, Tensor]) -> ReplacedTokenOutput:  # type: ignore[override]
+        """See `Objective.output`."""
+        import torch
+
+        from bertline.foundation.labels import IGNORED_LABEL
+        from bertline.modeling.losses import sampled_tokens
+
+        # Not super(): `slots=True` creates a new class, and zero-argument super() refers to the original one.
+        mlm_logits = MaskedLMObjective.output(self, model, batch).mlm_logits
+        positions, labels = batch["masked_positions"], batch["masked_labels"]
+        picks = sampled_tokens(mlm_logits, batch["draws"])
+        rows, columns = torch.where(labels != IGNORED_LABEL)
+        at = (rows, positions[rows, columns])
+        read = batch["input_ids"].index_put(at, picks[rows, columns])
+        is_replaced = torch.zeros_like(read, dtype=torch.bool).index_put(at, (picks != labels)[rows, columns])
+        logits = model.detect(read, batch["token_type_ids"], batch.get("attention_mask"))
+        return ReplacedTokenOutput(mlm_logits, logits, is_replaced)
+
+    def sums(self, output: ReplacedTokenOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
+        """See `Objective.sums`."""
+        import torch
+
+        from bertline.modeling.losses import replaced_token_sums
+
+        mask = batch.get("attention_mask")
+        is_real = torch.ones_like(output.is_replaced) if mask is None else mask.bool()
+        loss, detected, unreplaced = replaced_token_sums(output.detector_logits, output.is_replaced, is_real)
+        generated = MaskedLMObjective.sums(self, output, batch)  # type: ignore[arg-type]
+        return {
+            "mlm_loss": generated["mlm_loss"],
+            "detection_loss": loss,
+            "mlm_correct": generated["mlm_correct"],
+            "detected": detected,
+            "unreplaced": unreplaced,
+        }
+
+    def alarms(
+        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
+    ) -> Iterator[tuple[str, str]]:
+        """See `Objective.alarms`. The detector's loss at chance is the entropy of how often tokens are replaced."""
+        yield from MaskedLMObjective.alarms(self, means, baselines, margins, steps=steps)
+        loss, share = means["detection_loss"], means[UNREPLACED.name]
+        chance = -sum(part * math.log(part) for part in (share, 1 - share) if part > 0)
+        if loss >= chance:
+            yield (
+                "detection_at_chance",
+                f"the loss of telling replaced tokens was {loss:.3f} nats in the last {steps:,} steps; knowing only "
+                f"how often tokens are replaced gives {chance:.3f}",
+            )
