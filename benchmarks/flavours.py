@@ -1,0 +1,348 @@
+"""Flavours of BERT, pretrained from scratch for equal minutes on the default corpus and vocabulary, then fine-tuned.
+
+    python benchmarks/flavours.py --keep
+
+Flavours: `bert` (the default preset), `roberta` (masked tokens alone), `albert` (shared layers, sentence order),
+`electra` (replaced tokens), `distilled` (from a teacher of twice the layers, trained for twice the minutes). ALBERT and
+ELECTRA are models of transformers, for which there is neither Muon nor an initial embedding; `bert_adamw` is the default
+preset without either, with their optimizer.
+
+The minutes of a training are processor time of one thread, from the start of its process to its end: imports and
+compilation from an empty cache included, and what else the machine does left out. The steps that fit into them follow
+from two short trainings of each flavour. Each seed has a training and, for `distilled`, a teacher of its own.
+
+Held-out MLM loss: on the same full sentences with the same masks, for each flavour whose encoder has that head. Tasks:
+those of the default preset, each with one fixed recipe (the middle of its search space) for all flavours, scored on
+test. Every pair of flavours is compared with the noise of seeds and of rows (`foundation.verdicts`). The last line is
+JSON. Finished trainings are kept in --work; an interrupted benchmark continues with the first missing one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import repository_source  # noqa: F401
+from records import Record, add_record_arguments
+
+from bertline.config import SECTIONS, PipelineConfig, pipeline_config
+from bertline.foundation.files import read_json, write_json
+from bertline.foundation.manifests import versions_of
+from bertline.foundation.processor import processor_name
+
+CONF = Path(__file__).parents[1] / "conf"
+_SINGLE = ("examples=full_sentences",)
+_SMALL_STEP = ("optimizer=adamw_short", "pretrain.initial_embeddings=null")
+_SIZES = (
+    "embedding_size=128",
+    "hidden_size=128",
+    "num_hidden_layers=2",
+    "num_attention_heads=2",
+    "intermediate_size=512",
+)
+_TINY = (*(f"model.{size}" for size in _SIZES), "model.initializer_range=0.05")
+TEACHER = "teacher"
+FLAVOURS: Mapping[str, tuple[str, ...]] = {
+    "bert": (),
+    "bert_adamw": _SMALL_STEP,
+    "roberta": ("objective=mlm", *_SINGLE),
+    "albert": ("model=albert_base", *_TINY, "objective=mlm_sop", "examples=sentence_order", *_SMALL_STEP),
+    "electra": (
+        "model=electra_small", *_TINY, "objective=replaced_token", "objective.generator_width=0.5", *_SINGLE, *_SMALL_STEP
+    ),
+    "distilled": ("objective=distilled", *_SINGLE, "pretrain.initial_embeddings=null"),
+    TEACHER: ("objective=mlm", *_SINGLE, "model.num_hidden_layers=4"),
+}  # fmt: skip
+SHOWN = tuple(name for name in FLAVOURS if name != TEACHER)
+LENGTH = 64
+
+
+def composed(*choices: str) -> PipelineConfig:
+    """Return the default configuration with choices."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    import bertline.cli.composition  # noqa: F401  # registers what conf/ resolves
+
+    quick = [
+        "pretrain.linear_probe=null", "pretrain.mask_predictions.every_steps=1000000", "runtime.num_workers=0",
+        "pretrain.validate_every_steps=1000000", "pretrain.checkpoint_every_steps=1000000", "runtime.num_threads=1",
+    ]  # fmt: skip
+    with initialize_config_dir(str(CONF.resolve()), version_base=None):
+        mapping: Any = OmegaConf.to_container(compose("config", [*quick, *choices]), resolve=True)
+    return pipeline_config({name: mapping[name] for name in SECTIONS})
+
+
+def choices_of(flavour: str, folder: Path, seed: int) -> tuple[str, ...]:
+    """Return the choices of a flavour; those of `distilled` name the teacher of this seed."""
+    teacher = folder / TEACHER / str(seed) / "run/result"
+    is_taught = flavour == "distilled"
+    return (*FLAVOURS[flavour], *([f"objective.teacher={teacher}"] if is_taught else []), f"pretrain.seed={seed}")
+
+
+def make_data(folder: Path) -> None:
+    """Make corpus, vocabulary, the examples of each flavour, and the rows of the tasks."""
+    from bertline.corpus.build import build_corpus
+    from bertline.examples.build import build_examples
+    from bertline.tasks.build import build_task
+    from bertline.tokenization.build import build_tokenizer
+
+    config, workers = composed(), {"num_workers": 2}
+    corpus: Any = config.corpus
+    tokenizer: Any = config.tokenizer
+    if not (folder / "corpus").exists():
+        build_corpus(corpus, config.python_docs, folder / "corpus", **workers)
+    if not (folder / "tokenizer").exists():
+        build_tokenizer(tokenizer, folder / "corpus", folder / "tokenizer", **workers)
+    for flavour in FLAVOURS:
+        examples = composed(*(each for each in FLAVOURS[flavour] if each.startswith("examples="))).examples
+        if not examples_of(folder, flavour).exists():
+            build_examples(examples, folder / "tokenizer", folder / "corpus", examples_of(folder, flavour), **workers)
+    for name, task in config.tasks.items():
+        if not (folder / "tasks" / name).exists():
+            build_task(name, task, config.python_docs, folder / "tasks" / name, **workers)
+
+
+def examples_of(folder: Path, flavour: str) -> Path:
+    """Return the examples that a flavour learns from."""
+    kinds = [each.partition("=")[2] for each in FLAVOURS[flavour] if each.startswith("examples=")]
+    return folder / f"examples-{kinds[0] if kinds else 'sentence_pairs'}"
+
+
+def train(folder: Path, flavour: str, seed: int, steps: int, run: Path) -> None:
+    """Pretrain a flavour for some steps, in this process."""
+    from bertline.pretraining.job import PretrainJob
+    from bertline.pretraining.run import run_pretraining
+
+    phases = f"pretrain.phases=[{{steps: {steps}, max_length: {LENGTH}, global_batch_size: 64}}]"
+    warmup = f"schedule.num_warmup_steps={max(1, steps // 15)}"
+    config = composed(*choices_of(flavour, folder, seed), phases, warmup)
+    run_pretraining(
+        PretrainJob(
+            model=config.model, objective=config.objective, optimizer=config.optimizer, schedule=config.schedule,
+            pretrain=config.pretrain, runtime=config.runtime, examples_folder=examples_of(folder, flavour),
+            tokenizer_folder=folder / "tokenizer", run_folder=run,
+        )
+    )  # fmt: skip
+
+
+def score(folder: Path, flavour: str, seed: int) -> None:
+    """Measure the held-out loss of a trained encoder, and fine-tune it on each task; write `scores.json`."""
+    from bertline.encoders.loading import load_model
+    from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+    from bertline.kinds.registry import kind_part
+    from bertline.pretraining.module import PreTrainingLosses
+    from bertline.pretraining.objectives.mlm import Mlm
+    from bertline.pretraining.plan import Plan
+    from bertline.pretraining.start import has_mlm_head
+    from bertline.pretraining.validation import ValidationProbe
+    from bertline.sweep.space import with_params
+    from bertline.tasks.stored_rows import read_task_manifest
+    from bertline.tokenization.tokenizer import Tokenizer
+    from bertline.training.devices import resolve_machine
+
+    place = folder / flavour / str(seed)
+    encoder, config = place / "run/result", composed()
+    machine, tokenizer = resolve_machine(config.runtime, "auto"), Tokenizer.load(encoder)
+    found: dict[str, Any] = {}
+    if has_mlm_head(encoder):
+        model: Any = load_model(encoder, "mlm")
+        probe = ValidationProbe(
+            PreTrainingLosses(model, Mlm(kind="mlm")), examples_of(folder, "roberta"), Plan.of(config.pretrain),
+            machine=machine, every_steps=1, max_sequences=10_000,
+        )  # fmt: skip
+        found["mlm_loss"] = probe.probe(1)["val/mlm_loss"]
+    for name, task in config.tasks.items():
+        rows_folder = folder / "tasks" / name
+        kind = kind_part(task.kind, "model").task_kind(task, read_task_manifest(rows_folder)["labels"])
+        middle = {key: space.values[len(space.values) // 2] for key, space in task.space.items()}
+        whole = {key: int(value) if key in ("batch_size", "num_epochs") else value for key, value in middle.items()}
+        splits: dict[str, TaskSplit] = {}
+        for split, count in (("train", task.num_train_rows), ("dev", None), ("test", None)):
+            rows = kind.read(rows_folder, split).first(count)
+            splits[split] = TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
+        result = fine_tune(
+            FineTuningJob(
+                kind=kind, config=with_params(config.sweep.fine_tuning, {**task.fine_tuning, **whole}),
+                encoder="pretrained", encoder_folder=encoder, train=splits["train"], dev=splits["dev"], seed=seed,
+                machine=machine, runtime=config.runtime,
+            )
+        )  # fmt: skip
+        test = splits["test"]
+        predictions = kind.predict(result.model, test.encoded, machine)
+        statistics = kind.statistics(test.rows, predictions, result.calibration)
+        np.savez(place / f"{name}.npz", statistics=statistics, sources=np.array(test.rows.sources()))
+        found[name] = kind.scores(statistics)[task.metric]
+    write_json(place / "scores.json", found)
+
+
+class Benchmark:
+    """The trainings in their folders, each in a process of its own."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.folder, self.minutes = arguments.work.resolve(), arguments.minutes
+        self.seeds, self.workers = range(arguments.seeds), arguments.workers
+
+    def run(self) -> dict[str, Any]:
+        """Make what is missing and return the figures."""
+        self._child("data")
+        steps = {TEACHER: self._steps(TEACHER, 2 * self.minutes)}
+        self._all([("train", TEACHER, seed, steps[TEACHER]) for seed in self.seeds])
+        with ThreadPoolExecutor(self.workers) as pool:
+            steps |= dict(zip(SHOWN, pool.map(lambda name: self._steps(name, self.minutes), SHOWN), strict=True))
+        self._all([("train", name, seed, steps[name]) for seed in self.seeds for name in SHOWN])
+        self._all([("score", name, seed, 0) for seed in self.seeds for name in FLAVOURS])
+        return self._figures(steps)
+
+    def _steps(self, flavour: str, minutes: float) -> int:
+        """Return the number of steps whose training takes so many minutes of processor time."""
+        few, more = 40, 120
+        path = self.folder / flavour / "speed.json"
+        if not path.exists():
+            took = {steps: self._child("train", flavour, 0, steps, f"speed-{steps}") for steps in (few, more)}
+            write_json(path, {"step_s": (took[more] - took[few]) / (more - few), "all_s": took[few]})
+        speed = read_json(path)
+        start_s = speed["all_s"] - few * speed["step_s"]
+        return int((60 * minutes - start_s) / speed["step_s"])
+
+    def _all(self, tasks: Sequence[tuple[str, str, int, int]]) -> None:
+        done = {"train": "run/result/manifest.json", "score": "scores.json"}
+        missing = [each for each in tasks if not (self.folder / each[1] / str(each[2]) / done[each[0]]).exists()]
+        with ThreadPoolExecutor(self.workers) as pool:
+            for (what, flavour, seed, _), seconds in zip(
+                missing, pool.map(lambda t: self._child(*t), missing), strict=True
+            ):
+                print(f"{what} {flavour} {seed}: {seconds:.0f} s of processor time", flush=True)
+
+    def _child(self, what: str, flavour: str = "bert", seed: int = 0, steps: int = 0, run: str = "run") -> float:
+        """Do a part in a process of its own; return its processor time in seconds, with that of its children."""
+        place = self.folder / flavour / str(seed)
+        place.mkdir(parents=True, exist_ok=True)
+        cache = place / f"{run}-compiled"
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(cache)}
+        command = [
+            sys.executable,
+            __file__,
+            "--work",
+            str(self.folder),
+            "--part",
+            what,
+            flavour,
+            str(seed),
+            str(steps),
+            run,
+        ]
+        with (place / f"{what}.log").open("a") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        shutil.rmtree(cache, ignore_errors=True)
+        if process.returncode:
+            sys.exit(f"{' '.join(command)} failed; see {place / f'{what}.log'}")
+        seconds = usage.ru_utime + usage.ru_stime
+        if what == "train" and run == "run":
+            write_json(place / "seconds.json", seconds)
+        return seconds
+
+    def _figures(self, steps: Mapping[str, int]) -> dict[str, Any]:
+        from bertline.foundation.verdicts import compared, measured
+
+        config = composed()
+        scores = {
+            name: [read_json(self.folder / name / str(seed) / "scores.json") for seed in self.seeds]
+            for name in FLAVOURS
+        }
+        flavours: dict[str, Any] = {}
+        for name, of_seeds in scores.items():
+            columns = {key: [each[key] for each in of_seeds] for key in of_seeds[0]}
+            seconds = [read_json(self.folder / name / str(seed) / "seconds.json") for seed in self.seeds]
+            flavours[name] = {
+                "steps": steps[name],
+                "processor_s": round(float(np.mean(seconds)), 1),
+                **{
+                    key: {"mean": round(float(np.mean(c)), 4), "std": round(float(np.std(c, ddof=1)), 4)}
+                    for key, c in columns.items()
+                },
+            }
+        systems: dict[str, dict[str, Any]] = {}
+        for task, section in config.tasks.items():
+            from bertline.kinds.registry import kind_part
+            from bertline.tasks.stored_rows import read_task_manifest
+
+            kind = kind_part(section.kind, "model").task_kind(
+                section, read_task_manifest(self.folder / "tasks" / task)["labels"]
+            )
+            for name in SHOWN:
+                files = [np.load(self.folder / name / str(seed) / f"{task}.npz") for seed in self.seeds]
+                systems.setdefault(task, {})[name] = measured(
+                    [file["statistics"] for file in files], files[0]["sources"].tolist(),
+                    lambda rows, kind=kind, metric=section.metric: kind.scores(rows)[metric], repeatable=False,
+                )  # fmt: skip
+        verdicts = {
+            f"{first}/{second}": {
+                task: {
+                    key: value
+                    for key, value in compared(each[first], each[second]).to_json().items()
+                    if key in ("difference", "p_value", "verdict")
+                }
+                for task, each in systems.items()
+            }
+            for first, second in combinations(SHOWN, 2)
+        }
+        return {"minutes": self.minutes, "seeds": len(self.seeds), "flavours": flavours, "verdicts": verdicts}
+
+
+def print_table(figures: Mapping[str, Any]) -> None:
+    """Print the flavours with their scores, mean and standard deviation over the seeds."""
+    names = ["steps", "mlm_loss", *composed().tasks]
+    print(f"{'flavour':<12}" + "".join(f"{name:>18}" for name in names))
+    for flavour, of_flavour in figures["flavours"].items():
+        cells = [of_flavour.get(name, "-") for name in names]
+        texts = [f"{cell['mean']:.3f} ± {cell['std']:.3f}" if isinstance(cell, dict) else f"{cell}" for cell in cells]
+        print(f"{flavour:<12}" + "".join(f"{text:>18}" for text in texts))
+
+
+def main() -> None:
+    """Run the benchmark, or one part of it in a child process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=3.0, help="of processor time for each training")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2, help="trainings at a time, one thread each")
+    parser.add_argument("--work", type=Path, default=Path("runs/flavours"), help="folder of what was trained")
+    parser.add_argument("--part", nargs=5, help=argparse.SUPPRESS)
+    add_record_arguments(parser)
+    arguments = parser.parse_args()
+    if arguments.part:
+        what, flavour, seed, steps, run = arguments.part
+        folder = arguments.work
+        if what == "data":
+            make_data(folder)
+        elif what == "score":
+            score(folder, flavour, int(seed))
+        else:
+            train(folder, flavour, int(seed), int(steps), folder / flavour / seed / run)
+        return
+    figures = {"device": processor_name(), **Benchmark(arguments).run()}
+    print_table(figures)
+    if arguments.keep:
+        record = Record(
+            benchmark="flavours", model="tiny", seq_len=LENGTH, variant="", figures=figures,
+            versions=versions_of("torch", "transformers", "pytorch-lightning", "tokenizers"), arguments=arguments,
+            not_recorded=("work", "part"),
+        )  # fmt: skip
+        record.write(Path(arguments.keep), commit=arguments.commit)
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
