@@ -135,9 +135,8 @@ def _broken_family_rules(config: PipelineConfig) -> Iterator[str]:
 
     family, pretrain = FAMILIES[config.model.family], config.pretrain
     # For each key: what is found, what cannot be, and what can.
-    found: dict[str, tuple[str | None, bool, str]] = {
-        "objective.kind": (config.objective.kind, config.objective.kind != "mlm", "mlm")
-    }
+    kind, kinds = config.objective.kind, ("mlm", "mlm_sop") if family.model_type == "albert" else ("mlm",)
+    found: dict[str, tuple[str | None, bool, str]] = {"objective.kind": (kind, kind not in kinds, " or ".join(kinds))}
     if family.wrapping is not None:
         optimizer, tokenizer, packing = config.optimizer.kind, config.tokenizer.kind, config.runtime.packing
         embeddings = pretrain.initial_embeddings

@@ -89,7 +89,8 @@ def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
     folder, seed = job.start_from_folder, job.pretrain.seed
     if folder is not None:
         refuse_other_vocabulary(job.model, folder, tokenizer)
-    model = start_language_model(job.model, tokenizer, folder=folder, seed=seed)
+    with_pooler = job.objective.with_pooler
+    model = start_language_model(job.model, tokenizer, folder=folder, with_pooler=with_pooler, seed=seed)
     if folder is not None and not has_mlm_head(folder):
         _start_neutral(model, job, tokenizer)
     if folder is not None:

@@ -11,8 +11,9 @@ from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.mlm import TABLES, Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
+from bertline.pretraining.objectives.mlm_sop import MlmSop
 
-ObjectiveConfig = Mlm | MlmNsp | MlmNspShared | Contrastive
+ObjectiveConfig = Mlm | MlmNsp | MlmNspShared | MlmSop | Contrastive
 
 TABLES_WITHOUT_PRETRAINING: tuple[ShownTable, ...] = TABLES
 """Tables that `dvc.yaml` plots also where a checkpoint is fine-tuned as it is; they have only a header there."""
