@@ -5,6 +5,7 @@ The manifest has the unigram entropy: the loss of a baseline that knows only tok
 
 from __future__ import annotations
 
+import base64
 import shutil
 import textwrap
 from collections import Counter
@@ -45,6 +46,7 @@ from bertline.foundation.seeds import generator
 from bertline.foundation.validation import to_mapping
 from bertline.tokenization.tokenizer import Layout, Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION
+from bertline.tokenization.words import word_starts
 
 _BATCH_EXAMPLES = 1024
 
@@ -161,13 +163,14 @@ def build_examples(
         }
         manifest: dict[str, Any] = {
             "seed": config.seed,
-            "masking": to_mapping(config.masking),
+            "masking": {key: value for key, value in to_mapping(config.masking).items() if value != "token"},
             "dupe_factor": _dupe_factor(config),
             "random_next_prob": config.random_next_prob,
             "short_sequence_prob": config.short_sequence_prob,
             "shard_sequences": config.shard_sequences,
             **({"shuffle_sentences": config.shuffle_sentences} if config.shuffle_sentences else {}),
             **({"swapped_prob": config.swapped_prob} if config.swapped_prob else {}),
+            **({} if config.masking.unit == "token" else {"word_starts": _packed(word_starts(tokenizer))}),
             "vocab_size": tokenizer.vocab_size,
             "special_ids": special_ids_of(tokenizer),
             "corpus": corpus_counts,
@@ -266,6 +269,10 @@ def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, 
     facts = manifest["lengths"][str(length)]["train"]
     facts.update(figures_of(train, facts, counts, tokenizer.vocab))
     return unigram_entropy(counts, target_counts(validation, seed=manifest["seed"], policy=policy), policy.special_ids)
+
+
+def _packed(bits: Sequence[bool]) -> str:
+    return base64.b64encode(np.packbits(bits).tobytes()).decode()
 
 
 def _dupe_factor(config: ExamplesConfig) -> int:

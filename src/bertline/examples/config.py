@@ -17,6 +17,8 @@ class _CommonMaskingConfig:
     """Fraction of the targets replaced by [MASK] (paper: 0.8)."""
     replace_with_random_prob: float
     """Fraction of the targets replaced by a random token (paper: 0.1); the rest is unchanged."""
+    unit: Literal["token", "word", "span"] = "token"
+    """What is chosen at once: a token, a whole word, or a span of words (geometric, at most 10; SpanBERT)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.mask_prob < 1:
