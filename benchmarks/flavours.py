@@ -4,8 +4,8 @@
 
 Flavours: `bert` (the default preset), `roberta` (masked tokens alone), `albert` (shared layers, sentence order),
 `electra` (replaced tokens), `distilled` (from a teacher of twice the layers, trained for twice the minutes). ALBERT and
-ELECTRA are models of transformers, for which there is neither Muon nor an initial embedding; `bert_adamw` is the default
-preset without either, with their optimizer.
+ELECTRA are models of transformers, for which there is neither Muon nor an initial embedding: `bert_adamw` is the
+default preset with their optimizer.
 
 The minutes of a training are processor time of one thread, from the start of its process to its end: imports and
 compilation from an empty cache included, and what else the machine does left out. The steps that fit into them follow
@@ -39,18 +39,17 @@ from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.processor import processor_name
+from bertline.foundation.verdicts import Measured, compared, measured
+from bertline.kinds.registry import kind_part
+from bertline.tasks.stored_rows import read_task_manifest
 
 CONF = Path(__file__).parents[1] / "conf"
 _SINGLE = ("examples=full_sentences",)
 _SMALL_STEP = ("optimizer=adamw_short", "pretrain.initial_embeddings=null")
-_SIZES = (
-    "embedding_size=128",
-    "hidden_size=128",
-    "num_hidden_layers=2",
-    "num_attention_heads=2",
-    "intermediate_size=512",
-)
-_TINY = (*(f"model.{size}" for size in _SIZES), "model.initializer_range=0.05")
+_TINY = (
+    "model.embedding_size=128", "model.hidden_size=128", "model.num_hidden_layers=2", "model.num_attention_heads=2",
+    "model.intermediate_size=512", "model.initializer_range=0.05",
+)  # fmt: skip
 TEACHER = "teacher"
 FLAVOURS: Mapping[str, tuple[str, ...]] = {
     "bert": (),
@@ -58,7 +57,8 @@ FLAVOURS: Mapping[str, tuple[str, ...]] = {
     "roberta": ("objective=mlm", *_SINGLE),
     "albert": ("model=albert_base", *_TINY, "objective=mlm_sop", "examples=sentence_order", *_SMALL_STEP),
     "electra": (
-        "model=electra_small", *_TINY, "objective=replaced_token", "objective.generator_width=0.5", *_SINGLE, *_SMALL_STEP
+        "model=electra_small", *_TINY, "objective=replaced_token", "objective.generator_width=0.5", *_SINGLE,
+        *_SMALL_STEP,
     ),
     "distilled": ("objective=distilled", *_SINGLE, "pretrain.initial_embeddings=null"),
     TEACHER: ("objective=mlm", *_SINGLE, "model.num_hidden_layers=4"),
@@ -105,8 +105,8 @@ def make_data(folder: Path) -> None:
     if not (folder / "tokenizer").exists():
         build_tokenizer(tokenizer, folder / "corpus", folder / "tokenizer", **workers)
     for flavour in FLAVOURS:
-        examples = composed(*(each for each in FLAVOURS[flavour] if each.startswith("examples="))).examples
         if not examples_of(folder, flavour).exists():
+            examples = composed(*choices_of(flavour, folder, 0)).examples
             build_examples(examples, folder / "tokenizer", folder / "corpus", examples_of(folder, flavour), **workers)
     for name, task in config.tasks.items():
         if not (folder / "tasks" / name).exists():
@@ -140,14 +140,12 @@ def score(folder: Path, flavour: str, seed: int) -> None:
     """Measure the held-out loss of a trained encoder, and fine-tune it on each task; write `scores.json`."""
     from bertline.encoders.loading import load_model
     from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-    from bertline.kinds.registry import kind_part
     from bertline.pretraining.module import PreTrainingLosses
     from bertline.pretraining.objectives.mlm import Mlm
     from bertline.pretraining.plan import Plan
     from bertline.pretraining.start import has_mlm_head
     from bertline.pretraining.validation import ValidationProbe
     from bertline.sweep.space import with_params
-    from bertline.tasks.stored_rows import read_task_manifest
     from bertline.tokenization.tokenizer import Tokenizer
     from bertline.training.devices import resolve_machine
 
@@ -215,91 +213,73 @@ class Benchmark:
         start_s = speed["all_s"] - few * speed["step_s"]
         return int((60 * minutes - start_s) / speed["step_s"])
 
-    def _all(self, tasks: Sequence[tuple[str, str, int, int]]) -> None:
+    def _all(self, parts: Sequence[tuple[str, str, int, int]]) -> None:
         done = {"train": "run/result/manifest.json", "score": "scores.json"}
-        missing = [each for each in tasks if not (self.folder / each[1] / str(each[2]) / done[each[0]]).exists()]
+        missing = [part for part in parts if not (self.folder / part[1] / str(part[2]) / done[part[0]]).exists()]
         with ThreadPoolExecutor(self.workers) as pool:
-            for (what, flavour, seed, _), seconds in zip(
-                missing, pool.map(lambda t: self._child(*t), missing), strict=True
-            ):
+            took = pool.map(lambda part: self._child(*part), missing)
+            for (what, flavour, seed, _), seconds in zip(missing, took, strict=True):
                 print(f"{what} {flavour} {seed}: {seconds:.0f} s of processor time", flush=True)
 
     def _child(self, what: str, flavour: str = "bert", seed: int = 0, steps: int = 0, run: str = "run") -> float:
         """Do a part in a process of its own; return its processor time in seconds, with that of its children."""
         place = self.folder / flavour / str(seed)
         place.mkdir(parents=True, exist_ok=True)
-        cache = place / f"{run}-compiled"
+        cache, log_path = place / f"{run}-compiled", place / f"{what}.log"
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(cache)}
-        command = [
-            sys.executable,
-            __file__,
-            "--work",
-            str(self.folder),
-            "--part",
-            what,
-            flavour,
-            str(seed),
-            str(steps),
-            run,
-        ]
-        with (place / f"{what}.log").open("a") as log:
+        part = [what, flavour, str(seed), str(steps), run]
+        command = [sys.executable, __file__, "--work", str(self.folder), "--part", *part]
+        with log_path.open("a") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         shutil.rmtree(cache, ignore_errors=True)
         if process.returncode:
-            sys.exit(f"{' '.join(command)} failed; see {place / f'{what}.log'}")
+            sys.exit(f"{' '.join(part)} failed; see {log_path}")
         seconds = usage.ru_utime + usage.ru_stime
         if what == "train" and run == "run":
             write_json(place / "seconds.json", seconds)
         return seconds
 
     def _figures(self, steps: Mapping[str, int]) -> dict[str, Any]:
-        from bertline.foundation.verdicts import compared, measured
-
-        config = composed()
-        scores = {
-            name: [read_json(self.folder / name / str(seed) / "scores.json") for seed in self.seeds]
-            for name in FLAVOURS
-        }
         flavours: dict[str, Any] = {}
-        for name, of_seeds in scores.items():
-            columns = {key: [each[key] for each in of_seeds] for key in of_seeds[0]}
-            seconds = [read_json(self.folder / name / str(seed) / "seconds.json") for seed in self.seeds]
+        for name in FLAVOURS:
+            places = [self.folder / name / str(seed) for seed in self.seeds]
+            scores = [read_json(place / "scores.json") for place in places]
+            seconds = [read_json(place / "seconds.json") for place in places]
             flavours[name] = {
                 "steps": steps[name],
                 "processor_s": round(float(np.mean(seconds)), 1),
-                **{
-                    key: {"mean": round(float(np.mean(c)), 4), "std": round(float(np.std(c, ddof=1)), 4)}
-                    for key, c in columns.items()
-                },
+                **{key: summary([each[key] for each in scores]) for key in scores[0]},
             }
-        systems: dict[str, dict[str, Any]] = {}
-        for task, section in config.tasks.items():
-            from bertline.kinds.registry import kind_part
-            from bertline.tasks.stored_rows import read_task_manifest
-
-            kind = kind_part(section.kind, "model").task_kind(
-                section, read_task_manifest(self.folder / "tasks" / task)["labels"]
-            )
-            for name in SHOWN:
-                files = [np.load(self.folder / name / str(seed) / f"{task}.npz") for seed in self.seeds]
-                systems.setdefault(task, {})[name] = measured(
-                    [file["statistics"] for file in files], files[0]["sources"].tolist(),
-                    lambda rows, kind=kind, metric=section.metric: kind.scores(rows)[metric], repeatable=False,
-                )  # fmt: skip
+        systems = {task: self._measured(task, section) for task, section in composed().tasks.items()}
         verdicts = {
-            f"{first}/{second}": {
-                task: {
-                    key: value
-                    for key, value in compared(each[first], each[second]).to_json().items()
-                    if key in ("difference", "p_value", "verdict")
-                }
-                for task, each in systems.items()
-            }
+            f"{first} - {second}": {task: difference(each[first], each[second]) for task, each in systems.items()}
             for first, second in combinations(SHOWN, 2)
         }
         return {"minutes": self.minutes, "seeds": len(self.seeds), "flavours": flavours, "verdicts": verdicts}
+
+    def _measured(self, task: str, section: Any) -> dict[str, Measured]:
+        """Return the test scores of each flavour on a task, with the contributions of rows to them."""
+        labels = read_task_manifest(self.folder / "tasks" / task)["labels"]
+        kind, metric = kind_part(section.kind, "model").task_kind(section, labels), section.metric
+        systems = {}
+        for name in SHOWN:
+            files = [np.load(self.folder / name / str(seed) / f"{task}.npz") for seed in self.seeds]
+            statistics, sources = [file["statistics"] for file in files], files[0]["sources"].tolist()
+            systems[name] = measured(statistics, sources, lambda rows: kind.scores(rows)[metric], repeatable=False)
+        return systems
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Return mean and standard deviation."""
+    return {"mean": round(float(np.mean(values)), 4), "std": round(float(np.std(values, ddof=1)), 4)}
+
+
+def difference(first: Measured, second: Measured) -> dict[str, Any]:
+    """Return the difference of two flavours, its p-value and the verdict."""
+    found = compared(first, second).to_json()
+    return {key: found[key] for key in ("difference", "p_value", "verdict") if key in found}
 
 
 def print_table(figures: Mapping[str, Any]) -> None:

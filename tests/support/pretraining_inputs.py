@@ -38,6 +38,7 @@ TOKENS = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "."
 CONTRASTIVE = {
     "kind": "contrastive", "group_size": 4, "neighbours": 1, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.5
 }  # fmt: skip
+SOP = {"kind": "mlm_sop", "sop_weight": 0.5}
 SHARED = {"kind": "mlm_nsp_shared", "nsp_weight": 0.5, "shared_weight": 0.2}
 
 
@@ -50,19 +51,20 @@ def write_inputs(
     num_validation: int = 12,
     num_segments: int = 2,
     of_one_document: bool = False,
+    swapped_prob: float | None = None,
 ) -> None:
     """Write `tokenizer/` and `examples/`: sequences in which each token follows from the last.
 
     Those of `full_lengths` have all that length, the others different ones. `of_one_document`: the manifest says that
-    no second segment is a random one.
+    no second segment is a random one; `swapped_prob`: that so many have changed places.
     """
     save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder / "tokenizer")
     counts = {"train": num_train, "validation": num_validation}
     manifest = examples_manifest(len(TOKENS), shard_sequences=32)
     if num_segments == 1:
         manifest["random_next_prob"] = None
-    if of_one_document:
-        manifest["random_next_prob"] = 0.0
+    if of_one_document or swapped_prob:
+        manifest.update(random_next_prob=0.0, swapped_prob=swapped_prob)
     for length in lengths:
         manifest["lengths"][str(length)] = {"unigram_entropy": 4.0}
         for split, count in counts.items():

@@ -20,6 +20,7 @@ from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.mlm import Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
+from bertline.pretraining.objectives.mlm_sop import MlmSop
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks
@@ -37,6 +38,11 @@ def mlm_nsp(nsp_weight: float = 1.0) -> Objective:
 def mlm_nsp_shared(nsp_weight: float = 1.0, shared_weight: float = 0.1) -> Objective:
     """That of the paper, and tokens of both segments."""
     return MlmNspShared(kind="mlm_nsp_shared", nsp_weight=nsp_weight, shared_weight=shared_weight)
+
+
+def mlm_sop(sop_weight: float = 1.0) -> Objective:
+    """That of ALBERT."""
+    return MlmSop(kind="mlm_sop", sop_weight=sop_weight)
 
 
 def mlm() -> Objective:

@@ -172,6 +172,11 @@ def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrid
             ["objective=mlm_nsp_shared", "model.num_hidden_layers=1"],
             r"objective\.kind is mlm_nsp_shared.* at least 2 layers.*num_hidden_layers is 1",
         ),
+        (["objective=mlm_sop"], r"swapped_prob is None, but objective\.kind is mlm_sop.*Use examples=sentence_order"),
+        (
+            ["examples=sentence_order"],
+            r"swapped_prob is 0.5, but objective\.kind is mlm_nsp.*Use examples=sentence_pairs",
+        ),
         (["examples=full_sentences"], r"objective\.kind is mlm_nsp.* 2 segment.*have 1\. Use examples=sentence_pairs"),
         (["pretrain.start_from=some/model"], r"start_from is 'some/model'.*tokenizer=existing"),
         (["tokenizer=extended", "tokenizer.path=some/model"], r"kind is extended.*pretrain\.start_from is null"),

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 import transformers
@@ -23,9 +23,9 @@ from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import Encoded, EncodedInDetail, MaskedLMOutput
+from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput, MaskedLMOutput, PreTrainingOutput
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in, family_of
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, SENTENCE_ORDER, family_in, family_of
 from bertline.modeling.heads import AnswerLogits
 from bertline.modeling.huggingface import architecture_of, config_from_huggingface, read_config
 from bertline.modeling.initialization import initialize
@@ -39,6 +39,7 @@ _CLASSES = {
     "tokens": transformers.AutoModelForTokenClassification,
     "answers": transformers.AutoModelForQuestionAnswering,
     "mlm": transformers.AutoModelForMaskedLM,
+    "pretraining": transformers.AutoModelForPreTraining,
     "detector": transformers.ElectraForPreTraining,
     "encoder": transformers.AutoModel,
 }
@@ -166,16 +167,16 @@ class WrappedMaskedLM(WrappedModel):
         attention_mask: Tensor | None,
         masked_positions: Tensor,
         masks: None = None,
-    ) -> MaskedLMOutput:
+    ) -> LanguageModelOutput:
         """Compute vocabulary logits [B, P, V] at the masked positions only; see `MaskedLanguageModel.forward`."""
-        states = self.bert(input_ids, token_type_ids, attention_mask).hidden_states
-        return self._read(gather_positions(states, masked_positions))
+        encoded = self.bert(input_ids, token_type_ids, attention_mask)
+        return self._read(encoded._replace(hidden_states=gather_positions(encoded.hidden_states, masked_positions)))
 
     def forward_everywhere(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
-    ) -> MaskedLMOutput:
+    ) -> LanguageModelOutput:
         """Compute vocabulary logits at every position, [B, S, V]."""
-        return self._read(self.bert(input_ids, token_type_ids, attention_mask).hidden_states)
+        return self._read(self.bert(input_ids, token_type_ids, attention_mask))
 
     @torch.no_grad()
     def start_neutral(self, log_frequencies: Tensor, *, seed: int) -> None:
@@ -201,7 +202,7 @@ class WrappedMaskedLM(WrappedModel):
             norm.weight.fill_(1.0)
         if norm.bias is not None:
             norm.bias.zero_()
-        constant = self._read(self.bert.word_embeddings.new_zeros(1, 1, self.bert.config.hidden_size)).mlm_logits[0, 0]
+        constant = self._mlm_logits(self.bert.word_embeddings.new_zeros(1, 1, self.bert.config.hidden_size))[0, 0]
         # Rows of the embeddings behind the tokens pad them to a round size, and are as rare as can be.
         decoder_bias.copy_(torch.full_like(constant, float(log_frequencies.min())))
         decoder_bias[: len(log_frequencies)] = log_frequencies
@@ -213,10 +214,16 @@ class WrappedMaskedLM(WrappedModel):
         sizes = {"vocab_size": encoder.vocab_size, "pad_token_id": encoder.pad_token_id}
         return WrappedMaskedLM(hf, WrappedEncoder(hf.base_model, encoder.config, **sizes))
 
-    def _read(self, states: Tensor) -> MaskedLMOutput:
-        for _, module in self.head:
-            states = module(states)
-        return MaskedLMOutput(states)
+    def _read(self, encoded: Encoded) -> LanguageModelOutput:
+        logits = self._mlm_logits(encoded.hidden_states)
+        if (order := dict(self.head).get(SENTENCE_ORDER)) is None:
+            return MaskedLMOutput(logits)
+        return PreTrainingOutput(logits, order(encoded.pooled), encoded.before_last)
+
+    def _mlm_logits(self, states: Tensor) -> Tensor:
+        for name, module in self.head:
+            states = states if name == SENTENCE_ORDER else module(states)
+        return states
 
 
 class WrappedReplacedToken(WrappedMaskedLM):
@@ -259,7 +266,7 @@ class WrappedReplacedToken(WrappedMaskedLM):
 def load_wrapped(
     folder: Path, head: str, *, num_outputs: int | None, is_new: bool, dropout_probs: Dropouts | None, seed: int
 ) -> WrappedModel:
-    """Load a folder of a wrapped family with a head; see `encoders.load_model`."""
+    """Load a folder of a wrapped family with a head; see `encoders.load_model`. `pretraining` is both of ALBERT's."""
     is_masked_lm = architecture_of(folder) in ("BertForMaskedLM", "BertForPreTraining")
     if head == "mlm" and not is_new and not is_masked_lm:
         raise ArtifactError(
@@ -268,7 +275,7 @@ def load_wrapped(
         )
     settings = {"num_labels": 2 if head == "answers" else num_outputs} if num_outputs or head == "answers" else {}
     hf, drawn = _loaded(folder, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
-    if head == "mlm":
+    if head in ("mlm", "pretraining"):
         return WrappedMaskedLM(hf, _encoder(hf.base_model, folder, dropout_probs))
     model = WrappedModel(hf, _encoder(hf.base_model, folder, dropout_probs))
     for name, module in model.head if is_new else ():
@@ -307,17 +314,15 @@ def start_replaced_token(
         return WrappedReplacedToken(hf, _encoder(hf.base_model, folder, dropouts), generator)
     sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
     narrow = {name: int(getattr(config, name) * generator_width) for name in sizes}
-    detector = new_language_model(config, tokenizer, seed=seed, head="detector")
+    detector = new_language_model(config, tokenizer, "pretraining", seed=seed)
     generator = new_language_model(
-        replace(config, **narrow, own={**config.own, **narrow}), tokenizer, seed=seed_for(seed, GENERATOR)
+        replace(config, **narrow, own={**config.own, **narrow}), tokenizer, "mlm", seed=seed_for(seed, GENERATOR)
     )
     return WrappedReplacedToken(detector.hf, detector.bert, generator)
 
 
-def new_language_model(
-    config: ModelConfig, tokenizer: Tokenizer, *, seed: int, head: Literal["mlm", "detector"] = "mlm"
-) -> WrappedMaskedLM:
-    """Return a model with weights drawn as transformers draws them."""
+def new_language_model(config: ModelConfig, tokenizer: Tokenizer, head: str, *, seed: int) -> WrappedMaskedLM:
+    """Return a masked language model with weights drawn as transformers draws them; `head` as in `load_wrapped`."""
     ids = {
         "pad_token_id": tokenizer.pad_id,
         "bos_token_id": tokenizer.cls_id,
@@ -330,7 +335,7 @@ def new_language_model(
     sizes = {"vocab_size": tokenizer.vocab_size}
     settings = transformers.AutoConfig.for_model(config.family, **{**config.own, **sizes, **ids})
     with _quiet_and_seeded(seed):
-        hf = _CLASSES[head](settings) if head == "detector" else _CLASSES[head].from_config(settings)
+        hf = _CLASSES[head].from_config(settings)
     return WrappedMaskedLM(hf, WrappedEncoder(hf.base_model, config, pad_token_id=tokenizer.pad_id, **sizes))
 
 

@@ -5,6 +5,7 @@ The manifest has the unigram entropy: the loss of a baseline that knows only tok
 
 from __future__ import annotations
 
+import base64
 import shutil
 import textwrap
 from collections import Counter
@@ -45,6 +46,7 @@ from bertline.foundation.seeds import generator
 from bertline.foundation.validation import to_mapping
 from bertline.tokenization.tokenizer import Layout, Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION
+from bertline.tokenization.words import word_starts
 
 _BATCH_EXAMPLES = 1024
 
@@ -115,7 +117,8 @@ def describe_example(store: ExampleStore, index: int, tokenizer: Tokenizer, *, s
     if store.num_segments == 1:
         return "\n".join([f"example {index}: {figures}", _segment("A", tokens), ""])
     first = example.first_segment_length
-    kind = "a random segment of another document" if example.next_sentence_label else "what follows A"
+    wrong = "what A follows" if store.manifest.get("swapped_prob") else "a random segment of another document"
+    kind = wrong if example.next_sentence_label else "what follows A"
     heading = f"example {index}: B is {kind} (label {example.next_sentence_label}); {figures}"
     return "\n".join([heading, _segment("A", tokens[:first]), _segment("B", tokens[first:]), ""])
 
@@ -160,12 +163,14 @@ def build_examples(
         }
         manifest: dict[str, Any] = {
             "seed": config.seed,
-            "masking": to_mapping(config.masking),
+            "masking": {key: value for key, value in to_mapping(config.masking).items() if value != "token"},
             "dupe_factor": _dupe_factor(config),
             "random_next_prob": config.random_next_prob,
             "short_sequence_prob": config.short_sequence_prob,
             "shard_sequences": config.shard_sequences,
             **({"shuffle_sentences": config.shuffle_sentences} if config.shuffle_sentences else {}),
+            **({"swapped_prob": config.swapped_prob} if config.swapped_prob else {}),
+            **({} if config.masking.unit == "token" else {"word_starts": _packed(word_starts(tokenizer))}),
             "vocab_size": tokenizer.vocab_size,
             "special_ids": special_ids_of(tokenizer),
             "corpus": corpus_counts,
@@ -200,6 +205,15 @@ def _encode(
     counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers, sources=sources)
     different = counts["documents"] - counts["documents/copies"]
     _refuse_too_few(split, config, different, without_tokens=counts["documents/no_tokens"])
+    if config.swapped_prob:
+        single = int((np.diff(EncodedCorpus.open(folder).document_starts) == 1).sum())
+        counts["documents/one_sentence"] = single
+        if single == counts["documents"]:
+            raise DataError(
+                f"Each of the {single} documents of the {split} split has one sentence, so none has two parts to swap "
+                "(examples.swapped_prob). Join them into longer documents (corpus.document), see whether the text is "
+                "split into sentences (corpus/sentences), or use objective=mlm examples=full_sentences."
+            )
     return dict(counts)
 
 
@@ -240,7 +254,7 @@ def _write_examples(
         )
     return {
         **counts,
-        "random_next_share": counts["random_next"] / counts["examples"],
+        f"{config.wrong_next}_share": counts[config.wrong_next] / counts["examples"],
         "short_share": counts["short"] / counts["examples"],
     }
 
@@ -257,6 +271,10 @@ def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, 
     return unigram_entropy(counts, target_counts(validation, seed=manifest["seed"], policy=policy), policy.special_ids)
 
 
+def _packed(bits: Sequence[bool]) -> str:
+    return base64.b64encode(np.packbits(bits).tobytes()).decode()
+
+
 def _dupe_factor(config: ExamplesConfig) -> int:
     return config.masking.dupe_factor if isinstance(config.masking, StaticMaskingConfig) else 1
 
@@ -268,7 +286,8 @@ def _headline(manifest: dict[str, Any]) -> dict[str, float | int]:
             headline[f"length_{length}/{split}_examples"] = facts[split]["examples"]
             headline[f"length_{length}/{split}_tokens"] = facts[split]["tokens"]
         if num_segments(manifest) == 2:
-            headline[f"length_{length}/random_next_share"] = facts["train"]["random_next_share"]
+            share = "swapped_share" if "swapped_prob" in manifest else "random_next_share"
+            headline[f"length_{length}/{share}"] = facts["train"][share]
         headline[f"length_{length}/unigram_entropy"] = facts["unigram_entropy"]
         headline.update({f"length_{length}/{name}": facts["train"][name] for name in FIGURES if name in facts["train"]})
     return headline

@@ -17,6 +17,8 @@ class _CommonMaskingConfig:
     """Fraction of the targets replaced by [MASK] (paper: 0.8)."""
     replace_with_random_prob: float
     """Fraction of the targets replaced by a random token (paper: 0.1); the rest is unchanged."""
+    unit: Literal["token", "word", "span"] = "token"
+    """What is chosen at once: a token, a whole word, or a span of words (geometric, at most 10; SpanBERT)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.mask_prob < 1:
@@ -112,6 +114,8 @@ class ExamplesConfig:
     shuffle_sentences: int | None = None
     """Shuffle the sentences of each document, in runs of so many that stay together: the segments of a sequence then
     come from anywhere in it. None: the order of the text."""
+    swapped_prob: float | None = None
+    """Fraction of pairs, all of consecutive segments, in which the two change places (0.5). None: in none."""
     bounds: BoundsConfig = NO_BOUNDS
 
     def __post_init__(self) -> None:
@@ -123,14 +127,24 @@ class ExamplesConfig:
             raise ValueError(
                 f"shuffle_sentences must be 1 or more, or null for the text's order, found {self.shuffle_sentences}"
             )
-        for name in ("random_next_prob", "short_sequence_prob"):
+        for name in ("random_next_prob", "swapped_prob", "short_sequence_prob"):
             if not 0 <= (getattr(self, name) or 0) <= 1:
                 raise ValueError(f"{name} must be in [0, 1], found {getattr(self, name)}")
+        if self.swapped_prob and self.random_next_prob != 0:
+            raise ValueError(
+                f"swapped_prob is {self.swapped_prob}, which needs random_next_prob=0, because a pair has one label; "
+                f"found {self.random_next_prob}. Use examples=sentence_order, or swapped_prob=0"
+            )
 
     @property
     def min_documents(self) -> int:
         """Documents that a split needs: two where the second segment may be a random one of another document."""
         return 2 if self.random_next_prob else 1
+
+    @property
+    def wrong_next(self) -> str:
+        """What the segments of pairs with label 1 are."""
+        return "swapped" if self.swapped_prob else "random_next"
 
     @property
     def num_segments(self) -> int:

@@ -16,6 +16,9 @@ of another document, and the sentences that A did not use start the next chunk. 
   there is another, since the label could be told by the language alone. Where a source has a weight, its documents
   have copies, and a copy is no other document.
 
+Pairs for sentence order (ALBERT, arXiv 1909.11942, section 3.1) are the true ones, half of them with A and B swapped.
+A sentence that is alone in its chunk is left out: cut in two, it would tell the order by its full stop.
+
 Full sentences are for objectives without pairs: the sentences of a document are taken in order, as many as fit; a
 sequence never contains text of two documents, and only a sentence longer than a whole sequence is split.
 """
@@ -81,7 +84,7 @@ class Pair(NamedTuple):
     b: Span | None
     """None for a sequence of one segment."""
     next_sentence_label: int
-    """1 = B is a random segment of another document."""
+    """1 = B is a random segment of another document, or A and B are swapped."""
     is_short: bool
     """Whether the target length was a random, shorter one."""
     num_truncated: int
@@ -128,11 +131,13 @@ def generate_block(
             pairs.extend(document_pairs(corpus, document, rng, room=room, config=config))
     examples = assemble(corpus.tokens, pairs, layout)
     counts = Counter(
-        examples=len(pairs),
-        tokens=len(examples.input_ids),
-        random_next=sum(pair.next_sentence_label for pair in pairs),
-        short=sum(pair.is_short for pair in pairs),
-        truncated_tokens=sum(pair.num_truncated for pair in pairs),
+        {
+            "examples": len(pairs),
+            "tokens": len(examples.input_ids),
+            config.wrong_next: sum(pair.next_sentence_label for pair in pairs),
+            "short": sum(pair.is_short for pair in pairs),
+            "truncated_tokens": sum(pair.num_truncated for pair in pairs),
+        }
     )
     return examples, counts
 
@@ -198,6 +203,7 @@ def document_pairs(
     first, last = (int(index) for index in corpus.document_starts[document : document + 2])
     starts = corpus.sentence_starts[first : last + 1].tolist()
     num_sentences = len(starts) - 1
+    swapped_prob = config.swapped_prob or 0.0
     alike = corpus.has_short_documents and config.random_next_prob < 1
     sentence = 0
     while sentence < num_sentences:
@@ -208,6 +214,8 @@ def document_pairs(
             end += 1
         if starts[end] - starts[sentence] < 2:
             return  # the last sentence of the document has one token, too few for two segments
+        if swapped_prob > 0 and end - sentence == 1:
+            return
         random_next = rng.random() < config.random_next_prob
         if end - sentence > 1:
             cut_sentence = sentence + 1 + _below(rng, end - sentence - 1)
@@ -226,8 +234,11 @@ def document_pairs(
         else:
             b = Span(cut, starts[end])
             sentence = end
+        is_swapped = swapped_prob > 0 and rng.random() < swapped_prob
+        if is_swapped:
+            a, b = b, a
         excess = max(0, a.length + b.length - room)
-        yield Pair(*_truncated(a, b, excess, rng), int(random_next), is_short, excess)
+        yield Pair(*_truncated(a, b, excess, rng), int(random_next or is_swapped), is_short, excess)
 
 
 def _random_segment(corpus: EncodedCorpus, document: int, rng: random.Random, num_tokens: int) -> Span:

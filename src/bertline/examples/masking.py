@@ -4,17 +4,19 @@ Every choice is a pure function of (seed, epoch, example id, position): there is
 or a resumed run to share. The random numbers are those of SplitMix64. Each example has a stream that starts at a key
 derived from seed, epoch and example id. Position p uses the outputs 3p, 3p + 1 and 3p + 2 of the stream: the first
 decides whether p is a target, the second how it is replaced, the third which random token replaces it. The output after
-those of the largest possible position decides the number of targets. Any output can be computed without the preceding
-ones, so a batch is one array expression, and each row has the same result as when it is masked alone.
+those of the largest possible position decides the number of targets, and those behind it the length of a span that
+begins at p. Any output can be computed without the preceding ones, so a batch is one array expression, and each row has
+the same result as when it is masked alone.
 """
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +33,11 @@ _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _POSITION_MASK = np.uint64((1 << _POSITION_BITS) - 1)
 _OUTPUT_FOR_NUMBER = np.array([_OUTPUTS_PER_POSITION << _POSITION_BITS], dtype=np.uint64)
 _NEVER = np.uint64(0xFFFFFFFFFFFFFFFF)
+_MAX_SPAN_WORDS, _SPAN_END_PROB = 10, 0.2
+_SPAN_WORDS = (1 - (1 - _SPAN_END_PROB) ** np.arange(1, _MAX_SPAN_WORDS)) / (
+    1 - (1 - _SPAN_END_PROB) ** _MAX_SPAN_WORDS
+)
+"""[9] probabilities that a span has at most 1, 2, ... 9 words; the mean is 3.8 (SpanBERT, section 3.1)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +54,10 @@ class MaskingPolicy:
     mask_id: int
     special_ids: tuple[int, ...]
     """Ids of special tokens, which are never targets and never random replacements."""
+    unit: Literal["token", "word", "span"] = "token"
+    """What is chosen at once; see `mask_example`."""
+    word_starts: bytes = b""
+    """For `word` and `span`: whether each token begins a word, as bits of `numpy.packbits`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,8 @@ def masking_policy(manifest: Mapping[str, Any]) -> MaskingPolicy:
         pad_id=special_ids[PAD],
         mask_id=special_ids[MASK],
         special_ids=tuple(sorted(special_ids.values())),
+        unit=masking.get("unit", "token"),
+        word_starts=base64.b64decode(manifest.get("word_starts", "")),
     )
 
 
@@ -111,13 +124,19 @@ def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, po
     `replace_with_mask_prob` become [MASK], `replace_with_random_prob` a random non-special token (possibly the true
     one), and the rest stay unchanged.
 
+    The unit `word` chooses whole words in random order, `span` runs of words whose number is geometric; all targets of
+    a span are replaced alike. Both choose no more targets than `token` would: what is longer than what is left of them
+    is passed over, and a span ends early. Some targets remain unused where no word is short enough; only where none is
+    from the start, the beginning of one is chosen.
+
     Notes:
         The reference code (google-research/bert, create_pretraining_data.py) takes the fraction of all tokens,
         including [CLS] and [SEP], and rounds to the nearest number, which gives a different fraction in short
         sequences; [UNK] can be a target, and any token, even a special one, can be the random replacement.
 
     References:
-        Devlin et al. 2018, arXiv 1810.04805, section 3.1 and A.1.
+        Devlin et al. 2018, arXiv 1810.04805, section 3.1 and A.1; whole words: google-research/bert, README, 31 May
+        2019; spans: Joshi et al., SpanBERT (arXiv 1907.10529), section 3.1.
     """
     rows = mask_rows(
         example.input_ids[None].astype(np.int64),
@@ -150,17 +169,26 @@ def mask_rows(
         policy: The masking policy.
         num_columns: P, maximum number of targets per row (`max_targets`).
     """
-    maskable_tokens, ordinary_tokens = _token_tables(policy)
+    maskable_tokens, ordinary_tokens, word_starts = _token_tables(policy)
     maskable = maskable_tokens[input_ids]
     keys = _example_keys(example_ids, seed=seed, epoch=0 if policy.static else epoch)
     num_targets = _num_targets(keys, maskable.sum(axis=1), policy.mask_prob)
-    positions = _lowest_positions(keys, maskable, num_targets, num_columns)
+    if policy.unit == "token":
+        positions = spans = _lowest_positions(keys, maskable, num_targets, num_columns)
+    else:
+        begins = maskable & word_starts[input_ids]
+        begins[:, 1:] |= maskable[:, 1:] & ~maskable[:, :-1]
+        spans = _spans(keys, maskable, begins, num_targets, _MAX_SPAN_WORDS if policy.unit == "span" else 1)
+        columns = np.arange(input_ids.shape[1])
+        positions = np.sort(np.where(spans < 0, len(columns), columns), axis=1)[:, :num_columns]
     used = positions < input_ids.shape[1]
     positions = np.where(used, positions, 0)
     labels = np.take_along_axis(input_ids, positions, axis=1)
 
     counters = positions.astype(np.uint64) * np.uint64(_OUTPUTS_PER_POSITION)
-    action = _unit_interval(_output(keys[:, None], counters + np.uint64(1)))
+    deciding = np.take_along_axis(spans, positions, axis=1) if policy.unit == "span" else positions
+    deciding = deciding.astype(np.uint64) * np.uint64(_OUTPUTS_PER_POSITION)
+    action = _unit_interval(_output(keys[:, None], deciding + np.uint64(1)))
     # The high 32 bits scaled to the table size: the modulo would favour low ids slightly.
     drawn = (_output(keys[:, None], counters + np.uint64(2)) >> np.uint64(32)) * np.uint64(len(ordinary_tokens))
     random_tokens = ordinary_tokens[(drawn >> np.uint64(32)).astype(np.int64)]
@@ -196,24 +224,65 @@ def _num_targets(keys: Array, num_maskable: Array, mask_prob: float) -> Array:
 
 def _lowest_positions(keys: Array, maskable: Array, num_targets: Array, num_columns: int) -> Array:
     """Return [B, P] the `num_targets` maskable positions with the lowest random numbers, ascending; S where unused."""
-    length = maskable.shape[1]
-    columns = np.arange(length, dtype=np.uint64)
-    scores = _output(keys[:, None], columns * np.uint64(_OUTPUTS_PER_POSITION))
-    # The lowest bits hold the position: all keys are distinct, so every sorting algorithm gives the same order, and
-    # np.sort returns the positions too, much faster than np.argsort.
-    scores = np.where(maskable, (scores & ~_POSITION_MASK) | columns, _NEVER)
-    lowest = np.sort(scores, axis=1)[:, :num_columns]
-    positions = (lowest & _POSITION_MASK).astype(np.int64)
-    positions[np.arange(positions.shape[1]) >= num_targets[:, None]] = length
+    positions = _in_random_order(keys, maskable)[:, :num_columns]
+    positions[np.arange(positions.shape[1]) >= num_targets[:, None]] = maskable.shape[1]
     return np.sort(positions, axis=1)
 
 
+def _in_random_order(keys: Array, candidates: Array) -> Array:
+    """Return [B, S] the positions of the candidates in the order of their random numbers, then numbers above S."""
+    columns = np.arange(candidates.shape[1], dtype=np.uint64)
+    scores = _output(keys[:, None], columns * np.uint64(_OUTPUTS_PER_POSITION))
+    # The lowest bits hold the position: all keys are distinct, so every sorting algorithm gives the same order, and
+    # np.sort returns the positions too, much faster than np.argsort.
+    scores = np.where(candidates, (scores & ~_POSITION_MASK) | columns, _NEVER)
+    return (np.sort(scores, axis=1) & _POSITION_MASK).astype(np.int64)
+
+
+def _spans(keys: Array, maskable: Array, begins: Array, num_targets: Array, max_words: int) -> Array:
+    """Return [B, S] the first position of the span that each position is in, -1 for those that are no targets.
+
+    Args:
+        keys: [B].
+        maskable: [B, S].
+        begins: [B, S] whether a word begins.
+        num_targets: [B] most targets.
+        max_words: Most words of a span.
+    """
+    length, rows = maskable.shape[1], np.arange(len(maskable))
+    columns = np.arange(length)
+    firsts = np.maximum.accumulate(np.where(begins, columns, 0), axis=1)  # of the word that each token is in
+    in_words = (rows[:, None] * (length + 1) + firsts)[maskable]
+    sizes = np.bincount(in_words, minlength=len(rows) * (length + 1)).reshape(-1, length + 1)
+    spans, left = np.full_like(sizes, -1), num_targets.copy()
+    order = np.minimum(_in_random_order(keys, begins), length)  # behind the last word: a place without a word
+    for start in order.T:
+        if not left.any() or (start == length).all():
+            break
+        drawn = _unit_interval(_output(keys, _OUTPUT_FOR_NUMBER + np.uint64(1) + start.astype(np.uint64)))
+        num_words = np.minimum(1 + np.searchsorted(_SPAN_WORDS, drawn, side="right"), max_words)
+        word, goes_on = start, np.ones(len(rows), dtype=bool)
+        for number in range(max_words):
+            size = sizes[rows, word]
+            goes_on &= (number < num_words) & (size > 0) & (size <= left) & (spans[rows, word] < 0)
+            if not goes_on.any():
+                break
+            spans[rows[goes_on], word[goes_on]] = start[goes_on]
+            left = left - size * goes_on
+            word = np.where(goes_on, word + size, length)
+    too_long = (left == num_targets) & (left > 0)  # each word is
+    spans[rows[too_long], order[too_long, 0]] = order[too_long, 0]
+    is_target = maskable & (columns - firsts < num_targets[:, None])
+    return np.where(is_target, np.take_along_axis(spans, firsts, axis=1), -1)
+
+
 @lru_cache(maxsize=8)
-def _token_tables(policy: MaskingPolicy) -> tuple[Array, Array]:
-    """Return [vocab_size] whether each token may be a target, and the ids of tokens that may."""
+def _token_tables(policy: MaskingPolicy) -> tuple[Array, Array, Array]:
+    """Return [vocab_size] whether each token may be a target, the ids of those that may, and which begin a word."""
     maskable = np.ones(policy.vocab_size, dtype=bool)
     maskable[list(policy.special_ids)] = False
-    return maskable, np.flatnonzero(maskable)
+    word_starts = np.unpackbits(np.frombuffer(policy.word_starts, dtype=np.uint8)).astype(bool)
+    return maskable, np.flatnonzero(maskable), word_starts
 
 
 def _example_keys(example_ids: Array, *, seed: int, epoch: int, purpose: str = "mask") -> npt.NDArray[np.uint64]:

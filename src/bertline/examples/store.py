@@ -39,8 +39,8 @@ class Example:
     token_type_ids: Array
     """[length], 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`, or 0 everywhere if the tokenizer has one type."""
     next_sentence_label: int
-    """1 if B is a random segment of another document, 0 if it follows A (the reference code's convention) or there is
-    no B."""
+    """1 if B is a random segment of another document (the reference code's convention) or precedes A, where pairs are
+    swapped; 0 if it follows A or there is no B."""
     first_segment_length: int
     """Number of tokens of `[CLS] A [SEP]`."""
 

@@ -26,6 +26,8 @@ from bertline.foundation.files import read_json
 CONFIG_NAME = "config.json"
 GENERATOR = "generator"
 """Folder of ELECTRA's generator, in that of the detector that was trained with it."""
+SENTENCE_ORDER = "sop_classifier"
+"""Name of ALBERT's head of sentence order in transformers."""
 Names = tuple[tuple[str, str], ...]
 """Pairs of a part of a name in BERT's folders, and of the same in the family's; the first that fits is replaced."""
 
@@ -224,7 +226,11 @@ _WRAPPED = (
         model_type="albert",
         title="ALBERT",
         class_prefix="Albert",
-        names=(("bert.", "albert."), ("cls.predictions.", "predictions.")),
+        names=(
+            ("bert.", "albert."),
+            ("cls.predictions.", "predictions."),
+            ("cls.seq_relationship.", f"{SENTENCE_ORDER}.classifier."),
+        ),
         defaults={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
         wrapping=Wrapping(layers="encoder.albert_layer_groups"),
     ),

@@ -77,6 +77,12 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
     missing = [key for key in required if key not in mapping]
     if missing:
         raise ArtifactError(f"{where}: {', '.join(missing)} missing; is this the configuration of a BERT model?")
+    layers, groups = mapping["num_hidden_layers"], mapping.get("num_hidden_groups") or 1
+    if layers % groups:
+        raise ArtifactError(
+            f"{where}: num_hidden_layers is {layers}, not a multiple of num_hidden_groups ({groups}), so that some "
+            "groups of shared weights would have more layers than others. Change one of them."
+        )
     optional = {
         "max_position_embeddings": 512,
         "type_vocab_size": 2,

@@ -162,9 +162,16 @@ def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
     folder, seed = job.start_from_folder, job.pretrain.seed
     if folder is not None:
         refuse_other_vocabulary(job.model, folder, tokenizer)
-    width = job.objective.generator_width if isinstance(job.objective, ReplacedToken) else None
-    model = start_language_model(job.model, tokenizer, folder=folder, seed=seed, generator_width=width)
-    if folder is not None and width is None and not has_mlm_head(folder):
+    objective = job.objective
+    model = start_language_model(
+        job.model,
+        tokenizer,
+        folder=folder,
+        with_pooler=objective.with_pooler,
+        seed=seed,
+        generator_width=objective.generator_width if isinstance(objective, ReplacedToken) else None,
+    )
+    if folder is not None and not isinstance(objective, ReplacedToken) and not has_mlm_head(folder):
         _start_neutral(model, job, tokenizer)
     if folder is not None:
         say(f"pretraining starts from {folder}")

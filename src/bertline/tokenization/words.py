@@ -18,6 +18,8 @@ _KEY = "tokenizer.user_words"
 # Circled letters, which are symbols that count as letters in the regular expressions of the tokenizers library.
 _LETTER_SYMBOLS = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
 _JOINERS = "\u200c\u200d"
+_SPACES = ("\u0120", "\u2581")
+"""What stands for the space before a word in byte-level and in SentencePiece vocabularies."""
 
 
 def read_user_words(given: Sequence[str] | str, words_of: Callable[[str], Sequence[str]]) -> dict[str, bool]:
@@ -66,6 +68,21 @@ def _refuse_unusable(where: str, word: str, whole: str) -> None:
         problem = f"has {len(whole)} characters; a word has at most {MAX_WORD_CHARACTERS}"
     if problem:
         raise DataError(f"{where}: {word!r} {problem}. Leave it out, or write it in another way.")
+
+
+def word_starts(tokenizer: Tokenizer) -> list[bool]:
+    """Return for each token whether it begins a word; behind a special token, every token does.
+
+    WordPiece marks tokens that continue a word. Other tokenizers mark those behind a space; without the mark, letters
+    and digits continue a word, and punctuation and Chinese characters are words of their own, as for BERT.
+    """
+    if tokenizer.is_wordpiece:
+        return [not token.startswith(CONTINUATION) for token in tokenizer.vocab]
+    firsts = [tokenizer.decode([index])[:1] for index in range(tokenizer.vocab_size)]
+    return [
+        token.startswith(_SPACES) or not (first == "\ufffd" or _is_of_word(first)) or _is_chinese(first)
+        for token, first in zip(tokenizer.vocab, firsts, strict=True)
+    ]
 
 
 def _is_chinese(character: str) -> bool:

@@ -22,6 +22,7 @@ from bertline.pretraining.data import MaskedExamples
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import ExistingTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.words import word_starts
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
@@ -113,3 +114,14 @@ def test_segments_apart_find_the_border_that_token_types_do_not_show(
         ids = row[mask.astype(bool)].tolist()
         text = ids[len(single.before) : len(ids) - len(single.after)]
         assert ids == single.sequence(text) and not set(text) & set(single.before + single.after)
+
+
+def test_words_begin_behind_a_space_and_punctuation_is_one(folder: Path) -> None:
+    tokenizer = Tokenizer.load(folder)
+    begins, words = word_starts(tokenizer), []
+    ids = tokenizer.encode("bal delt kurs. misl.")
+    assert len(ids) > 6  # so that some words have several tokens
+    for index in ids:
+        words += [[]] if begins[index] or not words else []
+        words[-1].append(index)
+    assert [tokenizer.decode(word).strip() for word in words] == ["bal", "delt", "kurs", ".", "misl", "."]

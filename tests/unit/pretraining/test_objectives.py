@@ -23,9 +23,10 @@ OBJECTIVES = {
     "mlm": tiny.mlm(),
     "mlm_nsp": tiny.mlm_nsp(0.5),
     "mlm_nsp_shared": tiny.mlm_nsp_shared(0.5, 0.25),
+    "mlm_sop": tiny.mlm_sop(0.5),
     "contrastive": tiny.contrastive(mlm_weight=0.5),
 }
-KNOWN = {"unigram_entropy": 6.0, "random_next_prob": 0.5}
+KNOWN = {"unigram_entropy": 6.0, "random_next_prob": 0.5, "swapped_prob": 0.5}
 EACH = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 
 
@@ -54,12 +55,13 @@ def test_the_sums_have_the_names_and_the_order_that_are_announced(objective):
 def test_the_loss_is_the_weighted_sum_of_its_terms(objective):
     total = {
         "mlm_loss": 6.0, "nsp_loss": 8.0, "contrastive_loss": 12.0, "mlm_correct": 1.0, "nsp_correct": 2.0,
+        "sop_loss": 8.0, "sop_correct": 2.0,
         "contrastive_correct": 2.0, "shared_loss": 1.0, "shared_correct": 2.0, "unshared": 2.0,
         "targets": 3.0, "sequences": 4.0,
     }  # fmt: skip
     pairs = 2.0 + 0.5 * 2.0
-    expected = {"mlm": 2.0, "mlm_nsp": pairs, "mlm_nsp_shared": pairs + 0.25 * 0.25, "contrastive": 3.0 + 0.5 * 2.0}
-    assert weighted_loss(objective, means(objective, total)) == expected[objective.kind]
+    expected = {"mlm": 2.0, "mlm_nsp_shared": pairs + 0.25 * 0.25, "contrastive": 3.0 + 0.5 * 2.0}
+    assert weighted_loss(objective, means(objective, total)) == expected.get(objective.kind, pairs)
 
 
 @EACH
@@ -84,7 +86,7 @@ def test_every_alarm_has_advice(objective):
     margins = LearningMargins(entropy_margin=0.1, nsp_margin=0.02)
     at_baseline = dict(objective.alarms(baselines, baselines, margins, steps=10))
     assert at_baseline.keys() == objective.advice.keys()
-    learnt = {"mlm_loss": 1.0, "nsp_accuracy": 0.9, "contrastive_loss": 0.5}
+    learnt = {"mlm_loss": 1.0, "nsp_accuracy": 0.9, "sop_accuracy": 0.9, "contrastive_loss": 0.5}
     assert not list(objective.alarms(learnt, baselines, margins, steps=10))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bertline.modeling.bert import MaskedLanguageModel, PreTrainingOutput
+    from bertline.modeling.config import ModelConfig
 
 ADVICE = {
     **mlm.ADVICE,
@@ -30,68 +31,95 @@ ADVICE = {
     "documents have several sentences in their order; where text has no order, set objective.nsp_weight=0 "
     "or use objective=mlm with examples=full_sentences.",
 }
-REPORT_SPEC = ReportSpec(
-    title="the masked language model and next sentence prediction",
-    summary=f"{mlm.SUMMARY}, and it tells the next sentence from a random one in {{nsp_accuracy}} of cases (chance: "
-    "{nsp_accuracy_baseline}).",
-    score=mlm.ACCURACY.name,
-    score_word="accuracy",
-    scores=(
-        mlm.LOSS_SCORE,
-        mlm.ACCURACY_SCORE,
-        ShownScore(
-            metric="nsp_accuracy",
-            unit="fraction",
-            tile="next sentence right",
-            tile_note="chance {baseline}",
-            card="next sentence, accuracy",
-            card_baseline="guessing",
-        ),
-    ),
-    charts=(
-        mlm.LOSS_CHART,
-        ShownChart(
-            name="accuracy",
-            y_name="held-out accuracy",
-            caption="The share of blanks filled with exactly the right token, and of sentence pairs judged right.",
-            curves=(
-                mlm.ACCURACY_CURVE,
-                ShownCurve(title="next sentence right", metric="val/nsp_accuracy", css="c1"),
+
+
+def pair_metrics(task: str) -> tuple[Metric, ...]:
+    """Return the accuracies of blanks and of the labels of pairs; `task` is the prefix of the names."""
+    return (mlm.ACCURACY, Metric(name=f"{task}_accuracy", total=f"{task}_correct", count="sequences"))
+
+
+def pair_report(task: str, name: str, ability: str) -> ReportSpec:
+    """Return what is shown of a masked language model that also learns a label of pairs.
+
+    Args:
+        task: Prefix of the metrics.
+        name: What is predicted, in words.
+        ability: What the model then does, as the sentence goes on: "it ... in 90 % of cases".
+    """
+    accuracy = f"{task}_accuracy"
+    return ReportSpec(
+        title=f"the masked language model and {name} prediction",
+        summary=f"{mlm.SUMMARY}, and it {ability} in {{{accuracy}}} of cases (chance: {{{accuracy}_baseline}}).",
+        score=mlm.ACCURACY.name,
+        score_word="accuracy",
+        scores=(
+            mlm.LOSS_SCORE,
+            mlm.ACCURACY_SCORE,
+            ShownScore(
+                metric=accuracy,
+                unit="fraction",
+                tile=f"{name} right",
+                tile_note="chance {baseline}",
+                card=f"{name}, accuracy",
+                card_baseline="guessing",
             ),
-            level=("chance, next sentence", "nsp_accuracy"),
         ),
-    ),
-    tables=(*mlm.TABLES, ShownTable(name="nsp_accuracy", metric="nsp_accuracy", baseline=None)),
-)
+        charts=(
+            mlm.LOSS_CHART,
+            ShownChart(
+                name="accuracy",
+                y_name="held-out accuracy",
+                caption="The share of blanks filled with exactly the right token, and of sentence pairs judged right.",
+                curves=(mlm.ACCURACY_CURVE, ShownCurve(title=f"{name} right", metric=f"val/{accuracy}", css="c1")),
+                level=(f"chance, {name}", accuracy),
+            ),
+        ),
+        tables=(*mlm.TABLES, ShownTable(name=accuracy, metric=accuracy, baseline=None)),
+    )
+
+
+REPORT_SPEC = pair_report("nsp", "next sentence", "tells the next sentence from a random one")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MlmNspObjective(MaskedLMObjective):
-    """Everything of the objective `mlm_nsp` but its name, for objectives that vary it."""
+class PairObjective(MaskedLMObjective):
+    """A masked language model that also learns one of two labels of each pair of segments, at the first position."""
 
     num_segments: ClassVar[int] = 2
-    examples: ClassVar[str] = "sentence_pairs"
     with_pooler: ClassVar[bool] = True
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        mlm.ACCURACY,
-        Metric(name="nsp_accuracy", total="nsp_correct", count="sequences"),
-    )
-    advice: ClassVar[Mapping[str, str]] = ADVICE
-    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    task: ClassVar[str]
+    """Prefix of the names of its loss, accuracy, weight and alarm."""
+    label: ClassVar[str]
+    """What label 1 means, in words."""
+    label_prob: ClassVar[str]
+    """Setting of the examples that is the share of label 1."""
 
-    nsp_weight: float
-    """Weight of the NSP loss relative to the MLM loss; the paper adds the two (1.0)."""
+    @property
+    def pair_loss(self) -> LossTerm:
+        """The term of the labels of pairs."""
+        return LossTerm(name=f"{self.task}_loss", count="sequences", weight=getattr(self, f"{self.task}_weight"))
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
-        return (mlm.LOSS, nsp_loss(self.nsp_weight))
+        return (mlm.LOSS, self.pair_loss)
 
     def model_class(self) -> type[MaskedLanguageModel]:
         """See `Objective.model_class`."""
         from bertline.modeling.bert import BertForPreTraining
 
         return BertForPreTraining
+
+    def problems(
+        self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
+    ) -> Iterator[str]:
+        """See `Objective.problems`: label 1 of the examples must be that of the objective."""
+        swapped = examples.get("swapped_prob")
+        if bool(swapped) != (self.label_prob == "swapped_prob"):
+            yield (
+                f"examples.swapped_prob is {swapped}, but objective.kind is {self.kind}, whose label 1 is "
+                f"{self.label}. Use examples={self.examples}, or another objective."
+            )
 
     def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
         """See `Objective.sums`."""
@@ -101,33 +129,49 @@ class MlmNspObjective(MaskedLMObjective):
         of_blanks = MaskedLMObjective.sums(self, output, batch)
         return {
             "mlm_loss": of_blanks["mlm_loss"],
-            "nsp_loss": sequence_loss_sum(output.nsp_logits, labels),
+            f"{self.task}_loss": sequence_loss_sum(output.nsp_logits, labels),
             "mlm_correct": of_blanks["mlm_correct"],
-            "nsp_correct": sequences_correct(output.nsp_logits, labels).float(),
+            f"{self.task}_correct": sequences_correct(output.nsp_logits, labels).float(),
         }
 
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the unigram entropy, and the accuracy of always predicting the more frequent label.
 
-        That accuracy is 0.5 if both labels are equally frequent, as in the paper (A.2).
+        That accuracy is 0.5 if both labels are equally frequent, as in the papers (BERT, A.2).
         """
         found = MaskedLMObjective.baselines(self, known)
-        if "random_next_prob" in known:
-            found["nsp_accuracy"] = max(known["random_next_prob"], 1 - known["random_next_prob"])
+        if self.label_prob in known:
+            found[f"{self.task}_accuracy"] = max(known[self.label_prob], 1 - known[self.label_prob])
         return found
 
     def alarms(
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
-        """See `Objective.alarms`. Without weight in the loss, next sentence prediction raises no alarm."""
+        """See `Objective.alarms`. Without weight in the loss, the labels of pairs raise no alarm."""
         yield from MaskedLMObjective.alarms(self, means, baselines, margins, steps=steps)
-        accuracy, chance = means["nsp_accuracy"], baselines["nsp_accuracy"]
-        if self.nsp_weight > 0 and accuracy < nsp_learnt_from(chance, margins.nsp_margin):
+        accuracy, chance = means[f"{self.task}_accuracy"], baselines[f"{self.task}_accuracy"]
+        if self.pair_loss.weight > 0 and accuracy < learnt_from(chance, margins.nsp_margin):
             yield (
-                "nsp_at_chance",
-                f"the share of next sentences judged right in the last {steps:,} steps is {accuracy:.3f}; always "
-                f"saying the more frequent label gives {chance:g}",
+                f"{self.task}_at_chance",
+                f"the share of pairs judged right (label 1: {self.label}) in the last {steps:,} steps is "
+                f"{accuracy:.3f}; always saying the more frequent label gives {chance:g}",
             )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MlmNspObjective(PairObjective):
+    """Everything of the objective `mlm_nsp` but its name, for objectives that vary it."""
+
+    examples: ClassVar[str] = "sentence_pairs"
+    metrics: ClassVar[tuple[Metric, ...]] = pair_metrics("nsp")
+    advice: ClassVar[Mapping[str, str]] = ADVICE
+    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    task: ClassVar[str] = "nsp"
+    label: ClassVar[str] = "a random second segment"
+    label_prob: ClassVar[str] = "random_next_prob"
+
+    nsp_weight: float
+    """Weight of the NSP loss relative to the MLM loss; the paper adds the two (1.0)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,15 +181,10 @@ class MlmNsp(MlmNspObjective):
     kind: Literal["mlm_nsp"]
 
 
-def nsp_loss(weight: float) -> LossTerm:
-    """Return the term of next sentence prediction."""
-    return LossTerm(name="nsp_loss", count="sequences", weight=weight)
+def learnt_from(chance: float, margin: float) -> float:
+    """Return the accuracy of pairs that counts as learning: `margin` above a chance of 0.5, less above a higher chance.
 
-
-def nsp_learnt_from(chance: float, margin: float) -> float:
-    """Return the NSP accuracy that counts as learning: `margin` above a chance of 0.5, less above a higher chance.
-
-    >>> nsp_learnt_from(0.5, 0.02), round(nsp_learnt_from(0.9, 0.02), 6), nsp_learnt_from(1.0, 0.02)
+    >>> learnt_from(0.5, 0.02), round(learnt_from(0.9, 0.02), 6), learnt_from(1.0, 0.02)
     (0.52, 0.904, 1.0)
     """
     return chance + 2 * (1 - chance) * margin

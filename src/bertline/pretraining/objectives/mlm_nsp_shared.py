@@ -23,7 +23,7 @@ from bertline.pretraining.objectives.base import (
     ShownTable,
     sum_names,
 )
-from bertline.pretraining.objectives.mlm_nsp import MlmNspObjective, nsp_loss
+from bertline.pretraining.objectives.mlm_nsp import MlmNspObjective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,13 +99,14 @@ class MlmNspShared(MlmNspObjective):
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
         shared = LossTerm(name="shared_loss", count="sequences", weight=self.shared_weight)
-        return (mlm.LOSS, nsp_loss(self.nsp_weight), shared)
+        return (mlm.LOSS, self.pair_loss, shared)
 
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
     ) -> Iterator[str]:
         """See `Objective.problems`: the layer below the last one must have looked at the other segment, and token types
         tell which it is."""
+        yield from MlmNspObjective.problems(self, examples, batch_sizes, model=model, num_ranks=num_ranks)
         if not examples.get("layout", {"second_type": 1})["second_type"]:
             yield (
                 f"objective.kind is {self.kind}, which tells the segments of a pair by their token types, but this "

@@ -12,9 +12,10 @@ from bertline.pretraining.objectives.distilled import Distilled
 from bertline.pretraining.objectives.mlm import TABLES, Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
+from bertline.pretraining.objectives.mlm_sop import MlmSop
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
 
-ObjectiveConfig = Mlm | MlmNsp | MlmNspShared | Contrastive | ReplacedToken | Distilled
+ObjectiveConfig = Mlm | MlmNsp | MlmNspShared | MlmSop | Contrastive | ReplacedToken | Distilled
 
 TABLES_WITHOUT_PRETRAINING: tuple[ShownTable, ...] = TABLES
 """Tables that `dvc.yaml` plots also where a checkpoint is fine-tuned as it is; they have only a header there."""

@@ -1,0 +1,41 @@
+"""Masked language model plus sentence order prediction, the two tasks of ALBERT."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from bertline.pretraining.objectives import mlm
+from bertline.pretraining.objectives.base import Metric, ReportSpec
+from bertline.pretraining.objectives.mlm_nsp import PairObjective, pair_metrics, pair_report
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MlmSop(PairObjective):
+    """Masked language model, and whether two consecutive segments of a document were swapped (label 1).
+
+    Unlike random segments, swapped ones have the same subject, so that it does not tell the label. The head is the one
+    of next sentence prediction: `seq_relationship` of `BertForPreTraining`, `sop_classifier` of `AlbertForPreTraining`.
+
+    References:
+        Lan et al., ALBERT (arXiv 1909.11942), section 3.1, inter-sentence coherence loss.
+    """
+
+    examples: ClassVar[str] = "sentence_order"
+    families: ClassVar[Collection[str]] = ("bert", "albert")
+    metrics: ClassVar[tuple[Metric, ...]] = pair_metrics("sop")
+    advice: ClassVar[Mapping[str, str]] = {
+        **mlm.ADVICE,
+        "sop_at_chance": "It comes after the blanks, so wait while the MLM loss is near the unigram entropy: a small "
+        "encoder may never learn it. Else see that documents have several sentences in their order; where text has no "
+        "order, use objective=mlm with examples=full_sentences.",
+    }
+    report_spec: ClassVar[ReportSpec] = pair_report("sop", "sentence order", "tells whether two segments were swapped")
+    task: ClassVar[str] = "sop"
+    label: ClassVar[str] = "swapped segments"
+    label_prob: ClassVar[str] = "swapped_prob"
+
+    kind: Literal["mlm_sop"]
+    sop_weight: float
+    """Weight of the loss of sentence order relative to the MLM loss; the paper adds the two (1.0)."""
