@@ -97,7 +97,8 @@ def make_data(folder: Path) -> None:
     from bertline.tasks.build import build_task
     from bertline.tokenization.build import build_tokenizer
 
-    config, workers = composed(), {"num_workers": 2}
+    config = composed()
+    workers: Any = {"num_workers": 2}
     corpus: Any = config.corpus
     tokenizer: Any = config.tokenizer
     if not (folder / "corpus").exists():
@@ -163,15 +164,17 @@ def score(folder: Path, flavour: str, seed: int) -> None:
     for name, task in config.tasks.items():
         rows_folder = folder / "tasks" / name
         kind = kind_part(task.kind, "model").task_kind(task, read_task_manifest(rows_folder)["labels"])
-        middle = {key: space.values[len(space.values) // 2] for key, space in task.space.items()}
-        whole = {key: int(value) if key in ("batch_size", "num_epochs") else value for key, value in middle.items()}
+        spaces: Mapping[str, Any] = task.space
+        middle = {key: space.values[len(space.values) // 2] for key, space in spaces.items()}
+        recipe: dict[str, Any] = {**task.fine_tuning, **middle}
+        whole = {key: int(value) if key in ("batch_size", "num_epochs") else value for key, value in recipe.items()}
         splits: dict[str, TaskSplit] = {}
         for split, count in (("train", task.num_train_rows), ("dev", None), ("test", None)):
             rows = kind.read(rows_folder, split).first(count)
             splits[split] = TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
         result = fine_tune(
             FineTuningJob(
-                kind=kind, config=with_params(config.sweep.fine_tuning, {**task.fine_tuning, **whole}),
+                kind=kind, config=with_params(config.sweep.fine_tuning, whole),
                 encoder="pretrained", encoder_folder=encoder, train=splits["train"], dev=splits["dev"], seed=seed,
                 machine=machine, runtime=config.runtime,
             )

@@ -245,11 +245,11 @@ class WrappedReplacedToken(WrappedMaskedLM):
             setattr(embeddings, name, getattr(shared, name))
         generator.hf.tie_weights()
 
-    def forward(self, *inputs: Any, **named: Any) -> MaskedLMOutput:  # type: ignore[override]
+    def forward(self, *inputs: Any, **named: Any) -> LanguageModelOutput:  # type: ignore[override]
         """Fill blanks by the generator; see `WrappedMaskedLM.forward`."""
         return self.generator(*inputs, **named)
 
-    def forward_everywhere(self, *inputs: Any, **named: Any) -> MaskedLMOutput:
+    def forward_everywhere(self, *inputs: Any, **named: Any) -> LanguageModelOutput:
         """Return the generator's logits at every position, [B, S, V]."""
         return self.generator.forward_everywhere(*inputs, **named)
 
@@ -313,7 +313,7 @@ def start_replaced_token(
         )
         return WrappedReplacedToken(hf, _encoder(hf.base_model, folder, dropouts), generator)
     sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
-    narrow = {name: int(getattr(config, name) * generator_width) for name in sizes}
+    narrow: Any = {name: int(getattr(config, name) * generator_width) for name in sizes}
     detector = new_language_model(config, tokenizer, "pretraining", seed=seed)
     generator = new_language_model(
         replace(config, **narrow, own={**config.own, **narrow}), tokenizer, "mlm", seed=seed_for(seed, GENERATOR)
