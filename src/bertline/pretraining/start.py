@@ -89,8 +89,7 @@ def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
     folder, seed = job.start_from_folder, job.pretrain.seed
     if folder is not None:
         refuse_other_vocabulary(job.model, folder, tokenizer)
-    with_pooler = job.objective.with_pooler
-    model = start_language_model(job.model, tokenizer, folder=folder, with_pooler=with_pooler, seed=seed)
+    model = start_language_model(job.model, tokenizer, job.objective.with_pooler, folder=folder, seed=seed)
     if folder is not None and not has_mlm_head(folder):
         _start_neutral(model, job, tokenizer)
     if folder is not None:
