@@ -64,7 +64,6 @@ def test_real_sentences_have_the_figures_of_the_page(tmp_path: Path) -> None:
     sides = [(TATOEBA / f"tatoeba.deu-eng.{side}").read_text().splitlines() for side in ("deu", "eng")]
     sizes = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
     loss, chrf = translate(tmp_path, list(zip(*sides, strict=True)), num_epochs=20, **sizes)
-    page = re.search(r"loss from (\S+) to (\S+) nats and chrF from (\S+) to (\S+):", PAGE)
-    assert loss == pytest.approx([float(page[1]), float(page[2])], abs=0.15)
-    assert chrf == pytest.approx([float(page[3]), float(page[4])], abs=2)
-    print(loss, chrf)
+    page = re.search(r"loss by a third and raise chrF from (\d+) to (\d+) \(", PAGE)
+    assert 0.6 < loss[1] / loss[0] < 0.7
+    assert chrf == pytest.approx([float(page[1]), float(page[2])], abs=2)
