@@ -191,6 +191,9 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
             (tmp_path / "tatoeba" / f"tatoeba.{language}-eng.{side}").write_text(lines)
     rows = [f"The {WORDS[i % 10]} and the {WORDS[i % 7]} number {i},{i % 2}" for i in range(160)]
     (pipeline / "reviews.csv").write_text("review,stars\n" + "\n".join(rows) + "\n")
+    (pipeline / "pairs.tsv").write_text(
+        "".join(f"{WORDS[i % 10]} {WORDS[i % 7]}\t{WORDS[i % 7]}.\n" for i in range(40))
+    )
     cola = tmp_path / "GLUE" / "CoLA"
     cola.mkdir(parents=True)
     for split, number in (("train", 60), ("dev", 20)):

@@ -83,14 +83,8 @@ def load_model(
             return BertTextEncoder(load_wrapped_encoder(folder, dropout_prob=dropout_prob), pooling=pooling)
         dropouts = None if dropout_prob is None else (dropout_prob, dropout_prob)
         both = head == "mlm" and architecture_of(folder) == "BertForPreTraining"
-        return load_wrapped(
-            folder,
-            "pretraining" if both else head,
-            num_outputs=num_outputs,
-            is_new=is_new,
-            dropout_probs=dropouts,
-            seed=seed,
-        )
+        kind = "pretraining" if both else head
+        return load_wrapped(folder, kind, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)
     if head == "vectors":
         return huggingface.load_text_encoder(folder, pooling=pooling, dropout_prob=dropout_prob, attention=attention)
     make: Any
@@ -118,28 +112,19 @@ def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertMod
 
 
 def start_language_model(
-    config: ModelConfig,
-    tokenizer: Tokenizer,
-    *,
-    folder: Path | None,
-    with_pooler: bool,
-    seed: int,
-    generator_width: float | None = None,
+    config: ModelConfig, tokenizer: Tokenizer, with_pooler: bool, *, folder: Path | None, seed: int
 ) -> WrappedMaskedLM:
     """Return a masked language model of a wrapped family for pretraining.
 
     Args:
         config: The model section.
         tokenizer: Its number of tokens and its special ones are those of a model from scratch.
-        folder: Checkpoint to continue; a head that it lacks is drawn. None: all weights are, as transformers does.
         with_pooler: Whether it has the head on the pooler, too.
+        folder: Checkpoint to continue; a head that it lacks is drawn. None: all weights are, as transformers does.
         seed: Seed of drawn weights.
-        generator_width: Width of the generator relative to the detector; None: there is no detector.
     """
-    from bertline.encoders.wrapped import load_wrapped, new_language_model, start_replaced_token
+    from bertline.encoders.wrapped import load_wrapped, new_language_model
 
-    if generator_width is not None:
-        return start_replaced_token(config, tokenizer, generator_width, folder=folder, seed=seed)
     head = "pretraining" if with_pooler else "mlm"
     if folder is None:
         return new_language_model(config, tokenizer, head, seed=seed)

@@ -25,7 +25,7 @@ from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput, MaskedLMOutput, PreTrainingOutput
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, SENTENCE_ORDER, family_in, family_of
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in, family_of
 from bertline.modeling.heads import AnswerLogits
 from bertline.modeling.huggingface import architecture_of, config_from_huggingface, read_config
 from bertline.modeling.initialization import initialize
@@ -43,6 +43,8 @@ _CLASSES = {
     "detector": transformers.ElectraForPreTraining,
     "encoder": transformers.AutoModel,
 }
+_SENTENCE_ORDER = "sop_classifier"
+"""Name of ALBERT's head of sentence order."""
 Dropouts = tuple[float, float]
 """Dropout rates of hidden states and of attention."""
 
@@ -216,13 +218,13 @@ class WrappedMaskedLM(WrappedModel):
 
     def _read(self, encoded: Encoded) -> LanguageModelOutput:
         logits = self._mlm_logits(encoded.hidden_states)
-        if (order := dict(self.head).get(SENTENCE_ORDER)) is None:
+        if (order := dict(self.head).get(_SENTENCE_ORDER)) is None:
             return MaskedLMOutput(logits)
         return PreTrainingOutput(logits, order(encoded.pooled), encoded.before_last)
 
     def _mlm_logits(self, states: Tensor) -> Tensor:
         for name, module in self.head:
-            states = states if name == SENTENCE_ORDER else module(states)
+            states = states if name == _SENTENCE_ORDER else module(states)
         return states
 
 

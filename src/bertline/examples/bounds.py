@@ -258,7 +258,7 @@ def _unknown(facts: Mapping[str, float]) -> str:
 
 def _told(facts: Mapping[str, float]) -> str:
     return (
-        f"{facts['surface_accuracy']:.1%} are told, random or true, by final marks and lengths alone (50 % is chance), "
+        f"{facts['surface_accuracy']:.1%} are told, true or not, by final marks and lengths alone (50 % is chance), "
         "so that little else is learned from them. Join short documents into longer ones (corpus.document), lower "
         "examples.lengths, or learn without pairs (examples=full_sentences objective=mlm)"
     )

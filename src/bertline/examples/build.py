@@ -5,9 +5,9 @@ The manifest has the unigram entropy: the loss of a baseline that knows only tok
 
 from __future__ import annotations
 
-import base64
 import shutil
 import textwrap
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -170,7 +170,11 @@ def build_examples(
             "shard_sequences": config.shard_sequences,
             **({"shuffle_sentences": config.shuffle_sentences} if config.shuffle_sentences else {}),
             **({"swapped_prob": config.swapped_prob} if config.swapped_prob else {}),
-            **({} if config.masking.unit == "token" else {"word_starts": _packed(word_starts(tokenizer))}),
+            **(
+                {}
+                if config.masking.unit == "token"
+                else {"word_starts": b64encode(np.packbits(word_starts(tokenizer))).decode()}
+            ),
             "vocab_size": tokenizer.vocab_size,
             "special_ids": special_ids_of(tokenizer),
             "corpus": corpus_counts,
@@ -269,10 +273,6 @@ def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, 
     facts = manifest["lengths"][str(length)]["train"]
     facts.update(figures_of(train, facts, counts, tokenizer.vocab))
     return unigram_entropy(counts, target_counts(validation, seed=manifest["seed"], policy=policy), policy.special_ids)
-
-
-def _packed(bits: Sequence[bool]) -> str:
-    return base64.b64encode(np.packbits(bits).tobytes()).decode()
 
 
 def _dupe_factor(config: ExamplesConfig) -> int:

@@ -242,12 +242,7 @@ def _in_random_order(keys: Array, candidates: Array) -> Array:
 def _spans(keys: Array, maskable: Array, begins: Array, num_targets: Array, max_words: int) -> Array:
     """Return [B, S] the first position of the span that each position is in, -1 for those that are no targets.
 
-    Args:
-        keys: [B].
-        maskable: [B, S].
-        begins: [B, S] whether a word begins.
-        num_targets: [B] most targets.
-        max_words: Most words of a span.
+    `begins` [B, S] says where words begin, `num_targets` [B] how many targets there are at most.
     """
     length, rows = maskable.shape[1], np.arange(len(maskable))
     columns = np.arange(length)

@@ -26,8 +26,6 @@ from bertline.foundation.files import read_json
 CONFIG_NAME = "config.json"
 GENERATOR = "generator"
 """Folder of ELECTRA's generator, in that of the detector that was trained with it."""
-SENTENCE_ORDER = "sop_classifier"
-"""Name of ALBERT's head of sentence order in transformers."""
 Names = tuple[tuple[str, str], ...]
 """Pairs of a part of a name in BERT's folders, and of the same in the family's; the first that fits is replaced."""
 
@@ -229,7 +227,7 @@ _WRAPPED = (
         names=(
             ("bert.", "albert."),
             ("cls.predictions.", "predictions."),
-            ("cls.seq_relationship.", f"{SENTENCE_ORDER}.classifier."),
+            ("cls.seq_relationship.", "sop_classifier.classifier."),
         ),
         defaults={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
         wrapping=Wrapping(layers="encoder.albert_layer_groups"),

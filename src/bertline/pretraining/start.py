@@ -162,16 +162,12 @@ def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
     folder, seed = job.start_from_folder, job.pretrain.seed
     if folder is not None:
         refuse_other_vocabulary(job.model, folder, tokenizer)
-    objective = job.objective
-    model = start_language_model(
-        job.model,
-        tokenizer,
-        folder=folder,
-        with_pooler=objective.with_pooler,
-        seed=seed,
-        generator_width=objective.generator_width if isinstance(objective, ReplacedToken) else None,
-    )
-    if folder is not None and not isinstance(objective, ReplacedToken) and not has_mlm_head(folder):
+    if isinstance(job.objective, ReplacedToken):
+        from bertline.encoders.wrapped import start_replaced_token  # loads transformers
+
+        return start_replaced_token(job.model, tokenizer, job.objective.generator_width, folder=folder, seed=seed)
+    model = start_language_model(job.model, tokenizer, job.objective.with_pooler, folder=folder, seed=seed)
+    if folder is not None and not has_mlm_head(folder):
         _start_neutral(model, job, tokenizer)
     if folder is not None:
         say(f"pretraining starts from {folder}")

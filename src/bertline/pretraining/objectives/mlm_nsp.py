@@ -39,13 +39,7 @@ def pair_metrics(task: str) -> tuple[Metric, ...]:
 
 
 def pair_report(task: str, name: str, ability: str) -> ReportSpec:
-    """Return what is shown of a masked language model that also learns a label of pairs.
-
-    Args:
-        task: Prefix of the metrics.
-        name: What is predicted, in words.
-        ability: What the model then does, as the sentence goes on: "it ... in 90 % of cases".
-    """
+    """Return what is shown of a label of pairs beside the masked language model; `ability` is what the model does."""
     accuracy = f"{task}_accuracy"
     return ReportSpec(
         title=f"the masked language model and {name} prediction",

@@ -27,9 +27,8 @@ class MlmSop(PairObjective):
     metrics: ClassVar[tuple[Metric, ...]] = pair_metrics("sop")
     advice: ClassVar[Mapping[str, str]] = {
         **mlm.ADVICE,
-        "sop_at_chance": "It comes after the blanks, so wait while the MLM loss is near the unigram entropy: a small "
-        "encoder may never learn it. Else see that documents have several sentences in their order; where text has no "
-        "order, use objective=mlm with examples=full_sentences.",
+        "sop_at_chance": "It comes after the blanks, and a small encoder may never learn it. Else see that documents "
+        "have several sentences in their order, or use objective=mlm with examples=full_sentences.",
     }
     report_spec: ClassVar[ReportSpec] = pair_report("sop", "sentence order", "tells whether two segments were swapped")
     task: ClassVar[str] = "sop"
