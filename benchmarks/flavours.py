@@ -9,7 +9,7 @@ default preset with their optimizer.
 
 The minutes of a training are processor time of one thread, from the start of its process to its end: imports and
 compilation from an empty cache included, and what else the machine does left out. The steps that fit into them follow
-from two short trainings of each flavour. Each seed has a training and, for `distilled`, a teacher of its own.
+from two short trainings of each flavour. The teacher is one for all seeds.
 
 Held-out MLM loss: on the same full sentences with the same masks, for each flavour whose encoder has that head. Tasks:
 those of the default preset, each with one fixed recipe (the middle of its search space) for all flavours, scored on
@@ -37,6 +37,7 @@ from records import Record, add_record_arguments
 
 from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.files import read_json, write_json
+from bertline.foundation.formats import with_spread
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.processor import processor_name
 from bertline.foundation.verdicts import Measured, compared, measured
@@ -84,8 +85,8 @@ def composed(*choices: str) -> PipelineConfig:
 
 
 def choices_of(flavour: str, folder: Path, seed: int) -> tuple[str, ...]:
-    """Return the choices of a flavour; those of `distilled` name the teacher of this seed."""
-    teacher = folder / TEACHER / str(seed) / "run/result"
+    """Return the choices of a flavour; those of `distilled` name the teacher."""
+    teacher = folder / TEACHER / "0/run/result"
     is_taught = flavour == "distilled"
     return (*FLAVOURS[flavour], *([f"objective.teacher={teacher}"] if is_taught else []), f"pretrain.seed={seed}")
 
@@ -198,11 +199,11 @@ class Benchmark:
         """Make what is missing and return the figures."""
         self._child("data")
         steps = {TEACHER: self._steps(TEACHER, 2 * self.minutes)}
-        self._all([("train", TEACHER, seed, steps[TEACHER]) for seed in self.seeds])
+        self._all([("train", TEACHER, 0, steps[TEACHER])])
         with ThreadPoolExecutor(self.workers) as pool:
             steps |= dict(zip(SHOWN, pool.map(lambda name: self._steps(name, self.minutes), SHOWN), strict=True))
         self._all([("train", name, seed, steps[name]) for seed in self.seeds for name in SHOWN])
-        self._all([("score", name, seed, 0) for seed in self.seeds for name in FLAVOURS])
+        self._all([("score", TEACHER, 0, 0), *(("score", name, seed, 0) for seed in self.seeds for name in SHOWN)])
         return self._figures(steps)
 
     def _steps(self, flavour: str, minutes: float) -> int:
@@ -247,7 +248,7 @@ class Benchmark:
     def _figures(self, steps: Mapping[str, int]) -> dict[str, Any]:
         flavours: dict[str, Any] = {}
         for name in FLAVOURS:
-            places = [self.folder / name / str(seed) for seed in self.seeds]
+            places = [self.folder / name / str(seed) for seed in (self.seeds if name != TEACHER else [0])]
             scores = [read_json(place / "scores.json") for place in places]
             seconds = [read_json(place / "seconds.json") for place in places]
             flavours[name] = {
@@ -274,9 +275,10 @@ class Benchmark:
         return systems
 
 
-def summary(values: Sequence[float]) -> dict[str, float]:
-    """Return mean and standard deviation."""
-    return {"mean": round(float(np.mean(values)), 4), "std": round(float(np.std(values, ddof=1)), 4)}
+def summary(values: Sequence[float]) -> dict[str, float | None]:
+    """Return mean and standard deviation; of one value the latter is None."""
+    std = round(float(np.std(values, ddof=1)), 4) if len(values) > 1 else None
+    return {"mean": round(float(np.mean(values)), 4), "std": std}
 
 
 def difference(first: Measured, second: Measured) -> dict[str, Any]:
@@ -291,7 +293,7 @@ def print_table(figures: Mapping[str, Any]) -> None:
     print(f"{'flavour':<12}" + "".join(f"{name:>18}" for name in names))
     for flavour, of_flavour in figures["flavours"].items():
         cells = [of_flavour.get(name, "-") for name in names]
-        texts = [f"{cell['mean']:.3f} ± {cell['std']:.3f}" if isinstance(cell, dict) else f"{cell}" for cell in cells]
+        texts = [with_spread(cell["mean"], cell["std"]) if isinstance(cell, dict) else f"{cell}" for cell in cells]
         print(f"{flavour:<12}" + "".join(f"{text:>18}" for text in texts))
 
 

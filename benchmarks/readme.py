@@ -27,7 +27,7 @@ import numpy as np
 import repository_source  # noqa: F401
 import yaml
 
-from bertline.foundation.formats import signed
+from bertline.foundation.formats import signed, with_spread
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -484,9 +484,10 @@ def flavours() -> str:
         f"|---|---|---|{'---|' * len(names)}",
     ]
     for flavour, figures in record["flavours"].items():
-        cells = [_spread_of(figures.get(name)) for name in ("mlm_loss", *names)]
+        found = [figures.get(name) for name in ("mlm_loss", *names)]
+        cells = ["" if each is None else with_spread(each["mean"], each["std"]) for each in found]
         rows.append(f"| {flavour} | {figures['steps']:,} | {' | '.join(cells)} |")
-    found = [
+    differ = [
         f"{first} is {each['verdict']} than {second} on `{task}` ({signed(each['difference'])})"
         for pair, of_tasks in record["verdicts"].items()
         for first, second in [pair.split(" - ")]
@@ -499,13 +500,9 @@ def flavours() -> str:
             *rows,
             "",
             f"Each training had {minutes} ({record['device']}), the teacher twice as many; mean ± standard deviation over "
-            f"{seeds}. Beyond the noise of seeds and rows: {'; '.join(found) or 'nothing'}. All other differences are none.",
+            f"{seeds}. Beyond the noise of seeds and rows: {'; '.join(differ) or 'nothing'}. All other differences are none.",
         ]
     )
-
-
-def _spread_of(figure: Mapping[str, float] | None) -> str:
-    return "" if figure is None else f"{figure['mean']:.3f} ± {figure['std']:.3f}"
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
