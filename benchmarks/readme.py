@@ -494,15 +494,12 @@ def flavours() -> str:
         for task, each in of_tasks.items()
         if each.get("verdict") in ("better", "worse")
     ]
-    minutes, seeds = f"{record['minutes']:g} minutes of one core", f"{record['seeds']} seeds"
-    return "\n".join(
-        [
-            *rows,
-            "",
-            f"Each training had {minutes} ({record['device']}), the teacher twice as many; mean ± standard deviation over "
-            f"{seeds}. Beyond the noise of seeds and rows: {'; '.join(differ) or 'nothing'}. All other differences are none.",
-        ]
+    note = (
+        f"Each training had {record['minutes']:g} minutes of one core ({record['device']}), the teacher twice as many; "
+        f"mean ± standard deviation over {record['seeds']} seeds. Beyond the noise of seeds and rows: "
+        f"{'; '.join(differ) or 'nothing'}. All other differences are none."
     )
+    return "\n".join([*rows, "", note])
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
