@@ -133,7 +133,7 @@ def test_albert_goes_from_one_objective_to_the_other(make_sop, capsys):
 
 def test_pairs_with_other_labels_are_refused(make_job, make_sop):
     with pytest.raises(
-        ConfigError, match=r"swapped_prob is None.*mlm_sop.*swapped segments. Use examples=sentence_ord"
+        ConfigError, match=r"swapped_prob is null.*mlm_sop.*swapped segments. Use examples=sentence_ord"
     ):
         run_pretraining(make_job(objective=pretraining_inputs.SOP))
     for kind in ({"kind": "mlm_nsp", "nsp_weight": 1.0}, pretraining_inputs.SHARED):
