@@ -172,7 +172,7 @@ def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrid
             ["objective=mlm_nsp_shared", "model.num_hidden_layers=1"],
             r"objective\.kind is mlm_nsp_shared.* at least 2 layers.*num_hidden_layers is 1",
         ),
-        (["objective=mlm_sop"], r"swapped_prob is None, but objective\.kind is mlm_sop.*Use examples=sentence_order"),
+        (["objective=mlm_sop"], r"swapped_prob is null, but objective\.kind is mlm_sop.*Use examples=sentence_order"),
         (
             ["examples=sentence_order"],
             r"swapped_prob is 0.5, but objective\.kind is mlm_nsp.*Use examples=sentence_pairs",

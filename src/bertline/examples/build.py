@@ -173,7 +173,7 @@ def build_examples(
             **(
                 {}
                 if config.masking.unit == "token"
-                else {"word_starts": b64encode(np.packbits(word_starts(tokenizer))).decode()}
+                else {"word_starts": b64encode(np.packbits(word_starts(tokenizer)).tobytes()).decode()}
             ),
             "vocab_size": tokenizer.vocab_size,
             "special_ids": special_ids_of(tokenizer),

@@ -111,7 +111,7 @@ class PairObjective(MaskedLMObjective):
         swapped = examples.get("swapped_prob")
         if bool(swapped) != (self.label_prob == "swapped_prob"):
             yield (
-                f"examples.swapped_prob is {swapped}, but objective.kind is {self.kind}, whose label 1 is "
+                f"examples.swapped_prob is {swapped or 'null'}, but objective.kind is {self.kind}, whose label 1 is "
                 f"{self.label}. Use examples={self.examples}, or another objective."
             )
 
