@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.kinds.classification.model import Classification, MultiLabel
+from bertline.modeling.losses import focal_factor
 from bertline.tasks.metrics.classification import row_counts, scores_of_counts
 from bertline.tasks.stored_rows import TextRows
 from tiny import WORDS
@@ -104,6 +109,60 @@ def test_without_windows_the_loss_is_pytorchs_own(inputs, smoothing, weights):
     assert found.item() == pytest.approx(
         F.cross_entropy(logits, labels, weight=weights, label_smoothing=smoothing).item(), rel=1e-6
     )
+
+
+@given(
+    logits=st.lists(st.tuples(*[st.floats(-30, 30, width=32)] * 3), min_size=1, max_size=6),
+    gamma=st.floats(0, 5),
+    weights=st.sampled_from([None, (0.5, 2.0, 1.0)]),
+    several=st.booleans(),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_focal_loss_is_that_of_a_plain_loop(inputs, logits, gamma, weights, several):
+    """Lin et al., equation 5: -alpha (1 - p)^gamma log(p), p being what the true label, or its absence, gets."""
+    names, scale = ("a", "b", "c"), weights or (1.0, 1.0, 1.0)
+    expected, labels = [], []
+    for row in range(len(logits)):
+        odds = [math.exp(value) for value in logits[row]]
+        if several:
+            labels.append([(row + label) % 2 for label in range(3)])
+            true = [
+                (x if y else 1.0) / (1 + x) if math.isfinite(x) else float(y)
+                for x, y in zip(odds, labels[row], strict=True)
+            ]
+            losses = [w * (1 - p) ** gamma * -math.log(p) for w, p in zip(scale, true, strict=True)]
+            expected.append(sum(losses) / sum(scale))
+        else:
+            labels.append(row % 3)
+            p = odds[row % 3] / sum(odds)
+            expected.append(scale[row % 3] * (1 - p) ** gamma * -math.log(p))
+    mean = len(logits) if several or weights is None else sum(scale[label] for label in labels)
+    kind = (
+        MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), names)
+        if several
+        else Classification(inputs.task(), names)
+    )
+    tensor = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
+    batch = {"labels": torch.tensor(labels), "weights": torch.ones(len(logits), dtype=torch.float64)}
+    options = LossOptions(0.0, None if weights is None else torch.tensor(weights, dtype=torch.float64), gamma)
+    loss = kind.loss_of_logits(tensor, batch, options)
+    assert loss.item() == pytest.approx(sum(expected) / mean, rel=1e-5, abs=1e-9)
+    loss.backward()
+    assert tensor.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_focal_loss_is_finite_where_the_model_is_certain_and_cross_entropy_at_gamma_0(inputs, several):
+    kind = (
+        MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), inputs.LABELS)
+        if several
+        else Classification(inputs.task(), inputs.LABELS)
+    )
+    logits = torch.tensor([[200.0, -200.0], [0.3, 0.1]], requires_grad=True)
+    batch = {"labels": torch.tensor([[1, 0], [0, 1]] if several else [0, 1]), "weights": torch.ones(2)}
+    kind.loss_of_logits(logits, batch, LossOptions(0.1, None, 0.5)).backward()
+    assert logits.grad.isfinite().all()
+    assert (focal_factor(logits.log_softmax(-1), 0.0) == 1).all()
 
 
 def test_one_label_for_every_row_is_a_degenerate_run(inputs):

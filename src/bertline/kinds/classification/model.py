@@ -37,6 +37,7 @@ from bertline.finetuning.task_kind import (
 )
 from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
 from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.modeling.losses import focal_factor
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -72,6 +73,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
 
     config: ClassificationTaskConfig
     head = "sequence"
+    unused_options: dict[str, str] = {}
     probabilities: Callable[[Tensor], Tensor]
     """Computes the probability of each label from logits [B, labels]."""
     best_temperature: Callable[[Probabilities, NDArray[np.int64]], float]
@@ -181,7 +183,7 @@ class Classification(TextClassifier[TextRows]):
     with_temperature = staticmethod(scaling.with_softmax_temperature)
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute cross-entropy; with class weights, the mean is weighted, as in PyTorch."""
+        """Compute cross-entropy or focal loss; with class weights, the mean is weighted, as in PyTorch."""
         losses = F.cross_entropy(
             logits,
             batch["labels"],
@@ -189,6 +191,9 @@ class Classification(TextClassifier[TextRows]):
             label_smoothing=options.label_smoothing,
             reduction="none",
         )
+        if options.focal_gamma:
+            log_probabilities = logits.log_softmax(-1).gather(1, batch["labels"][:, None])[:, 0]
+            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
         total = (losses * batch["weights"]).sum()
         if options.class_weights is None:
             return total / len(losses)
@@ -265,13 +270,16 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     with_temperature = staticmethod(scaling.with_sigmoid_temperature)
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute binary cross-entropy, averaged over labels and rows; smoothing moves targets towards 0.5.
+        """Compute binary cross-entropy or focal loss, averaged over labels and rows; smoothing moves targets towards 0.5.
 
         With class weights, the mean over labels is weighted.
         """
         targets = batch["labels"].to(logits.dtype)
         targets = targets * (1 - options.label_smoothing) + options.label_smoothing / 2
         losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        if options.focal_gamma:
+            log_probabilities = F.logsigmoid(torch.where(batch["labels"] == 1, logits, -logits))
+            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
         if options.class_weights is None:
             by_row = losses.mean(dim=1)
         else:
