@@ -43,7 +43,7 @@ _MOST_CONFUSIONS = 12
 _SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "before", "calibration_error")
 _THRESHOLDS = {
     "no_answer_threshold": "It says that there is no answer where 'none' scores more than {} above the best answer",
-    "threshold": "It gives every label whose probability is at least {}",
+    "threshold": "It gives every label (of two, the second) whose probability is at least {}",
     "outside_margin": "It takes a word for O only where the logit of O is more than {} above that of the best tag",
     "temperature": "Its logits are divided by {} before they become probabilities",
 }

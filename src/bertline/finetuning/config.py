@@ -38,8 +38,8 @@ class FineTuningConfig:
     label_smoothing: float
     """Fraction of the target spread evenly over all labels. An error for a loss without labels (numbers, a CRF)."""
     focal_gamma: float
-    """Exponent of the focal loss, which weakens what the model is already sure of (arXiv 1708.02002, section 3.2: 2 is a
-    good value); 0 is cross-entropy. An error for tasks other than classification."""
+    """Exponent of the focal loss, by which rows that the model is sure of count less (arXiv 1708.02002, section 3.2; 2
+    worked best there); 0 is cross-entropy. An error for a task other than classification."""
     class_weights: Literal["none", "balanced"]
     """`balanced` weights each label by rows / (labels * rows of that label), counted on train: the mean weight over the
     rows is 1, and a label absent from train gets 0. An error for a task without classes."""

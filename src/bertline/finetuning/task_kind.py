@@ -208,6 +208,10 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         `config.metric`. Without an override they are the means of `score_names`, one column each."""
         return dict(zip(self.score_names, statistics.mean(axis=0).tolist(), strict=True))
 
+    def score(self, statistics: Statistics) -> float:
+        """Compute the score that is tuned, `config.metric`."""
+        return self.scores(statistics)[self.config.metric]
+
     @abstractmethod
     def table(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> pa.Table:
         """Return a table of the predictions, one line per row, for reading and analysis.

@@ -186,8 +186,64 @@ def test_a_label_without_rows_is_in_no_macro_f1(inputs):
     one = Classification(inputs.task(), ("a", "b", "c"))
     several = MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), ("a", "b", "c"))
     gold, predicted = np.array([0, 1, 1, 0]), np.array([0, 1, 2, 0])
-    assert one.scores(np.stack([gold, predicted], axis=1).astype(float))["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
+    assert one.scores(np.column_stack([gold, predicted, np.eye(3)[predicted]]))["macro_f1"] == pytest.approx(
+        (1 + 2 / 3) / 2
+    )
     both = np.concatenate([np.eye(3)[gold], np.eye(3)[predicted]], axis=1)
     assert several.scores(both)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
     counts = np.stack([row_counts(gold, predicted, 3)])
     assert scores_of_counts(counts)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
+
+
+@pytest.mark.parametrize("temperature", [{}, {"calibration": "temperature"}])
+def test_dev_alone_chooses_the_threshold_and_every_reader_of_the_model_uses_it(inputs, temperature):
+    kind = Classification(inputs.task(threshold_metric="f1", **temperature), ("no", "yes"))
+    rows = rows_of([LOW] * 4, [0, 0, 1, 1])
+    shy = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]], dtype=np.float32)
+    plain = Classification(inputs.task(**temperature), ("no", "yes"))
+    assert plain.scores(plain.statistics(rows, shy, plain.calibrate(rows, shy)))["f1"] == 0.0
+    calibration = kind.calibrate(rows, shy)
+    positive = kind.calibrated(shy, calibration)[:, 1]
+    assert positive[1] < calibration["threshold"] < positive[2]
+    scores = kind.scores(kind.statistics(rows, shy, calibration))
+    assert scores["f1"] == scores["accuracy"] == 1.0
+    assert kind.table(rows, shy, calibration)["predicted"].to_pylist() == ["no", "no", "yes", "yes"]
+    assert kind.details(rows, shy, calibration)["confusion_matrix"] == [[2, 0], [0, 2]]
+    assert not kind.is_degenerate(rows, shy, calibration)
+    # Another split has no say in it: its labels are not read.
+    other = rows_of([LOW] * 4, [1, 1, 0, 0])
+    assert kind.scores(kind.statistics(other, shy, calibration))["accuracy"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"metric": "f_beta"}, "f_beta needs beta"),
+        ({"threshold_metric": "f_beta"}, "f_beta needs beta"),
+        ({"beta": 0.0}, "beta must be above 0"),
+        ({"multi_label": True, "metric": "auroc"}, "metric auroc is for one label a row"),
+        ({"multi_label": True, "threshold_metric": "f1", "metric": "micro_f1"}, "metric chooses the threshold"),
+        ({"labels": ("a", "b", "c"), "threshold_metric": "f1"}, "threshold_metric f1 is for two labels, found 3: a, b"),
+        ({"labels": ("a", "b", "c"), "metric": "f1"}, "metric f1 is for two labels, found 3"),
+    ],
+)
+def test_a_metric_that_does_not_fit_the_labels_is_refused(inputs, changes, problem):
+    with pytest.raises(ValueError, match=problem):
+        inputs.task(**changes)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "auroc", "negative_log_loss"])
+def test_the_tuned_score_is_that_of_all_scores(inputs, metric):
+    kind = Classification(inputs.task(metric=metric, beta=2.0), inputs.LABELS)
+    predictions = np.random.default_rng(0).dirichlet([1, 1], 50).astype(np.float32)
+    statistics = kind.statistics(inputs.learnable_rows(50), predictions, {})
+    scores = kind.scores(statistics)
+    assert kind.score(statistics) == scores[metric]
+    assert {
+        "auroc",
+        "average_precision",
+        "negative_log_loss",
+        "negative_brier_score",
+        "balanced_accuracy",
+        "f_beta",
+    } <= {*scores}

@@ -86,7 +86,7 @@ class TokenClassification(WordTagger):
             return {}
 
         def score(margin: float) -> float:
-            return self.scores(self.statistics(rows, predictions, {OUTSIDE_MARGIN: margin}))[self.config.metric]
+            return self.score(self.statistics(rows, predictions, {OUTSIDE_MARGIN: margin}))
 
         return {OUTSIDE_MARGIN: max(_MARGINS, key=score)}
 
