@@ -246,7 +246,11 @@ _COLUMNS = {
 def introduction(task: TaskFacts) -> str:
     """Return the sentence and the example as HTML; no example if the rows are not there."""
     about = _SOURCES.get(task.source) or kind_part(task.result["task_kind"], "report").about(task.result["labels"])
-    return paragraph(about) + _example(task)
+    groups = ""
+    if counts := task.manifest.get("groups"):
+        named = listing([f"{count(number)} in {split}" for split, number in counts.items()])
+        groups = paragraph(f"A group of rows is in one split, and verdicts count it as one row. Groups: {named}.")
+    return paragraph(about) + groups + _example(task)
 
 
 def _example(task: TaskFacts) -> str:
