@@ -82,15 +82,10 @@ class ClassificationTaskConfig(BaseTaskConfig):
             )
 
     def check_two_labels(self, labels: Sequence[str] | None) -> None:
-        """Check that there are two labels where a score or a threshold is that of the second; None is not known yet.
-
-        Raises:
-            ValueError: There are more.
-        """
-        for key in ("metric", "threshold_metric"):
-            value = getattr(self, key)
-            is_of_second = key == "threshold_metric" or value in ("f1", "f_beta")
-            if value is not None and is_of_second and not self.multi_label and labels is not None and len(labels) != 2:
+        """Raise a ValueError unless there are two labels where a score is of the second; None is not known yet."""
+        metric = self.metric if self.metric in ("f1", "f_beta") else None
+        for key, value in (("metric", metric), ("threshold_metric", self.threshold_metric)):
+            if value is not None and labels is not None and len(labels) != 2:
                 raise ValueError(f"{key} {value} is for two labels, found {len(labels)}: {', '.join(labels[:5])}")
 
     @property

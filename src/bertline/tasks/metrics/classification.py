@@ -80,14 +80,9 @@ def matthews(matrix: NDArray[np.integer]) -> float:
 
 
 def auroc(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> float:
-    """Return the area under the ROC curve: how often a row of a label has more of its probability than another row.
+    """Return the area under the ROC curve, from label ids [N] and probabilities [N, L].
 
-    With more than two labels, it is the mean over each label against the rest, for labels that some rows have and
-    others lack.
-
-    Args:
-        gold: [N] label ids.
-        probabilities: [N, L].
+    With more than two labels, it is the mean over each label against the rest, if some rows have it and others do not.
 
     Example:
         >>> auroc(np.array([0, 1, 1]), np.array([[0.8, 0.2], [0.7, 0.3], [0.9, 0.1]]))
@@ -103,10 +98,7 @@ def auroc(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> flo
 
 
 def average_precision(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> float:
-    """Return the average precision of the second of two labels, or the mean over the labels that rows have.
-
-    It is the mean over the rows of a label, the likeliest first, of the precision down to them; see `auroc`.
-    """
+    """Return the average precision of the second of two labels, or the mean over the labels that rows have."""
     means = []
     for has, scores in _against_the_rest(gold, probabilities):
         if has.any():
@@ -118,7 +110,7 @@ def average_precision(gold: NDArray[np.integer], probabilities: NDArray[np.float
 
 
 def negative_log_loss(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> float:
-    """Return the mean log probability (in nats) of the true labels; see `auroc`."""
+    """Return the mean log probability (in nats) of the true labels."""
     of_gold = probabilities[np.arange(len(gold)), gold]
     return float(np.log(np.clip(of_gold, np.finfo(np.float32).eps, 1.0)).mean()) if len(gold) else 0.0
 
@@ -127,7 +119,7 @@ def negative_brier_score(gold: NDArray[np.integer], probabilities: NDArray[np.fl
     """Return minus the mean squared distance of the probabilities to 1 and 0, summed over labels (of two, the second).
 
     References:
-        Brier, "Verification of forecasts expressed in terms of probability", 1950; see `auroc` for the arguments.
+        Brier, "Verification of forecasts expressed in terms of probability", 1950.
     """
     squares = sum((scores - has) ** 2 for has, scores in _against_the_rest(gold, probabilities))
     return -float(np.mean(squares)) if len(gold) else 0.0
@@ -153,7 +145,7 @@ def best_threshold(
     probabilities: NDArray[np.floating],
     score: Callable[[NDArray[np.integer]], float],
 ) -> float:
-    """Return the threshold from which on the second of two labels is predicted, with the best score.
+    """Return the probability from which on predicting the second of two labels scores best.
 
     Args:
         gold: [N] label ids, 0 or 1.
@@ -161,7 +153,7 @@ def best_threshold(
         score: Score of a confusion matrix.
 
     Returns:
-        0.5, or the middle of two neighbouring probabilities; of equally good ones, the nearest to 0.5.
+        0.5 or the middle of two neighbouring probabilities; of equally good ones, the nearest to 0.5.
 
     Example:
         >>> best_threshold(np.array([0, 1, 1]), np.array([0.1, 0.3, 0.4]), accuracy)
