@@ -248,7 +248,7 @@ def introduction(task: TaskFacts) -> str:
     about = _SOURCES.get(task.source) or kind_part(task.result["task_kind"], "report").about(task.result["labels"])
     groups = ""
     if counts := task.manifest.get("groups"):
-        named = listing([f"{count(number)} in {split}" for split, number in counts.items()])
+        named = listing([f"{counts[split]:,} in {split}" for split in ("train", "dev", *task.result["test_splits"])])
         groups = paragraph(f"A group of rows is in one split, and verdicts count it as one row. Groups: {named}.")
     return paragraph(about) + groups + _example(task)
 

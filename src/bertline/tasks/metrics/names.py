@@ -8,6 +8,7 @@ _METRICS = {
     "f1": "F1",
     "f_beta": "F-beta",
     "auroc": "AUROC",
+    "negative_brier_score": "negative Brier score",
     "matthews": "Matthews correlation",
     "pearson": "Pearson correlation",
     "spearman": "Spearman correlation",
