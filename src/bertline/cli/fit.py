@@ -94,7 +94,8 @@ def _in_pythons_terms(message: str, index: Mapping[str, Sequence[Any]]) -> str:
     """Return a message with arguments of `bertline.fit`, and the index of a row instead of its line in a file."""
 
     def place(match: re.Match[str]) -> str:
-        return match[1] if match[2] is None else f"{match[1]}, index {index[match[1]][int(match[2]) - 1]}"
+        rows, line = index.get(match[1], ()), int(match[2] or 0)
+        return f"{match[1]}, index {rows[line - 1]}" if 0 < line <= len(rows) else match[1]
 
     message = re.sub(r"\b(train|dev|test)\.jsonl(?::(\d+))?", place, message)
     return re.sub(r"\b(text|label|group)(?:_pair)?_column\b", r"\1", message)
