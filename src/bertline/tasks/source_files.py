@@ -402,6 +402,6 @@ def _check_groups(splits: Mapping[SplitName, Sequence[LabelledRow[Label]]]) -> N
         where = " and in ".join(f"{split} ({row})" for split, row in first_rows.items())
         raise DataError(
             f"the group {group!r} (source.group_column) is in {where}; {len(shared):,} of {len(places):,} groups are "
-            "in several splits. Put all rows of a group into one split, or all rows into one file (source.path), which "
-            "is split by group."
+            "in several splits. Put all rows of a group into one split, or leave out dev and test: train is split by "
+            "group then."
         )
