@@ -8,14 +8,16 @@ import multiprocessing
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import bertline
 from bertline.cli.composition import composed_in_python
 from bertline.cli.finetune import IGNORED, fine_tuned
 from bertline.foundation.errors import BertlineError, ConfigError, DataError
 from bertline.foundation.files import write_atomically
-from bertline.inference.loading import load
-from bertline.inference.model import LoadedModel
+
+if TYPE_CHECKING:
+    from bertline.inference.model import LoadedModel
 
 
 def fit(
@@ -50,7 +52,7 @@ def fit(
         except BertlineError as error:
             index = {split: index for split, (_, index) in tables.items()}
             raise type(error)(_in_pythons_terms(str(error).replace(f"{folder}/", ""), index)) from error
-    model = load(result["export"])
+    model = bertline.load(result["export"])
     model.result = result
     return model
 
