@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bertline.inference.model import LoadedModel
 
 # Nothing phones home. Libraries read these when they are imported, and every entry point imports bertline before them;
@@ -20,7 +22,48 @@ for _name, _value in NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)
 
 __version__ = "0.1.0"
-__all__ = ["NO_TELEMETRY", "__version__", "load"]
+__all__ = ["NO_TELEMETRY", "__version__", "fit", "load"]
+
+
+def fit(
+    train: Any,
+    dev: Any = None,
+    test: Any = None,
+    *,
+    text: str | tuple[str, str] = "text",
+    label: str = "label",
+    group: str | None = None,
+    start_from: str | Path | None = None,
+    **overrides: Any,
+) -> LoadedModel:
+    """Fine-tune a checkpoint on labelled rows, as `bertline finetune` does on files: tuned, compared, exported.
+
+    All is written to `runs/` in the present folder; the same call again resumes or takes the result. In a script, call
+    it under `if __name__ == "__main__":`, because seeds are trained in several processes.
+
+    Args:
+        train: A data frame, a dataset of `datasets`, or a list of dictionaries.
+        dev: Rows to choose on; None cuts them from train.
+        test: Rows to score, once; None cuts them from train.
+        text: Column of the text, or of both texts of a pair.
+        label: Column of the label; with `kind="regression"` of a number.
+        group: Column of the patient, author or the like, whose rows must be in one split.
+        start_from: The checkpoint: a folder, a hub name, or an installed package that contains one.
+        overrides: Other arguments of the command: `seeds=5`, `metric="auroc"`, `**{"sweep.fine_tuning.num_epochs": 2}`.
+
+    Returns:
+        The best model, as `load` returns it; its `result` has the scores and the paths of export and report.
+
+    Raises:
+        ConfigError: An argument is unknown, or does not fit the rows.
+        DataError: A row or a column is invalid. The message names the index of the row.
+    """
+    from bertline.cli.fit import fit as fit_tables
+
+    first, second = (text, None) if isinstance(text, str) else text
+    columns = {"text_column": first, "text_pair_column": second, "label_column": label, "group_column": group}
+    splits = {name: rows for name, rows in (("train", train), ("dev", dev), ("test", test)) if rows is not None}
+    return fit_tables(splits, columns, start_from, overrides)
 
 
 def load(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:

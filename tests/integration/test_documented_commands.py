@@ -117,6 +117,7 @@ def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, t
                 (pipeline / name).parent.mkdir(exist_ok=True)
                 (pipeline / name).write_text(content)
         elif language == "python":
+            block = block.replace("FOLDER_OR_NAME", f"{tmp_path}/checkpoint").replace("seeds=5", "seeds=1")
             done = run(pipeline, sys.executable, "-c", block)
             assert done.returncode == 0, done.stderr
         else:
@@ -189,8 +190,11 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
         for side in (language, "eng"):
             lines = "".join(f"{side} sentence {i} of {language}.\n" for i in range(40))
             (tmp_path / "tatoeba" / f"tatoeba.{language}-eng.{side}").write_text(lines)
-    rows = [f"The {WORDS[i % 10]} and the {WORDS[i % 7]} number {i},{i % 2}" for i in range(160)]
-    (pipeline / "reviews.csv").write_text("review,stars\n" + "\n".join(rows) + "\n")
+    rows = [
+        f"The {WORDS[i % 10]} and the {WORDS[i % 7]} number {i},{i % 2},{('no', 'yes')[i % 2]},{i // 4}"
+        for i in range(160)
+    ]
+    (pipeline / "reviews.csv").write_text("review,stars,spam,customer\n" + "\n".join(rows) + "\n")
     (pipeline / "pairs.tsv").write_text(
         "".join(f"{WORDS[i % 10]} {WORDS[i % 7]}\t{WORDS[i % 7]}.\n" for i in range(40))
     )

@@ -7,14 +7,17 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
 import yaml
-from hydra import compose
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -166,10 +169,6 @@ def run_composed(
         ConfigError: The overrides do not compose, or nothing reads one of them.
     """
 
-    def explained(message: str) -> str:
-        message = with_arguments(message, config)
-        return with_saved_choices(message) if sections_of(config) else message  # saved choices are of the sections
-
     @functools.wraps(run)
     def with_plain_errors(composed: DictConfig) -> None:
         # Hydra would print a line of its own about an error that leaves this function.
@@ -177,7 +176,7 @@ def run_composed(
             refuse_unread(given_overrides(), config, ignored)
             run(plain(composed))
         except ConfigError as error:
-            fail(explained(str(error)))
+            fail(_explained(str(error), config))
         except BertlineError as error:
             fail(with_arguments(str(error), config))
         except OSError as error:
@@ -189,15 +188,48 @@ def run_composed(
     arguments = quoted_where_needed(arguments)
     sys.argv[1:] = arguments  # Hydra reads its arguments there
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
-    try:
+    with _explaining(arguments, config, ignored):
         if running_under_dvc():  # Hydra would print a traceback
             loaded(Path("params.yaml"))
         hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=config)(with_plain_errors)()
+
+
+@contextmanager
+def composed_in_python(config: str, overrides: Sequence[str], ignored: Collection[str]) -> Iterator[_Composed]:
+    """Compose a file of conf/ as `run_composed` does, in a program of the user's own, whose state of Hydra stays.
+
+    Raises:
+        ConfigError: See `run_composed`.
+    """
+    state = Singleton.get_state()
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+            with _explaining(overrides, config, ignored):
+                content = compose(config, list(overrides), return_hydra_config=True)
+                HydraConfig.instance().set_config(content)
+                refuse_unread(overrides, config, ignored)
+                content = OmegaConf.masked_copy(content, [key for key in content if key != "hydra"])
+                composed = plain(content)
+            yield composed
+    finally:
+        Singleton.set_state(state)
+
+
+@contextmanager
+def _explaining(overrides: Sequence[str], config: str, ignored: Collection[str]) -> Iterator[None]:
+    try:
+        yield
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        explanation = explain_failed_composition(error, arguments, config, ignored)
+        explanation = explain_failed_composition(error, overrides, config, ignored)
         if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):
             raise  # an error of ours
-        raise ConfigError(explained(explanation or str(error))) from error
+        raise ConfigError(_explained(explanation or str(error), config)) from error
+
+
+def _explained(message: str, config: str) -> str:
+    message = with_arguments(message, config)
+    return with_saved_choices(message) if sections_of(config) else message  # saved choices are of the sections
 
 
 def fail(message: str) -> NoReturn:

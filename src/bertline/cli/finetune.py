@@ -55,6 +55,11 @@ def finetune(composed: dict[str, Any]) -> None:
     command resumes. The last line is JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`,
     `baselines`, `export`, `report`, `minutes`.
     """
+    print(json.dumps(fine_tuned(composed)), flush=True)
+
+
+def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
+    """Do what the command does, and return the content of its last line."""
     started_s = time.monotonic()
     composed = {"task": None, **composed}  # a config group without a choice leaves no key
     name = ""
@@ -77,7 +82,7 @@ def finetune(composed: dict[str, Any]) -> None:
     result |= {"export": str(model.resolve()), "report": str(report.resolve())}
     result["minutes"] = round((time.monotonic() - started_s) / 60, 2)
     say(f"{name}: the model is in {result['export']}, the report is {result['report']}")
-    print(json.dumps(result), flush=True)
+    return result
 
 
 def run_stages(composed: dict[str, Any]) -> dict[str, Path]:

@@ -40,7 +40,7 @@ _KINDS: dict[FileFormat, tuple[str, ...]] = {
 _TEXTS = ("text", "sentence", "question", "content", "review", "document", "message", "tweet", "body", "utterance")
 _LABELS = ("label", "labels", "class", "category", "target", "intent", "sentiment", "score", "y")
 _CONLL_COLUMNS = {"text_column": "word_column", "label_column": "tag_column"}
-_COLUMNS = ("text_column", "label_column", "text_pair_column", "cluster_column")
+_COLUMNS = ("text_column", "label_column", "text_pair_column", "group_column")
 _USUAL: dict[str, Any] = {
     **dict.fromkeys(_COLUMNS), "header": True, "quoting": True, "separator": None, "encoding": "utf-8-sig",
     "extra_tests": {}, "label_pattern": None, "max_fields": None, "extra_fields": "error",

@@ -43,7 +43,7 @@ _MOST_CONFUSIONS = 12
 _SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "before", "calibration_error")
 _THRESHOLDS = {
     "no_answer_threshold": "It says that there is no answer where 'none' scores more than {} above the best answer",
-    "threshold": "It gives every label whose probability is at least {}",
+    "threshold": "It gives every label (of two, the second) whose probability is at least {}",
     "outside_margin": "It takes a word for O only where the logit of O is more than {} above that of the best tag",
     "temperature": "Its logits are divided by {} before they become probabilities",
 }
@@ -246,7 +246,11 @@ _COLUMNS = {
 def introduction(task: TaskFacts) -> str:
     """Return the sentence and the example as HTML; no example if the rows are not there."""
     about = _SOURCES.get(task.source) or kind_part(task.result["task_kind"], "report").about(task.result["labels"])
-    return paragraph(about) + _example(task)
+    groups = ""
+    if counts := task.manifest.get("groups"):
+        named = listing([f"{counts[split]:,} in {split}" for split in ("train", "dev", *task.result["test_splits"])])
+        groups = paragraph(f"A group of rows is in one split, and verdicts count it as one row. Groups: {named}.")
+    return paragraph(about) + groups + _example(task)
 
 
 def _example(task: TaskFacts) -> str:

@@ -37,6 +37,9 @@ class FineTuningConfig:
     (arXiv 2006.05987, section 4)."""
     label_smoothing: float
     """Fraction of the target spread evenly over all labels. An error for a loss without labels (numbers, a CRF)."""
+    focal_gamma: float
+    """Exponent of the focal loss, by which rows that the model is sure of count less (arXiv 1708.02002, section 3.2; 2
+    worked best there); 0 is cross-entropy. An error for a task other than classification."""
     class_weights: Literal["none", "balanced"]
     """`balanced` weights each label by rows / (labels * rows of that label), counted on train: the mean weight over the
     rows is 1, and a label absent from train gets 0. An error for a task without classes."""
@@ -56,5 +59,7 @@ class FineTuningConfig:
             raise ValueError(f"layer_decay must be above 0 and at most 1, found {self.layer_decay}")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and below 1, found {self.label_smoothing}")
+        if self.focal_gamma < 0:
+            raise ValueError(f"focal_gamma must be at least 0 (0 is cross-entropy), found {self.focal_gamma}")
         if self.early_stopping_epochs is not None and self.early_stopping_epochs < 1:
             raise ValueError(f"early_stopping_epochs must be null or at least 1, found {self.early_stopping_epochs}")

@@ -25,7 +25,7 @@ from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine
 
 EncoderWeights = Literal["pretrained", "random"]
-_OFF: dict[str, Any] = {"class_weights": "none", "label_smoothing": 0.0}
+_OFF: dict[str, Any] = {"class_weights": "none", "label_smoothing": 0.0, "focal_gamma": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,7 +163,7 @@ def _train(
     kind, config = job.kind, job.config
     encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
     batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
-    options = LossOptions(config.label_smoothing, _class_weights(job))
+    options = LossOptions(config.label_smoothing, _class_weights(job), config.focal_gamma)
     module = FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
     evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
     callbacks = [Divergence(job.machine.device), Progress(every_s=job.runtime.progress_every_s), evaluation]

@@ -59,6 +59,7 @@ class LossOptions:
     label_smoothing: float = 0.0
     class_weights: Tensor | None = None
     """Weight of each class [labels], on the model's device; None weights all classes equally."""
+    focal_gamma: float = 0.0
 
     def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Compute the mean cross-entropy of logits [B, S, L] over the labels [B, S] that are not `IGNORED_LABEL`."""
@@ -177,7 +178,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def unused_options(self) -> dict[str, str]:
         """Loss options that do not apply to this kind of task, with the reasons; setting one is an error."""
         counts_labels = type(self).label_counts is not TaskKind.label_counts
-        return {} if counts_labels else {"class_weights": "it has no classes to weigh"}
+        unused = {"focal_gamma": "the focal loss is for classification"}
+        return unused if counts_labels else {**unused, "class_weights": "it has no classes to weigh"}
 
     def label_counts(self, rows: Rows) -> NDArray[np.int64]:
         """Count the occurrences of each label, for `class_weights`; a kind of task without this has no such option."""
@@ -205,6 +207,10 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         """Compute all scores of the task by name, from the statistics of any rows. Higher is better; includes
         `config.metric`. Without an override they are the means of `score_names`, one column each."""
         return dict(zip(self.score_names, statistics.mean(axis=0).tolist(), strict=True))
+
+    def score(self, statistics: Statistics) -> float:
+        """Compute the score that is tuned, `config.metric`."""
+        return self.scores(statistics)[self.config.metric]
 
     @abstractmethod
     def table(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> pa.Table:

@@ -141,6 +141,8 @@ class LoadedModel:
         self.task = task
         self.name = name
         self.device: torch.device = next(model.parameters()).device
+        self.result: dict[str, Any] = {}
+        """Scores of `bertline.fit`, if it made the model, and the paths of `export` and `report`."""
 
     def __repr__(self) -> str:
         config = self.encoder.config

@@ -71,10 +71,10 @@ def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Measured:
 
 def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System]) -> dict[str, Measured]:
     # Row statistics have the same meaning in every arm (only the encoding differs), so one task kind scores them all.
-    kind, metric = kind_of(plan.job, plan.starts["encoder"]), plan.job.task.metric
+    kind = kind_of(plan.job, plan.starts["encoder"])
     sources = kind.read(plan.job.task_folder, split).sources()
     return {
-        name: measured(of_seeds, sources, lambda rows: kind.scores(rows)[metric], repeatable=repeatable)
+        name: measured(of_seeds, sources, kind.score, repeatable=repeatable)
         for name, (of_seeds, repeatable) in systems.items()
     }
 

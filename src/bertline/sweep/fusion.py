@@ -105,7 +105,7 @@ def combined_seeds(
     for seed in seeds:
         of_dev = places(seed, "dev")
         for fusion, scores in on_dev.items():
-            scores.append(kind.scores(read(fusion, of_dev, "dev"))[kind.config.metric])
+            scores.append(kind.score(read(fusion, of_dev, "dev")))
     best = max(on_dev, key=lambda fusion: statistics.fmean(on_dev[fusion]))
     combined = []
     for seed in seeds:

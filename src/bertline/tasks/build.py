@@ -51,6 +51,7 @@ def build_task(
         versions = task.versions
     _check(name, config, task)
     counts = {split: len(rows) for split, rows in task.splits.items()}
+    groups = {split: len(set(rows.clusters)) for split, rows in task.splits.items() if rows.clusters is not None}
     with folder_written_atomically(out) as folder:
         for split, rows in task.splits.items():
             write_rows(folder, split, rows)
@@ -62,6 +63,7 @@ def build_task(
             "labels": list(task.labels),
             "metric": config.metric,
             "counts": counts,
+            **({"groups": groups} if groups else {}),
             "dropped": {reason: number for reason, number in sorted(task.dropped.items()) if number},
             "source": config.source.kind,
             "versions": versions,
@@ -71,6 +73,7 @@ def build_task(
     sizes = ", ".join(f"{count:,} {split}" for split, count in counts.items())
     labels = f", {len(task.labels)} labels" if task.labels else ""
     dropped = sum(task.dropped.values())
+    labels += f", groups: {', '.join(f'{count:,} {split}' for split, count in groups.items())}" if groups else ""
     say(f"{name}: {sizes} rows{labels}" + (f"; {dropped:,} left out or repaired, see the manifest" if dropped else ""))
     figures = {f"{split}_rows": count for split, count in counts.items()}
     if task.labels:

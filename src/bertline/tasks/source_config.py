@@ -62,9 +62,9 @@ class TableSourceConfig(FilesSourceConfig):
     """Character encoding of the files."""
     on_bad_row: OnBadRow
     """Handling of rows with an empty text, a missing, unknown or non-numeric label, or a wrong number of fields."""
-    cluster_column: str | int | None = None
-    """Column that is equal in rows that are not independent, such as their author. These stay in one split where splits
-    are cut, and verdicts count them as one; None: all rows are independent."""
+    group_column: str | int | None = None
+    """Column that is equal in rows that are not independent, such as their patient or author. A group must be in one
+    split, and verdicts count it as one row; None: all rows are independent."""
 
     def __post_init__(self) -> None:
         check_delimiting(self.separator, self.max_fields, quoting=self.quoting)
@@ -107,9 +107,9 @@ class HubSourceConfig:
     """Column of the label."""
     on_bad_row: OnBadRow
     """Handling of rows with an empty text or a missing, unknown or non-numeric label."""
-    cluster_column: str | None = None
-    """Column that is equal in rows that are not independent, such as their author. These stay in one split where splits
-    are cut, and verdicts count them as one; None: all rows are independent."""
+    group_column: str | None = None
+    """Column that is equal in rows that are not independent, such as their patient or author. A group must be in one
+    split, and verdicts count it as one row; None: all rows are independent."""
 
     def __post_init__(self) -> None:
         _check_names(self.extra_tests)

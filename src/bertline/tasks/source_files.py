@@ -187,8 +187,8 @@ def stratified_cut(
             side[next(iter(keys))] = "train"
     if alone:
         warn(
-            f"{len(alone)} label(s) have fewer than {len(wanted) + 1} different rows, too few for a row in each split: "
-            f"{listed(alone)}. Their rows stay in train. Add rows, or give each split a file."
+            f"{len(alone)} label(s) have fewer than {len(wanted) + 1} different rows or groups, too few for one in "
+            f"each split: {listed(alone)}. Their rows stay in train. Add rows, or give each split a file."
         )
     return {split: [item for item in items if side[key(item)] == split] for split in ("train", *fractions)}
 
@@ -364,9 +364,13 @@ def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> Source
     A hash of its cluster, or else of its texts, assigns a row to a split, so that equal examples stay together, and
     each label has its share of each split (see `stratified_cut`). A train row whose texts also occur in dev or a test
     set, or a dev row whose texts also occur in a test set, is dropped and counted. Test sets are not changed.
+
+    Raises:
+        DataError: A cluster is in two of the splits that the source has.
     """
     rows_by_split = {"train": list(source.train), "dev": source.dev, "test": source.test}
     splits = {split: rows for split, rows in rows_by_split.items() if rows is not None}
+    _check_groups({**splits, **{f"test_{name}": rows for name, rows in source.extra_tests.items()}})
     dropped = source.dropped + complete_splits(
         splits,
         config,
@@ -384,3 +388,20 @@ def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> Source
             dropped[f"{split}_row_also_in_test_{name}"] += len(splits[split]) - len(new_rows)
             splits[split] = new_rows
     return SourceRows(splits["train"], splits["dev"], splits["test"], dropped, source.extra_tests)
+
+
+def _check_groups(splits: Mapping[SplitName, Sequence[LabelledRow[Label]]]) -> None:
+    places: dict[str, dict[SplitName, str]] = {}
+    for split, rows in splits.items():
+        for row in rows:
+            if row.cluster is not None:
+                # Tests may share groups: none is learnt from or chosen by.
+                places.setdefault(row.cluster, {}).setdefault("test" if split.startswith("test_") else split, row.id)
+    shared = {group: rows for group, rows in places.items() if len(rows) > 1}
+    for group, first_rows in shared.items():
+        where = " and in ".join(f"{split} ({row})" for split, row in first_rows.items())
+        raise DataError(
+            f"the group {group!r} (source.group_column) is in {where}; {len(shared):,} of {len(places):,} groups are "
+            "in several splits. Put all rows of a group into one split, or leave out dev and test: train is split by "
+            "group then."
+        )

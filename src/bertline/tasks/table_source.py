@@ -314,9 +314,9 @@ def _labelled(
             value = _cell(record, config.label_column, place, "label_column")
             pair = None if pair_column is None else _text(record, pair_column, place, "text_pair_column")
             text = _text(record, config.text_column, place, "text_column")
-            column = config.cluster_column
-            cluster = None if column is None else _text(record, column, place, "cluster_column")
-            rows.append(LabelledRow(record.where, text, pair, labels(value, place), cluster))
+            column = config.group_column
+            group = None if column is None else _group(record, column, place)
+            rows.append(LabelledRow(record.where, text, pair, labels(value, place), group))
         except BadRow as bad:
             bad_rows.found(bad)
             last = bad
@@ -415,6 +415,16 @@ def _text(record: Record, column: str | int, place: str, option: str) -> str:
     if not (text := text.strip()):
         raise BadRow("empty_text", f"{place}: the text in column {column!r} is empty. Fix or remove the row.")
     return text
+
+
+def _group(record: Record, column: str | int, place: str) -> str:
+    if not (group := label_in(_cell(record, column, place, "group_column"))):
+        raise BadRow(
+            "empty_group",
+            f"{place}: the group in column {column!r} (source.group_column) is empty, so its split cannot be told. "
+            "Fix or remove it.",
+        )
+    return group
 
 
 def read_table(

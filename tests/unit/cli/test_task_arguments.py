@@ -216,9 +216,9 @@ def test_encodings_and_formats_that_do_not_exist_are_named(tmp_path: Path) -> No
 
 def test_a_column_of_clusters_is_read_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
     given = given_text(tmp_path, "text,label,author\n" + "".join(f"t{i},{'ab'[i % 2]},{i // 4}\n" for i in range(80)))
-    assert built(given, tmp_path, cluster_column="author")["train_rows"] % 4 == 0
-    with pytest.raises(DataError, match=r"no column 'writer' \(cluster_column\)\. It has .*'author'"):
-        task_of_files(given, None, {"cluster_column": "writer"}, shipped_task)
+    assert built(given, tmp_path, group_column="author")["train_rows"] % 4 == 0
+    with pytest.raises(DataError, match=r"no column 'writer' \(group_column\)\. It has .*'author'"):
+        task_of_files(given, None, {"group_column": "writer"}, shipped_task)
 
 
 def test_rows_are_named_by_the_users_own_file(tmp_path: Path) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.kinds.classification.model import Classification, MultiLabel
+from bertline.kinds.classification.serving import predictor
+from bertline.modeling.losses import focal_factor
 from bertline.tasks.metrics.classification import row_counts, scores_of_counts
 from bertline.tasks.stored_rows import TextRows
 from tiny import WORDS
@@ -106,6 +112,60 @@ def test_without_windows_the_loss_is_pytorchs_own(inputs, smoothing, weights):
     )
 
 
+@given(
+    logits=st.lists(st.tuples(*[st.floats(-30, 30, width=32)] * 3), min_size=1, max_size=6),
+    gamma=st.floats(0, 5),
+    weights=st.sampled_from([None, (0.5, 2.0, 1.0)]),
+    several=st.booleans(),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_focal_loss_is_that_of_a_plain_loop(inputs, logits, gamma, weights, several):
+    """Lin et al., equation 5: -alpha (1 - p)^gamma log(p), p being what the true label, or its absence, gets."""
+    names, scale = ("a", "b", "c"), weights or (1.0, 1.0, 1.0)
+    expected, labels = [], []
+    for row in range(len(logits)):
+        odds = [math.exp(value) for value in logits[row]]
+        if several:
+            labels.append([(row + label) % 2 for label in range(3)])
+            true = [
+                (x if y else 1.0) / (1 + x) if math.isfinite(x) else float(y)
+                for x, y in zip(odds, labels[row], strict=True)
+            ]
+            losses = [w * (1 - p) ** gamma * -math.log(p) for w, p in zip(scale, true, strict=True)]
+            expected.append(sum(losses) / sum(scale))
+        else:
+            labels.append(row % 3)
+            p = odds[row % 3] / sum(odds)
+            expected.append(scale[row % 3] * (1 - p) ** gamma * -math.log(p))
+    mean = len(logits) if several or weights is None else sum(scale[label] for label in labels)
+    kind = (
+        MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), names)
+        if several
+        else Classification(inputs.task(), names)
+    )
+    tensor = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
+    batch = {"labels": torch.tensor(labels), "weights": torch.ones(len(logits), dtype=torch.float64)}
+    options = LossOptions(0.0, None if weights is None else torch.tensor(weights, dtype=torch.float64), gamma)
+    loss = kind.loss_of_logits(tensor, batch, options)
+    assert loss.item() == pytest.approx(sum(expected) / mean, rel=1e-5, abs=1e-9)
+    loss.backward()
+    assert tensor.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_focal_loss_is_finite_where_the_model_is_certain_and_cross_entropy_at_gamma_0(inputs, several):
+    kind = (
+        MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), inputs.LABELS)
+        if several
+        else Classification(inputs.task(), inputs.LABELS)
+    )
+    logits = torch.tensor([[200.0, -200.0], [0.3, 0.1]], requires_grad=True)
+    batch = {"labels": torch.tensor([[1, 0], [0, 1]] if several else [0, 1]), "weights": torch.ones(2)}
+    kind.loss_of_logits(logits, batch, LossOptions(0.1, None, 0.5)).backward()
+    assert logits.grad.isfinite().all()
+    assert (focal_factor(logits.log_softmax(-1), 0.0) == 1).all()
+
+
 def test_one_label_for_every_row_is_a_degenerate_run(inputs):
     kind = Classification(inputs.task(), inputs.LABELS)
     rows = rows_of([LOW, HIGH], [0, 1])
@@ -127,8 +187,76 @@ def test_a_label_without_rows_is_in_no_macro_f1(inputs):
     one = Classification(inputs.task(), ("a", "b", "c"))
     several = MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), ("a", "b", "c"))
     gold, predicted = np.array([0, 1, 1, 0]), np.array([0, 1, 2, 0])
-    assert one.scores(np.stack([gold, predicted], axis=1).astype(float))["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
+    assert one.scores(np.column_stack([gold, predicted, np.eye(3)[predicted]]))["macro_f1"] == pytest.approx(
+        (1 + 2 / 3) / 2
+    )
     both = np.concatenate([np.eye(3)[gold], np.eye(3)[predicted]], axis=1)
     assert several.scores(both)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
     counts = np.stack([row_counts(gold, predicted, 3)])
     assert scores_of_counts(counts)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
+
+
+@pytest.mark.parametrize("temperature", [{}, {"calibration": "temperature"}])
+def test_dev_alone_chooses_the_threshold_and_every_reader_of_the_model_uses_it(inputs, temperature):
+    kind = Classification(inputs.task(threshold_metric="f1", **temperature), ("no", "yes"))
+    rows = rows_of([LOW] * 4, [0, 0, 1, 1])
+    shy = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]], dtype=np.float32)
+    plain = Classification(inputs.task(**temperature), ("no", "yes"))
+    assert plain.scores(plain.statistics(rows, shy, plain.calibrate(rows, shy)))["f1"] == 0.0
+    calibration = kind.calibrate(rows, shy)
+    positive = kind.calibrated(shy, calibration)[:, 1]
+    assert positive[1] < calibration["threshold"] < positive[2]
+    scores = kind.scores(kind.statistics(rows, shy, calibration))
+    assert scores["f1"] == scores["accuracy"] == 1.0
+    assert kind.table(rows, shy, calibration)["predicted"].to_pylist() == ["no", "no", "yes", "yes"]
+    assert kind.details(rows, shy, calibration)["confusion_matrix"] == [[2, 0], [0, 2]]
+    assert not kind.is_degenerate(rows, shy, calibration)
+    # Another split has no say in it: its labels are not read.
+    other = rows_of([LOW] * 4, [1, 1, 0, 0])
+    assert kind.scores(kind.statistics(other, shy, calibration))["accuracy"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"metric": "f_beta"}, "f_beta needs beta"),
+        ({"threshold_metric": "f_beta"}, "f_beta needs beta"),
+        ({"beta": 0.0}, "beta must be above 0"),
+        ({"multi_label": True, "metric": "auroc"}, "metric auroc is for one label a row"),
+        ({"multi_label": True, "threshold_metric": "f1", "metric": "micro_f1"}, "metric chooses the threshold"),
+        ({"labels": ("a", "b", "c"), "threshold_metric": "f1"}, "threshold_metric f1 is for two labels, found 3: a, b"),
+        ({"labels": ("a", "b", "c"), "metric": "f1"}, "metric f1 is for two labels, found 3"),
+    ],
+)
+def test_a_metric_that_does_not_fit_the_labels_is_refused(inputs, changes, problem):
+    with pytest.raises(ValueError, match=problem):
+        inputs.task(**changes)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "auroc", "negative_log_loss"])
+def test_the_tuned_score_is_that_of_all_scores(inputs, metric):
+    kind = Classification(inputs.task(metric=metric, beta=2.0), inputs.LABELS)
+    predictions = np.random.default_rng(0).dirichlet([1, 1], 50).astype(np.float32)
+    statistics = kind.statistics(inputs.learnable_rows(50), predictions, {})
+    scores = kind.scores(statistics)
+    assert kind.score(statistics) == scores[metric]
+    assert {
+        "auroc",
+        "average_precision",
+        "negative_log_loss",
+        "negative_brier_score",
+        "balanced_accuracy",
+        "f_beta",
+    } <= {*scores}
+
+
+def test_a_served_model_predicts_by_the_threshold_on_the_probabilities_that_it_shows(inputs, model, tokenizer):
+    kind = Classification(inputs.task(), inputs.LABELS)
+    first, second = inputs.LABELS
+    (shown,) = predictor(kind, {"temperature": 2.0}, model, tokenizer).predict([HIGH])
+    probability = shown.probabilities[second]
+    for threshold, label in ((probability, second), (np.nextafter(probability, 1.0), first)):
+        served = predictor(kind, {"temperature": 2.0, "threshold": threshold}, model, tokenizer)
+        (found,) = served.predict([HIGH])
+        assert found == (label, shown.probabilities[label], shown.probabilities)
+        assert served.file_outputs([HIGH])[0]["predicted"] == label

@@ -82,7 +82,9 @@ def test_a_task_that_asks_for_it_is_calibrated_and_scores_stay():
     assert plain.calibrate(rows, said) == {}
     calibration = kind.calibrate(rows, said)
     assert calibration[TEMPERATURE] == pytest.approx(2.5, rel=0.06)
-    assert np.array_equal(kind.statistics(rows, said, calibration), plain.statistics(rows, said, {}))
+    after, before = kind.statistics(rows, said, calibration), plain.statistics(rows, said, {})
+    assert np.array_equal(after[:, :2], before[:, :2])
+    assert kind.scores(after)["negative_log_loss"] > plain.scores(before)["negative_log_loss"]
     errors = kind.details(rows, said, calibration)["calibration_error"]
     assert errors["after"] < 0.02 < 0.1 < errors["before"]
     assert plain.details(rows, said, {})["calibration_error"] == {"before": errors["before"]}

@@ -172,7 +172,7 @@ class TestClusters:
         rows = [(text, n % 5 if kind == "regression" else label, author)
                 for n, (text, label, author) in enumerate(self.ROWS)]  # fmt: skip
         write_tsv(tmp_path / "rows.tsv", rows, header=("text", "label", "author"))
-        source = table_source(tmp_path / "rows.tsv", cluster_column="author")
+        source = table_source(tmp_path / "rows.tsv", group_column="author")
         config = number_task(source) if kind == "regression" else task(source, multi_label=kind == "several labels")
         build_task("mine", config, NO_PACKAGES, tmp_path / "out")
         splits = [stored(tmp_path / "out", config, split) for split in ("train", "dev", "test")]
@@ -182,3 +182,49 @@ class TestClusters:
         for rows in splits:
             assert rows.sources() == [f"author {int(text.split()[1]) // 5}" for text in rows.texts]
             assert rows.first(3).sources() == rows.sources()[:3]
+
+    def files(self, tmp_path, table_source, *, last="author 9", **changes):
+        """Train of the authors 0 to 7, dev of 8, test of 9, but for the last row of test."""
+        header = ("text", "label", "author")
+        write_tsv(tmp_path / "train.tsv", self.ROWS[:40], header=header)
+        write_tsv(tmp_path / "dev.tsv", self.ROWS[40:45], header=header)
+        write_tsv(tmp_path / "test.tsv", [*self.ROWS[45:49], (*self.ROWS[49][:2], last)], header=header)
+        names = {f"{split}_file": f"{split}.tsv" for split in ("train", "dev", "test")}
+        return table_source(tmp_path, group_column="author", **{**names, **changes})
+
+    def test_groups_of_each_split_are_in_the_manifest(self, tmp_path, task, table_source, capsys):
+        build_task("mine", task(self.files(tmp_path, table_source)), NO_PACKAGES, tmp_path / "out")
+        assert read_task_manifest(tmp_path / "out")["groups"] == {"train": 8, "dev": 1, "test": 1}
+        assert "groups: 8 train, 1 dev, 1 test" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("split", ["test", "extra"])
+    def test_groups_that_overlap_between_given_splits_are_refused(self, tmp_path, task, table_source, split):
+        extra = {"test_file": None, "extra_tests": {"other": "test.tsv"}} if split == "extra" else {}
+        source = self.files(tmp_path, table_source, last="author 3", **extra)
+        problem = (
+            r"group 'author 3' .*train \(train\.tsv:17\) and in test \(test\.tsv:6\); 1 of 10 groups are in several"
+        )
+        with pytest.raises(DataError, match=problem):
+            build_task("mine", task(source), NO_PACKAGES, tmp_path / "out")
+
+    def test_tests_may_share_groups(self, tmp_path, task, table_source):
+        source = self.files(tmp_path, table_source, extra_tests={"other": "test.tsv"})
+        build_task("mine", task(source), NO_PACKAGES, tmp_path / "out")
+
+    def test_a_row_without_a_group_is_named_or_left_out(self, tmp_path, task, table_source):
+        source = self.files(tmp_path, table_source, last=" ")
+        with pytest.raises(
+            DataError, match=r"test\.tsv:6: the group in column 'author' \(source\.group_column\) is empty"
+        ):
+            build_task("mine", task(source), NO_PACKAGES, tmp_path / "out")
+        source = self.files(tmp_path, table_source, last=" ", on_bad_row="skip")
+        build_task("mine", task(source), NO_PACKAGES, tmp_path / "out")
+        assert read_task_manifest(tmp_path / "out")["dropped"]["empty_group"] == 1
+
+    def test_a_threshold_needs_two_labels(self, tmp_path, task, table_source):
+        write_tsv(
+            tmp_path / "rows.tsv", [(f"text {n}", "abc"[n % 3], "") for n in range(60)], header=("text", "label", "x")
+        )
+        config = task(table_source(tmp_path / "rows.tsv"), threshold_metric="f1")
+        with pytest.raises(DataError, match=r"tasks\.mine: threshold_metric f1 is for two labels, found 3: a, b, c"):
+            build_task("mine", config, NO_PACKAGES, tmp_path / "out")

@@ -42,6 +42,10 @@ def built_task(name: str, config: ClassificationTaskConfig, modules: Iterable[Mo
     """
     splits, dropped = _labelled_splits(config, modules)
     labels = _label_names(name, config, splits)
+    try:
+        config.check_two_labels(labels)
+    except ValueError as error:
+        raise DataError(f"tasks.{name}: {error}. Take another metric, or name two labels.") from error
     known = BadRows(getattr(config.source, "on_bad_row", "error"))
     splits = {split: _with_known_labels(name, split, rows, labels, known) for split, rows in splits.items()}
     splits = shortened(splits, config, dropped)

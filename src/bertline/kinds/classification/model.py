@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,7 @@ from bertline.finetuning.task_kind import (
 )
 from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
 from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.modeling.losses import focal_factor
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -45,6 +46,8 @@ from bertline.training.devices import Machine
 ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
 Probabilities = NDArray[np.float32]
 """[N, labels]."""
+THRESHOLD = "threshold"
+"""Calibration key of the threshold: labels (of two, the second) with at least this probability are predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
 
     config: ClassificationTaskConfig
     head = "sequence"
+    unused_options: ClassVar[dict[str, str]] = {}
     probabilities: Callable[[Tensor], Tensor]
     """Computes the probability of each label from logits [B, labels]."""
     best_temperature: Callable[[Probabilities, NDArray[np.int64]], float]
@@ -181,7 +185,7 @@ class Classification(TextClassifier[TextRows]):
     with_temperature = staticmethod(scaling.with_softmax_temperature)
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute cross-entropy; with class weights, the mean is weighted, as in PyTorch."""
+        """Compute cross-entropy or focal loss; with class weights, the mean is weighted, as in PyTorch."""
         losses = F.cross_entropy(
             logits,
             batch["labels"],
@@ -189,6 +193,9 @@ class Classification(TextClassifier[TextRows]):
             label_smoothing=options.label_smoothing,
             reduction="none",
         )
+        if options.focal_gamma:
+            log_probabilities = logits.log_softmax(-1).gather(1, batch["labels"][:, None])[:, 0]
+            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
         total = (losses * batch["weights"]).sum()
         if options.class_weights is None:
             return total / len(losses)
@@ -205,19 +212,49 @@ class Classification(TextClassifier[TextRows]):
             return probabilities
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
+    def calibrate(self, rows: TextRows, predictions: Probabilities) -> Calibration:
+        """Fit the temperature and choose the threshold between two labels, if configured."""
+        calibration, metric = super().calibrate(rows, predictions), self.config.threshold_metric
+        if metric is None:
+            return calibration
+        positive = self.calibrated(predictions, calibration)[:, 1]
+        threshold = metrics.best_threshold(rows.labels, positive, lambda matrix: self._of_matrix(matrix)[metric])
+        return {**calibration, THRESHOLD: threshold}
+
+    def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
+        """Return the predicted labels [N]: the likeliest or, of two, the second from the threshold of dev on."""
+        if THRESHOLD not in calibration:
+            return predictions.argmax(axis=1)
+        positive = self.calibrated(predictions, calibration)[:, 1].astype(np.float64)
+        return (positive >= calibration[THRESHOLD]).astype(np.int64)
+
     def statistics(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
-        """Return gold and predicted label, [N, 2]."""
-        return np.stack([rows.labels, predictions.argmax(axis=1)], axis=1).astype(np.float64)
+        """Return gold label, predicted label and the probability of each label, [N, 2 + L]."""
+        columns = rows.labels, self.given(predictions, calibration), self.calibrated(predictions, calibration)
+        return np.column_stack(columns).astype(np.float64)
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
-        """See `metrics.classification.scores_of`; macro F1 is over the labels that the rows have."""
-        gold, predicted = statistics.astype(np.int64).T
-        matrix = metrics.confusion_matrix(gold, predicted, len(self.labels))
-        return {**metrics.scores_of(matrix), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
+        """See `scores_of` and `PROBABILITY_SCORES`; macro F1 is over the labels that the rows have."""
+        gold, probabilities = statistics[:, 0].astype(np.int64), statistics[:, 2:]
+        of_probabilities = {name: of(gold, probabilities) for name, of in metrics.PROBABILITY_SCORES.items()}
+        return {**self._of_labels(statistics), **of_probabilities}
+
+    def score(self, statistics: Statistics) -> float:
+        """See `TaskKind.score`; the others, which cost more, are left out, as a verdict asks for hundreds."""
+        if (of := metrics.PROBABILITY_SCORES.get(self.config.metric)) is not None:
+            return of(statistics[:, 0].astype(np.int64), statistics[:, 2:])
+        return self._of_labels(statistics)[self.config.metric]
+
+    def _of_labels(self, statistics: Statistics) -> dict[str, float]:
+        gold, predicted = statistics[:, :2].astype(np.int64).T
+        return self._of_matrix(metrics.confusion_matrix(gold, predicted, len(self.labels)))
+
+    def _of_matrix(self, matrix: NDArray[np.integer]) -> dict[str, float]:
+        return {**metrics.scores_of(matrix, beta=self.config.beta), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
 
     def table(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the probability of the predicted label."""
-        predicted = predictions.argmax(axis=1)
+        predicted = self.given(predictions, calibration)
         predictions = self.calibrated(predictions, calibration)
         return self.table_of(
             rows,
@@ -230,7 +267,7 @@ class Classification(TextClassifier[TextRows]):
 
     def details(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
         """Return `confusion_matrix` (rows: gold labels) and `calibration_error` of the predicted labels."""
-        given = predictions.argmax(axis=1)
+        given = self.given(predictions, calibration)
         matrix = metrics.confusion_matrix(rows.labels, given, len(self.labels))
 
         def error(probabilities: Probabilities) -> float:
@@ -242,11 +279,9 @@ class Classification(TextClassifier[TextRows]):
 
     def is_degenerate(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> bool:
         """Return whether every row gets the same label."""
-        return len(np.unique(predictions.argmax(axis=1))) == 1
+        return len(np.unique(self.given(predictions, calibration))) == 1
 
 
-THRESHOLD = "threshold"
-"""Calibration key of the threshold: labels with at least this probability are predicted."""
 _DEFAULT_THRESHOLD = 0.5
 # Sorted by distance to 0.5, so that ties go to the threshold nearest to it.
 _THRESHOLDS = tuple(sorted((step / 20 for step in range(1, 20)), key=lambda t: (abs(t - _DEFAULT_THRESHOLD), t)))
@@ -265,13 +300,16 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     with_temperature = staticmethod(scaling.with_sigmoid_temperature)
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute binary cross-entropy, averaged over labels and rows; smoothing moves targets towards 0.5.
+        """Compute binary cross-entropy or focal loss, averaged over labels and rows.
 
-        With class weights, the mean over labels is weighted.
+        Smoothing moves targets towards 0.5. With class weights, the mean over labels is weighted.
         """
         targets = batch["labels"].to(logits.dtype)
         targets = targets * (1 - options.label_smoothing) + options.label_smoothing / 2
         losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        if options.focal_gamma:
+            log_probabilities = F.logsigmoid(torch.where(batch["labels"] == 1, logits, -logits))
+            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
         if options.class_weights is None:
             by_row = losses.mean(dim=1)
         else:
@@ -287,8 +325,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         temperature = super().calibrate(rows, predictions)
 
         def score(threshold: float) -> float:
-            statistics = self.statistics(rows, predictions, {**temperature, THRESHOLD: threshold})
-            return self.scores(statistics)[self.config.metric]
+            return self.score(self.statistics(rows, predictions, {**temperature, THRESHOLD: threshold}))
 
         return {**temperature, THRESHOLD: max(_THRESHOLDS, key=score)}
 

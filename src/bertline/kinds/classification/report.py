@@ -71,6 +71,11 @@ def usage(finished: FinishedTask, *, pair: bool) -> Usage:
         "Every input gets one of the labels above, also one that fits none of them.",
         f"The probabilities are those of the softmax; {calibrated}.",
     ]
+    if THRESHOLD in finished.calibration and not config.multi_label:
+        limits.append(
+            f"bertline predicts {code_span(labels[1])} from a probability of {finished.calibration[THRESHOLD]:.3g} on, "
+            "which dev chose (`task.json`); transformers and ONNX, whose probabilities are the same, from 0.5 on."
+        )
     if config.multi_label:
         what = f"Gives {'pairs of texts' if pair else 'texts'} any number of {len(labels)} labels: {named}."
         threshold = finished.calibration.get(THRESHOLD, 0.5)

@@ -82,12 +82,13 @@ class ClassificationPredictor(_LabelPredictor):
     def predict(  # type: ignore[override]
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[Prediction]:
-        """Return the most likely label of each text or text pair."""
+        """Return the most likely label of each text or text pair, or by the threshold chosen on dev, if any."""
         labels = self.kind.labels
-        probabilities = self.probabilities(texts, text_pairs)
+        probabilities = self.probabilities(texts, text_pairs)  # with the temperature, so that the threshold is left
+        chosen = {key: value for key, value in self.calibration.items() if key == THRESHOLD}
         return [
             Prediction(labels[best], float(row[best]), dict(zip(labels, row.tolist(), strict=True)))
-            for row, best in zip(probabilities, probabilities.argmax(1), strict=True)
+            for row, best in zip(probabilities, self.kind.given(probabilities, chosen), strict=True)
         ]
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:

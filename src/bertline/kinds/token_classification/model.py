@@ -36,9 +36,9 @@ class TokenClassification(WordTagger):
     def unused_options(self) -> dict[str, str]:
         """See `TaskKind.unused_options`."""
         if self.config.head == "softmax":
-            return {}
+            return super().unused_options
         reason = "a CRF scores whole label sequences (head: softmax heeds it)"
-        return dict.fromkeys(("class_weights", "label_smoothing"), reason)
+        return {**super().unused_options, **dict.fromkeys(("class_weights", "label_smoothing"), reason)}
 
     # ---- the model
 
@@ -86,7 +86,7 @@ class TokenClassification(WordTagger):
             return {}
 
         def score(margin: float) -> float:
-            return self.scores(self.statistics(rows, predictions, {OUTSIDE_MARGIN: margin}))[self.config.metric]
+            return self.score(self.statistics(rows, predictions, {OUTSIDE_MARGIN: margin}))
 
         return {OUTSIDE_MARGIN: max(_MARGINS, key=score)}
 

@@ -34,7 +34,7 @@ class Baseline:
 def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> float:
     """Return the task's metric on dev, after calibrating the predictions on dev as for the encoder."""
     calibration = kind.calibrate(dev, predictions)
-    return kind.scores(kind.statistics(dev, predictions, calibration))[kind.config.metric]
+    return kind.score(kind.statistics(dev, predictions, calibration))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

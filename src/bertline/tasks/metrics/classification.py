@@ -1,30 +1,40 @@
 """Classification metrics with the formulas of scikit-learn (tests compare both), in NumPy.
 
 An undefined score is 0.0: every score without rows, F1 of a label that is neither gold nor predicted, Matthews
-correlation if gold or predictions have only one label.
+correlation if gold or predictions have only one label, AUROC if all rows have one label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertline.tasks.metrics.correlation import ranks
 
-def scores_of(matrix: NDArray[np.integer]) -> dict[str, float]:
+
+def scores_of(matrix: NDArray[np.integer], *, beta: float | None = None) -> dict[str, float]:
     """Return every score of a confusion matrix by name; `f1` is the F1 of the second of exactly two labels.
+
+    `f_beta` weighs its recall by `beta`: (1 + beta^2) * precision * recall / (beta^2 * precision + recall).
 
     Example:
         >>> scores_of(confusion_matrix(np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0]), 2))["accuracy"]
         0.75
     """
     scores = {"accuracy": accuracy(matrix), "macro_f1": macro_f1(matrix), "matthews": matthews(matrix)}
+    gold = matrix.sum(axis=1)
+    recalls = np.diag(matrix)[gold > 0] / gold[gold > 0]
+    scores["balanced_accuracy"] = float(recalls.mean()) if len(recalls) else 0.0
     # With one label per row, micro-averaged F1 equals accuracy.
     scores["micro_f1"] = scores["accuracy"]
     if len(matrix) == 2:
         used = matrix[1].sum() + matrix[:, 1].sum()
         scores["f1"] = float(2 * matrix[1, 1] / used) if used else 0.0
+        if beta is not None:
+            used = beta**2 * matrix[1].sum() + matrix[:, 1].sum()
+            scores["f_beta"] = float((1 + beta**2) * matrix[1, 1] / used) if used else 0.0
     return scores
 
 
@@ -67,6 +77,95 @@ def matthews(matrix: NDArray[np.integer]) -> float:
     gold, predicted = counts.sum(axis=1), counts.sum(axis=0)
     spread = np.sqrt(total**2 - predicted @ predicted) * np.sqrt(total**2 - gold @ gold)
     return float((hits * total - gold @ predicted) / spread) if spread > 0 else 0.0
+
+
+def auroc(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> float:
+    """Return the area under the ROC curve, from label ids [N] and probabilities [N, L].
+
+    With more than two labels, it is the mean over each label against the rest, if some rows have it and others do not.
+
+    Example:
+        >>> auroc(np.array([0, 1, 1]), np.array([[0.8, 0.2], [0.7, 0.3], [0.9, 0.1]]))
+        0.5
+    """
+    areas = []
+    for has, scores in _against_the_rest(gold, probabilities):
+        positives, negatives = int(has.sum()), int((~has).sum())
+        if positives and negatives:
+            above = ranks(scores)[has].sum() - positives * (positives + 1) / 2
+            areas.append(above / (positives * negatives))
+    return float(np.mean(areas)) if areas else 0.0
+
+
+def average_precision(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> float:
+    """Return the average precision of the second of two labels, or the mean over the labels that rows have."""
+    means = []
+    for has, scores in _against_the_rest(gold, probabilities):
+        if has.any():
+            order = np.argsort(-scores, kind="stable")
+            ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # rows of equal scores count together
+            hits = np.cumsum(has[order])[ends]
+            means.append(np.diff(hits, prepend=0) @ (hits / (ends + 1)) / hits[-1])
+    return float(np.mean(means)) if means else 0.0
+
+
+def negative_log_loss(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> float:
+    """Return the mean log probability (in nats) of the true labels."""
+    of_gold = probabilities[np.arange(len(gold)), gold]
+    return float(np.log(np.clip(of_gold, np.finfo(np.float32).eps, 1.0)).mean()) if len(gold) else 0.0
+
+
+def negative_brier_score(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> float:
+    """Return minus the mean squared distance of the probabilities to 1 and 0, summed over labels (of two, the second).
+
+    References:
+        Brier, "Verification of forecasts expressed in terms of probability", 1950.
+    """
+    squares = sum((scores - has) ** 2 for has, scores in _against_the_rest(gold, probabilities))
+    return -float(np.mean(squares)) if len(gold) else 0.0
+
+
+PROBABILITY_SCORES: dict[str, Callable[[NDArray[np.integer], NDArray[np.floating]], float]] = {
+    score.__name__: score for score in (auroc, average_precision, negative_log_loss, negative_brier_score)
+}
+"""Scores of label ids [N] and probabilities [N, L] by name; of each, higher is better."""
+
+
+def _against_the_rest(
+    gold: NDArray[np.integer], probabilities: NDArray[np.floating]
+) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.floating]]]:
+    """Yield which rows have a label, and its probabilities, for each label; of two, for the second."""
+    num_labels = probabilities.shape[1]
+    for label in range(1 if num_labels == 2 else 0, num_labels):
+        yield gold == label, probabilities[:, label]
+
+
+def best_threshold(
+    gold: NDArray[np.integer],
+    probabilities: NDArray[np.floating],
+    score: Callable[[NDArray[np.integer]], float],
+) -> float:
+    """Return the probability from which on predicting the second of two labels scores best.
+
+    Args:
+        gold: [N] label ids, 0 or 1.
+        probabilities: [N] of the second label.
+        score: Score of a confusion matrix.
+
+    Returns:
+        0.5 or the middle of two neighbouring probabilities; of equally good ones, the nearest to 0.5.
+
+    Example:
+        >>> best_threshold(np.array([0, 1, 1]), np.array([0.1, 0.3, 0.4]), accuracy)
+        0.2
+    """
+    values = np.unique(probabilities.astype(np.float64))
+    thresholds = np.append(0.5, (values[1:] + values[:-1]) / 2)
+    thresholds = thresholds[np.argsort(np.abs(thresholds - 0.5), kind="stable")]
+    below = [np.searchsorted(np.sort(probabilities[gold == label].astype(np.float64)), thresholds) for label in (0, 1)]
+    rows = np.bincount(gold, minlength=2)
+    matrices = np.stack([np.stack([below[label], rows[label] - below[label]], axis=-1) for label in (0, 1)], axis=1)
+    return float(thresholds[int(np.argmax([score(matrix) for matrix in matrices]))])
 
 
 def multi_label_scores(gold: NDArray[np.integer], given: NDArray[np.integer]) -> dict[str, float]:

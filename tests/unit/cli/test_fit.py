@@ -1,0 +1,99 @@
+"""bertline.fit: rows in memory, and what the command does with the same rows in files."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+
+import bertline
+from bertline.cli.finetune import finetune
+from bertline.cli.fit import _columns
+from bertline.foundation.errors import ConfigError, DataError
+from tiny import WORDS, write_encoder
+
+QUICK: dict[str, Any] = {
+    "seeds": 1, "max_length": 24, "workers": 1, "sweep.fine_tuning.num_epochs": 1, "learning_rate": 1e-3,
+    "export.onnx": False, "export.int8": False,
+    "export.measure_latency": False, "runtime.device": "cpu", "runtime.num_workers": 0, "runtime.num_threads": 1,
+    "tracking.enabled": False, "threshold_metric": "f1",
+}  # fmt: skip
+
+
+def rows(number: int = 90) -> list[dict[str, Any]]:
+    """Texts whose first word tells the label; three rows a group."""
+    return [
+        {"body": f"{WORDS[i % 2]} {WORDS[2 + i % 19]} {WORDS[21 + i % 17]}", "even": i % 2, "who": i // 3}
+        for i in range(number)
+    ]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_encoder(tmp_path / "start", max_position_embeddings=32)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_frames_datasets_and_lists_have_the_same_cells() -> None:
+    pandas, datasets = pytest.importorskip("pandas"), pytest.importorskip("datasets")
+    asked = {"text_column": "body", "label_column": "even", "group_column": "who"}
+    expected = [(row["body"], row["even"], row["who"]) for row in rows(6)]
+    frame = pandas.DataFrame(rows(6), index=list("abcdef"))
+    for table in (rows(6), frame, datasets.Dataset.from_list(rows(6))):
+        assert _columns("train", table, asked)[0] == expected
+    assert list(_columns("train", frame, asked)[1]) == list("abcdef")
+    names = datasets.Features({"body": datasets.Value("string"), "even": datasets.ClassLabel(names=["yes", "no"])})
+    named = datasets.Dataset.from_list([{"body": "a", "even": 1}, {"body": "b", "even": -1}], features=names)
+    assert _columns("train", named, {"text_column": "body", "label_column": "even"})[0] == [("a", "no"), ("b", None)]
+
+
+def test_it_does_what_the_command_does_and_leaves_no_state_of_hydra(here: Path, capsys: Any) -> None:
+    model = bertline.fit(rows(), text="body", label="even", group="who", start_from="start", **QUICK)
+    assert not GlobalHydra.instance().is_initialized() and not HydraConfig.initialized()
+    assert model.labels == ("0", "1") and "threshold" in model.task.calibration
+    assert model.predict([rows()[0]["body"]])[0].label in model.labels
+    assert Path(model.result["report"]).exists()
+    capsys.readouterr()
+    (file,) = here.glob("runs/finetune/rows-*/train.jsonl")
+    arguments = [f"{key}={json.dumps(value)}" for key, value in QUICK.items()]
+    columns = ["name=even", "text_column=body", "label_column=even", "group_column=who"]
+    finetune([f"train={file}", f"start_from={here / 'start'}", *columns, *arguments])
+    said = capsys.readouterr().out.splitlines()
+    assert any("is finished already" in line for line in said)  # configuration and rows are the same
+    assert json.loads(said[-1]) | {"minutes": 0} == model.result | {"minutes": 0}
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "problem"),
+    [
+        (7, {"body": " "}, r"train, index r7: the text in column 'body' is empty"),
+        (7, {"who": None}, r"train, index r7: the group in column 'who' \(group\) is empty"),
+        (0, {"who": 25}, r"the group '25' \(group\) is in train \(train, index r0\) and in test \(test, index r75\)"),
+    ],
+)
+def test_an_error_names_the_index_of_the_row(here: Path, place: int, changes: dict[str, Any], problem: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = rows()
+    table[place] |= changes
+    frame = pandas.DataFrame(table, index=[f"r{number}" for number in range(90)]).astype({"who": "Int64"})
+    with pytest.raises(DataError, match=problem):
+        bertline.fit(frame[:75], test=frame[75:], text="body", label="even", group="who", start_from="start", **QUICK)
+
+
+def test_what_cannot_be_read_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match=r"train has no column 'text' \(text\)\. It has 'body', 'even', 'who'"):
+        bertline.fit(rows(), label="even", start_from="start")
+    with pytest.raises(DataError, match=r"train, index 0: 'a text' is no dictionary"):
+        bertline.fit(["a text"])
+    with pytest.raises(ConfigError, match="max_lenght is no key of the configuration. Did you mean max_length"):
+        bertline.fit(rows(), text="body", label="even", start_from="start", max_lenght=3)
+    assert not GlobalHydra.instance().is_initialized()
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(ConfigError, match="__main__"):
+        bertline.fit(rows(), text="body", label="even", start_from="start")
