@@ -27,8 +27,9 @@ def what_it_is(facts: CardFacts) -> str:
         begin = "continued from " + (f"`{facts.hub_start}`" if facts.hub_start else "another checkpoint")
     learnt = "" if facts.objective is None else f" with {facts.objective.report_spec.title}"
     return (
-        f"{'An' if family.title[0] in 'AE' else 'A'} {family.title} encoder ({model.num_hidden_layers} layers, hidden size "
-        f"{model.hidden_size}, {facts.num_parameters:,} parameters, {facts.vocab_size:,} {facts.tokenizer} tokens), {begin}{learnt}, "
+        f"{'An' if family.title[0] in 'AE' else 'A'} {family.title} encoder ({model.num_hidden_layers} layers, "
+        f"hidden size {model.hidden_size}, {facts.num_parameters:,} parameters, {facts.vocab_size:,} {facts.tokenizer} "
+        f"tokens), {begin}{learnt}, "
         f"made by bertline {versions_of('bertline')['bertline']}."
     )
 
