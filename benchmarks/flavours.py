@@ -9,7 +9,7 @@ default preset with their optimizer.
 
 The minutes of a training are processor time of one thread, from the start of its process to its end: imports and
 compilation from an empty cache included, and what else the machine does left out. The steps that fit into them follow
-from two short trainings of each flavour. The teacher is one for all seeds.
+from a short training of each flavour. The teacher is one for all seeds.
 
 Held-out MLM loss: on the same full sentences with the same masks, for each flavour whose encoder has that head. Tasks:
 those of the default preset, each with one fixed recipe (the middle of its search space) for all flavours, scored on
@@ -25,6 +25,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytorch_lightning as pl
 import repository_source  # noqa: F401
 from records import Record, add_record_arguments
 
@@ -121,6 +123,22 @@ def examples_of(folder: Path, flavour: str) -> Path:
     return folder / f"examples-{kinds[0] if kinds else 'sentence_pairs'}"
 
 
+class Clock(pl.Callback):
+    """Writes the mean processor time of this process for each of the steps from `first` to `last`, in seconds."""
+
+    name, first, last = "step_s.json", 15, 65
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._begun = folder / self.name, 0.0
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Look at the clock."""
+        if module.finished_steps == self.first:
+            self._begun = time.process_time()
+        if module.finished_steps == self.last:
+            write_json(self._path, (time.process_time() - self._begun) / (self.last - self.first))
+
+
 def train(folder: Path, flavour: str, seed: int, steps: int, run: Path) -> None:
     """Pretrain a flavour for some steps, in this process."""
     from bertline.pretraining.job import PretrainJob
@@ -129,13 +147,12 @@ def train(folder: Path, flavour: str, seed: int, steps: int, run: Path) -> None:
     phases = f"pretrain.phases=[{{steps: {steps}, max_length: {LENGTH}, global_batch_size: 64}}]"
     warmup = f"schedule.num_warmup_steps={max(1, steps // 15)}"
     config = composed(*choices_of(flavour, folder, seed), phases, warmup)
-    run_pretraining(
-        PretrainJob(
-            model=config.model, objective=config.objective, optimizer=config.optimizer, schedule=config.schedule,
-            pretrain=config.pretrain, runtime=config.runtime, examples_folder=examples_of(folder, flavour),
-            tokenizer_folder=folder / "tokenizer", run_folder=run,
-        )
+    job = PretrainJob(
+        model=config.model, objective=config.objective, optimizer=config.optimizer, schedule=config.schedule,
+        pretrain=config.pretrain, runtime=config.runtime, examples_folder=examples_of(folder, flavour),
+        tokenizer_folder=folder / "tokenizer", run_folder=run,
     )  # fmt: skip
+    run_pretraining(job, callbacks=[Clock(run)] if run.name == "speed" else ())
 
 
 def score(folder: Path, flavour: str, seed: int) -> None:
@@ -208,14 +225,13 @@ class Benchmark:
 
     def _steps(self, flavour: str, minutes: float) -> int:
         """Return the number of steps whose training takes so many minutes of processor time."""
-        few, more = 40, 120
-        path = self.folder / flavour / "speed.json"
+        path, run = self.folder / flavour / "speed.json", "speed"
         if not path.exists():
-            took = {steps: self._child("train", flavour, 0, steps, f"speed-{steps}") for steps in (few, more)}
-            write_json(path, {"step_s": (took[more] - took[few]) / (more - few), "all_s": took[few]})
+            all_s = self._child("train", flavour, 0, Clock.last + 1, run)  # validation follows the last step
+            step_s = read_json(self.folder / flavour / "0" / run / Clock.name)
+            write_json(path, {"step_s": step_s, "start_s": all_s - Clock.last * step_s})
         speed = read_json(path)
-        start_s = speed["all_s"] - few * speed["step_s"]
-        return int((60 * minutes - start_s) / speed["step_s"])
+        return int((60 * minutes - speed["start_s"]) / speed["step_s"])
 
     def _all(self, parts: Sequence[tuple[str, str, int, int]]) -> None:
         done = {"train": "run/result/manifest.json", "score": "scores.json"}
