@@ -150,7 +150,8 @@ def sweep(**changes: Any) -> SweepConfig:
         "random_weights_baseline": "always",
         "random_weights_epochs": (0.5, 1.0, 2.0),
         "random_weights_seeds": None,
-        "reference_encoder": None,
+        "encoders": (),
+        "exported_encoder": "own",
     }
     return SweepConfig(**{**fields, **changes})
 

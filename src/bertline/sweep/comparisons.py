@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.foundation.formats import signed, with_spread
-from bertline.foundation.verdicts import NOISE_UNKNOWN, Difference, Measured, compared, measured
+from bertline.foundation.formats import count, short_title, signed, with_spread
+from bertline.foundation.verdicts import NOISE_UNKNOWN, Difference, Measured, adjusted, compared, measured
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import Arm, PlannedSweep
@@ -42,9 +43,15 @@ class Comparisons:
         same_seeds = {name, first} == {ENCODER, COMBINED}
         return compared(self.measured[first], self.measured[name], same_seeds=same_seeds)
 
+    def pairs(self) -> dict[tuple[str, str], Difference]:
+        """Compare every two encoders; the verdicts are adjusted to the number of pairs."""
+        pairs = [*itertools.combinations([name for name in self.measured if name.startswith(ENCODER)], 2)]
+        return dict(zip(pairs, adjusted([self.against(name, first) for first, name in pairs]), strict=True))
+
     def with_encoder(self) -> dict[str, dict[str, Any]]:
         """Return the comparisons of the encoder with all other systems, as plain data."""
-        return {name: self.against(name).to_json() for name in self.measured if name != ENCODER}
+        pairs, others = self.pairs(), [name for name in self.measured if name != ENCODER]
+        return {name: pairs.get((ENCODER, name), self.against(name)).to_json() for name in others}
 
 
 def comparisons_by_split(
@@ -77,6 +84,50 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
         name: measured(of_seeds, sources, lambda rows: kind.scores(rows)[metric], repeatable=repeatable)
         for name, (of_seeds, repeatable) in systems.items()
     }
+
+
+def encoders_part(result: Mapping[str, Any], comparisons: Mapping[SplitName, Comparisons]) -> dict[str, Any]:
+    """Return the `encoders` part of result.json.
+
+    Returns:
+        `pairs`: by test split the comparison of every two encoders, `first` minus `second`; `sentence`: what is said of
+        the exported one; `tables`: of the encoders and of the pairs, a head and rows each. Empty for one encoder.
+    """
+    pairs = {
+        split: [{"first": first, "second": second, **found.to_json()} for (first, second), found in one.pairs().items()]
+        for split, one in comparisons.items()
+    }
+    if not pairs["test"]:
+        return {"pairs": {}, "sentence": "", "tables": []}
+    arms = {name: arm for name, arm in result["arms"].items() if name.startswith(ENCODER)}
+    titles = {name: short_title(arm["title"]) for name, arm in arms.items()}
+    rows = [
+        [
+            titles[name],
+            count(arm["num_parameters"]),
+            *(with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test")),
+            f"{arm['ms_per_row']:.2f}",
+        ]
+        for name, arm in arms.items()
+    ]
+    outcomes, equals = [], []
+    for pair in pairs["test"]:
+        better = {"better": pair["first"], "worse": pair["second"]}.get(pair.get("verdict"))
+        known = (
+            [" to ".join(map(signed, pair["interval"])), f"{pair['p_value']:.2g}"] if "verdict" in pair else ["–"] * 2
+        )
+        verdict = titles[better] if better else "none shown" if "verdict" in pair else "not known"
+        outcomes.append([titles[pair["first"]], titles[pair["second"]], signed(pair["difference"]), *known, verdict])
+        equals += [titles[pair["second"]]] if pair["first"] == ENCODER and not better else []
+    best = max(arms, key=lambda name: arms[name]["dev_mean"])
+    said = f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev; {titles[ENCODER]} is exported. "
+    said += f"On test it cannot be told from {' and '.join(equals) or 'none of the others'}."
+    metric = metric_name(result["metric"])
+    heads = (
+        ["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"],
+        ["encoder", "minus", f"test {metric}", "95 % interval", f"p (Holm, {len(outcomes)} pairs)", "better"],
+    )
+    return {"pairs": pairs, "sentence": said, "tables": [[heads[0], rows], [heads[1], outcomes]]}
 
 
 def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:

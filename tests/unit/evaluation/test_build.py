@@ -215,7 +215,7 @@ def test_test_rows_that_stand_in_the_corpus_are_figures_and_flagged(pipeline: Pi
 def test_a_result_of_another_format_is_refused(pipeline: PipelineFolders, tmp_path: Path) -> None:
     result = read_json(pipeline.sweeps["match"] / "result.json")
     write_json(pipeline.sweeps["match"] / "result.json", {**result, "format_version": 1})
-    with pytest.raises(ArtifactError, match="format_version is 1, this bertline reads 3"):
+    with pytest.raises(ArtifactError, match="format_version is 1, this bertline reads 4"):
         build_evaluation(CONFIG, pipeline, tmp_path / "out")
 
 
