@@ -199,7 +199,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         "comparisons": comparisons,
         "comparisons_by_split": dict.fromkeys(test_splits(name), comparisons),
         "comparison": comparisons["random_weights"] if full else None,
-        "encoders": _encoders(comparisons["encoder_2"]) if full else {"pairs": {}, "sentence": "", "tables": []},
+        "encoders": _encoders(comparisons["encoder_2"]) if full else {"pairs": [], "sentence": "", "tables": []},
         "conclusion": conclusion,
         "label_efficiency": efficiency if full and name in ("library", "match") else [],
         "best": {"seed": 2, "dev": base, "test": base},
@@ -215,7 +215,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
 def _encoders(found: dict[str, Any]) -> dict[str, Any]:
     """What is said of two encoders."""
     return {
-        "pairs": {"test": [{"first": "encoder", "second": "encoder_2", **found}]},
+        "pairs": [{"first": "encoder", "second": "encoder_2", **found}],
         "sentence": "Of 2 encoders, the pretrained encoder is exported.",
         "tables": [[["encoder", "dev"], [["mine", "0.420"], [HOSTILE, "0.430"]]], [["encoder", "minus"], [["a", "b"]]]],
     }

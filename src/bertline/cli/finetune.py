@@ -143,8 +143,8 @@ def take(composed: Mapping[str, Any], places: dict[str, Path]) -> Path:
 
     with open_stage("pretrain", composed) as stage:
         stage.finish(take_checkpoint(stage.config.pretrain, stage.output))
-        places["pretrain"] = stage.output
-        return stage.output
+    places["pretrain"] = stage.output
+    return stage.output
 
 
 def build_rows(composed: Mapping[str, Any]) -> Path:

@@ -53,7 +53,11 @@ def check_start(config: PipelineConfig) -> None:
         ArtifactError: The folder is not a whole BERT checkpoint.
     """
     start = config.pretrain.start_from
-    check_encoders(config, start)
+    for own in {task.start_from for task in config.tasks.values()} if config.sweep.encoders else ():
+        from bertline.sweep.job import refuse_same_encoders
+
+        named = filter(None, (own, *config.sweep.encoders))
+        refuse_same_encoders("sweep.encoders", ((name, Path(name).expanduser()) for name in named))
     if start is None or not Path(start).expanduser().is_dir():
         return
     folder = Path(start).expanduser()
@@ -80,14 +84,3 @@ def check_start(config: PipelineConfig) -> None:
             f"tasks.{marked[0]}.shared_tokens is marked, which needs a WordPiece tokenizer, and that of "
             f"pretrain.start_from, {folder}, is {Tokenizer.load(folder).description}. Set it to plain."
         )
-
-
-def check_encoders(config: PipelineConfig, start: str | None) -> None:
-    """Check that `sweep.encoders` names no encoder twice, nor one that a task starts from."""
-    if others := config.sweep.encoders:
-        from bertline.sweep.job import refuse_same_encoders
-
-        own = {task.start_from or (None if config.pretrains else start) for task in config.tasks.values()}
-        for first in own or {None}:
-            named = [name for name in (first, *others) if name is not None]
-            refuse_same_encoders("sweep.encoders", [(name, Path(name).expanduser()) for name in named])

@@ -86,48 +86,49 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
     }
 
 
-def encoders_part(result: Mapping[str, Any], comparisons: Mapping[SplitName, Comparisons]) -> dict[str, Any]:
-    """Return the `encoders` part of result.json.
+def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Difference]) -> dict[str, Any]:
+    """Return the `encoders` part of result.json, which is empty for one encoder.
 
     Returns:
-        `pairs`: by test split the comparison of every two encoders, `first` minus `second`; `sentence`: what is said of
-        the exported one; `tables`: of the encoders and of the pairs, a head and rows each. Empty for one encoder.
+        `pairs`: the comparison on test of every two encoders, `first` minus `second`; `tables`: of the encoders and of
+        the pairs, a head and rows each; `sentence`: which is exported, and which cannot be told from it.
     """
-    pairs = {
-        split: [{"first": first, "second": second, **found.to_json()} for (first, second), found in one.pairs().items()]
-        for split, one in comparisons.items()
-    }
-    if not pairs["test"]:
-        return {"pairs": {}, "sentence": "", "tables": []}
+    if not pairs:
+        return {"pairs": [], "tables": [], "sentence": ""}
     arms = {name: arm for name, arm in result["arms"].items() if name.startswith(ENCODER)}
     titles = {name: short_title(arm["title"]) for name, arm in arms.items()}
+    scores = {
+        name: [with_spread(arm[f"{at}_mean"], arm[f"{at}_std"]) for at in ("dev", "test")] for name, arm in arms.items()
+    }
     rows = [
-        [
-            titles[name],
-            count(arm["num_parameters"]),
-            *(with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test")),
-            f"{arm['ms_per_row']:.2f}",
-        ]
+        [titles[name], count(arm["num_parameters"]), *scores[name], f"{arm['ms_per_row']:.2f}"]
         for name, arm in arms.items()
     ]
-    outcomes, equals = [], []
-    for pair in pairs["test"]:
-        better = {"better": pair["first"], "worse": pair["second"]}.get(pair.get("verdict"))
-        known = (
-            [" to ".join(map(signed, pair["interval"])), f"{pair['p_value']:.2g}"] if "verdict" in pair else ["–"] * 2
-        )
-        verdict = titles[better] if better else "none shown" if "verdict" in pair else "not known"
-        outcomes.append([titles[pair["first"]], titles[pair["second"]], signed(pair["difference"]), *known, verdict])
-        equals += [titles[pair["second"]]] if pair["first"] == ENCODER and not better else []
+    outcomes = []
+    for (first, second), found in pairs.items():
+        noise = [
+            " to ".join(map(signed, found.interval or ())) or "–",
+            "–" if found.p_value is None else f"{found.p_value:.2g}",
+        ]
+        better = {"better": titles[first], "worse": titles[second], "not shown": "none shown", None: "not known"}
+        outcomes.append([titles[first], titles[second], signed(found.difference), *noise, better[found.verdict]])
+    equals = [
+        titles[name]
+        for (first, name), found in pairs.items()
+        if first == ENCODER and found.verdict in (None, "not shown")
+    ]
     best = max(arms, key=lambda name: arms[name]["dev_mean"])
-    said = f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev; {titles[ENCODER]} is exported. "
-    said += f"On test it cannot be told from {' and '.join(equals) or 'none of the others'}."
+    chosen = "and is exported" if best == ENCODER else f"and {titles[ENCODER]} is exported"
     metric = metric_name(result["metric"])
-    heads = (
-        ["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"],
-        ["encoder", "minus", f"test {metric}", "95 % interval", f"p (Holm, {len(outcomes)} pairs)", "better"],
-    )
-    return {"pairs": pairs, "sentence": said, "tables": [[heads[0], rows], [heads[1], outcomes]]}
+    return {
+        "pairs": [{"first": first, "second": second, **found.to_json()} for (first, second), found in pairs.items()],
+        "tables": [
+            [["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"], rows],
+            [["encoder", "minus", f"test {metric}", "95 % interval", f"p (Holm, of {len(pairs)})", "better"], outcomes],
+        ],
+        "sentence": f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev {chosen}; on test the exported one "
+        f"cannot be told from {' and '.join(equals) or 'none of the others'}.",
+    }
 
 
 def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:

@@ -114,14 +114,16 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
         case name:
             encoder = EncoderStart(name, name, resolved_encoder(name), "pretrained")
     starts: dict[Arm, EncoderStart] = {"encoder": encoder}
-    if encoder.weights == "pretrained" and _random_weights_wanted(job.sweep, encoder):
+    if (encoder.weights, job.sweep.exported_encoder) == ("pretrained", "own") and _random_weights_wanted(
+        job.sweep, encoder
+    ):
         starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
     for number, other in enumerate(job.sweep.encoders, start=2):
         starts[f"encoder_{number}"] = EncoderStart(other, other, resolved_encoder(other), "pretrained")
         read_config(starts[f"encoder_{number}"].folder)
     if job.sweep.encoders:
-        pretrained = (start for start in starts.values() if start.weights == "pretrained")
-        refuse_same_encoders("sweep.encoders", ((start.title, start.folder) for start in pretrained))
+        named = [(start.title, start.folder) for start in starts.values() if start.weights == "pretrained"]
+        refuse_same_encoders("sweep.encoders", named)
     return starts
 
 
@@ -165,8 +167,6 @@ def resolved_encoder(name: str) -> Path:
 
 
 def _random_weights_wanted(sweep: SweepConfig, encoder: EncoderStart) -> bool:
-    if sweep.exported_encoder == "best":
-        return False
     if sweep.random_weights_baseline != "up_to_small":
         return sweep.random_weights_baseline == "always"
     config = read_config(encoder.folder)[0]

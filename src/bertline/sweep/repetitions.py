@@ -190,11 +190,9 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
 
 
 def chosen_encoder(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]]) -> Arm:
-    """Return the arm whose model is kept: of the encoders, the one with the best mean on dev, if the best is wanted."""
-    encoders = [arm for arm in chosen if arm.startswith("encoder")]
-    if plan.job.sweep.exported_encoder == "own":
-        return "encoder"
-    return max(encoders, key=lambda arm: statistics.fmean(dev_scores(plan.job, chosen[arm])))
+    """Return the arm of the encoder that is exported; of equals on dev, the first."""
+    encoders = [arm for arm in chosen if arm.startswith("encoder")] if plan.job.sweep.exported_encoder == "best" else []
+    return max(encoders, key=lambda arm: statistics.fmean(dev_scores(plan.job, chosen[arm])), default="encoder")
 
 
 def dev_scores(job: SweepJob, seeds: Sequence[Repetition]) -> list[float]:

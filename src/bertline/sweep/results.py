@@ -145,7 +145,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "note": note,
     }
     result["conclusion"] = conclusion(result, comparisons["test"])
-    result["encoders"] = encoders_part(result, comparisons)
+    result["encoders"] = encoders_part(result, comparisons["test"].pairs())
     with folder_written_atomically(job.run_folder / "result") as folder:
         write_json(folder / "result.json", result)
         write_json(folder / STANDING, on_dev(plan, outcomes.winners["encoder"]).to_json())

@@ -81,11 +81,8 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         leader.run_repetitions(candidates)
         chosen = winners(plan, candidates)
         best = chosen_encoder(plan, chosen)  # from here on, it is the arm `encoder` in all but its own records
-        plan, trials, chosen = (
-            replace(plan, starts=led_by(best, plan.starts)),
-            led_by(best, trials),
-            led_by(best, chosen),
-        )
+        plan = replace(plan, starts=led_by(best, plan.starts))
+        trials, chosen = led_by(best, trials), led_by(best, chosen)
         others = label_efficiency(plan, chosen)
         leader.queue_repetitions(others)  # for the other processes, while this one reads test
         read_tests(leader.bench, chosen)
@@ -119,9 +116,8 @@ def _summary(result: dict[str, Any]) -> str:
     runs = f"over {num_seeds} seeds" if num_seeds > 1 else "in one run"
     score = f"{result['task']}: test {result['metric']} {_mean(encoder)} {runs}"
     sentences = ["; ".join([score, ", ".join(others)]) if others else score, result["conclusion"]["sentence"]]
-    encoders = result["encoders"]
-    sentences += [encoders["sentence"], *(markdown_table(*shown) for shown in encoders["tables"])]
-    return "\n".join(filter(None, sentences))
+    tables = [markdown_table(*shown) for shown in result["encoders"]["tables"]]
+    return "\n".join(filter(None, [*sentences, result["encoders"]["sentence"], *tables]))
 
 
 def _mean(arm: dict[str, Any]) -> str:
@@ -137,7 +133,8 @@ _WORDS: dict[Arm, str] = {
 
 
 def _name(plan: PlannedSweep, arm: Arm) -> str:
-    return _WORDS.get(arm) or short_title(plan.starts[arm].title)
+    is_one_of_several = plan.job.sweep.encoders and arm.startswith("encoder")
+    return short_title(plan.starts[arm].title) if is_one_of_several else _WORDS[arm]
 
 
 def notes_before(plan: PlannedSweep) -> list[str]:
