@@ -124,10 +124,10 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Dif
         "pairs": [{"first": first, "second": second, **found.to_json()} for (first, second), found in pairs.items()],
         "tables": [
             [["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"], rows],
-            [["encoder", "minus", f"test {metric}", "95 % interval", f"p (Holm, of {len(pairs)})", "better"], outcomes],
+            [["encoder", "minus", f"test {metric}", "95 % interval", "p (Holm)", "better"], outcomes],
         ],
-        "sentence": f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev {chosen}; on test the exported one "
-        f"cannot be told from {' and '.join(equals) or 'none of the others'}.",
+        "sentence": f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev {chosen}. Not told from "
+        f"the exported one on test: {', '.join(equals) or 'none'}.",
     }
 
 
