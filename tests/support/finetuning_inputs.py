@@ -151,7 +151,7 @@ def sweep(**changes: Any) -> SweepConfig:
         "random_weights_epochs": (0.5, 1.0, 2.0),
         "random_weights_seeds": None,
         "encoders": (),
-        "exported_encoder": "own",
+        "exported": "own",
     }
     return SweepConfig(**{**fields, **changes})
 

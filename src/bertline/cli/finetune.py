@@ -77,7 +77,7 @@ def finetune(composed: dict[str, Any]) -> None:
             refuse_same_encoders("start_from", zip(given, map(Path, starts), strict=True))
             task["start_from"] = starts[0]
             encoders = [*starts[1:], *composed["sweep"]["encoders"]]
-            composed["sweep"] |= {"encoders": encoders, "exported_encoder": "best"}
+            composed["sweep"] |= {"encoders": encoders, "exported": "best"}
         composed |= {"tasks": {name: task}, "task_name": name}
         say(f"{name}: reads {what_is_read(task, files)}")
         places = run_stages(composed)

@@ -143,10 +143,6 @@ class TaskFacts:
         order = sorted(self.result["arms"], key=lambda name: (*ARMS, name).index(name))
         return {name: self.result["arms"][name] for name in order if self.result["arms"][name]}
 
-    def encoders(self) -> dict[str, dict[str, Any]]:
-        """Return the results of this encoder and of those of `sweep.encoders`."""
-        return {name: arm for name, arm in self.arms().items() if name.startswith("encoder")}
-
     def baselines(self) -> dict[str, dict[str, Any]]:
         """Return the baselines, best on test first."""
         return dict(sorted(self.result["baselines"].items(), key=lambda item: (-item[1]["test"], item[0])))

@@ -111,7 +111,7 @@ def _task_table(facts: Facts, overlaps: Overlaps) -> str:
     for task in facts.tasks:
         arms, baselines, titles = task.arms(), task.baselines(), task.titles()
         cells = {name: test_score(arms[name]) if name in arms else "–" for name in ("encoder", *others)}
-        rivals = sorted((arm["dev_mean"], name) for name, arm in task.encoders().items() if name != "encoder")
+        rivals = sorted((arm["dev_mean"], name) for name, arm in arms.items() if name.startswith("encoder_"))
         cells["rival"] = f"{test_score(arms[rivals[-1][1]])} ({titles[rivals[-1][1]]})" if rivals else "–"
         best = task.strongest
         cells["opponent"] = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"

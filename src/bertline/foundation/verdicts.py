@@ -203,10 +203,6 @@ def adjusted(differences: Sequence[Difference]) -> list[Difference]:
 
     References:
         Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979, section 2.
-
-    Example:
-        >>> [one.p_value for one in adjusted([Difference(difference=0.1, p_value=p) for p in (0.5, 0.01, 0.02)])]
-        [0.5, 0.03, 0.04]
     """
     tested = sorted((one.p_value, place) for place, one in enumerate(differences) if one.p_value is not None)
     result, largest = list(differences), 0.0

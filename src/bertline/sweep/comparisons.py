@@ -97,38 +97,23 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Dif
         return {"pairs": [], "tables": [], "sentence": ""}
     arms = {name: arm for name, arm in result["arms"].items() if name.startswith(ENCODER)}
     titles = {name: short_title(arm["title"]) for name, arm in arms.items()}
-    scores = {
-        name: [with_spread(arm[f"{at}_mean"], arm[f"{at}_std"]) for at in ("dev", "test")] for name, arm in arms.items()
-    }
-    rows = [
-        [titles[name], count(arm["num_parameters"]), *scores[name], f"{arm['ms_per_row']:.2f}"]
-        for name, arm in arms.items()
-    ]
-    outcomes = []
+    rows, outcomes, equals = [], [], []
+    for name, arm in arms.items():
+        scores = (with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test"))
+        rows.append([titles[name], count(arm["num_parameters"]), *scores, f"{arm['ms_per_row']:.2f}"])
     for (first, second), found in pairs.items():
-        noise = [
-            " to ".join(map(signed, found.interval or ())) or "–",
-            "–" if found.p_value is None else f"{found.p_value:.2g}",
-        ]
+        noise = [" to ".join(map(signed, found.interval)), f"{found.p_value:.2g}"] if found.interval else ["–", "–"]
         better = {"better": titles[first], "worse": titles[second], "not shown": "none shown", None: "not known"}
         outcomes.append([titles[first], titles[second], signed(found.difference), *noise, better[found.verdict]])
-    equals = [
-        titles[name]
-        for (first, name), found in pairs.items()
-        if first == ENCODER and found.verdict in (None, "not shown")
-    ]
-    best = max(arms, key=lambda name: arms[name]["dev_mean"])
-    chosen = "and is exported" if best == ENCODER else f"and {titles[ENCODER]} is exported"
-    metric = metric_name(result["metric"])
-    return {
-        "pairs": [{"first": first, "second": second, **found.to_json()} for (first, second), found in pairs.items()],
-        "tables": [
-            [["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"], rows],
-            [["encoder", "minus", f"test {metric}", "95 % interval", "p (Holm)", "better"], outcomes],
-        ],
-        "sentence": f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev {chosen}. Not told from "
-        f"the exported one on test: {', '.join(equals) or 'none'}.",
-    }
+        equals += [titles[second]] if first == ENCODER and found.verdict in ("not shown", None) else []
+    best, metric = max(arms, key=lambda name: arms[name]["dev_mean"]), metric_name(result["metric"])
+    exported = "and is exported" if best == ENCODER else f"and {titles[ENCODER]} is exported"
+    said = f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev {exported}. "
+    said += f"On test, what is exported cannot be told from {', '.join(equals) or 'none of the others'}."
+    heads = ["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"]
+    heads_of_pairs = ["encoder", "minus", f"test {metric}", "95 % interval", "p (Holm)", "better"]
+    shown = [{"first": first, "second": second, **found.to_json()} for (first, second), found in pairs.items()]
+    return {"pairs": shown, "tables": [[heads, rows], [heads_of_pairs, outcomes]], "sentence": said}
 
 
 def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:

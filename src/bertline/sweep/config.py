@@ -115,7 +115,7 @@ class SweepConfig:
     encoders: tuple[str, ...]
     """Other encoders of any family (folders, or hub names with their revision) to run with the same trials and seeds,
     to answer which is best on one's own task: a table of all, and a verdict on every two."""
-    exported_encoder: Literal["own", "best"]
+    exported: Literal["own", "best"]
     """Encoder that is compared with the baselines and exported: `own`, the one that the task starts from, or `best`,
     the one of all with the best mean on dev; then none is run from random weights."""
 

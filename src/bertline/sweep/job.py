@@ -114,9 +114,7 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
         case name:
             encoder = EncoderStart(name, name, resolved_encoder(name), "pretrained")
     starts: dict[Arm, EncoderStart] = {"encoder": encoder}
-    if (encoder.weights, job.sweep.exported_encoder) == ("pretrained", "own") and _random_weights_wanted(
-        job.sweep, encoder
-    ):
+    if (encoder.weights, job.sweep.exported) == ("pretrained", "own") and _random_weights_wanted(job.sweep, encoder):
         starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
     for number, other in enumerate(job.sweep.encoders, start=2):
         starts[f"encoder_{number}"] = EncoderStart(other, other, resolved_encoder(other), "pretrained")

@@ -168,7 +168,7 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
     Raises:
         MachineError: The encoder has no winner.
     """
-    job = plan.job
+    job, metric = plan.job, plan.job.task.metric
     chosen: dict[Arm, list[Repetition]] = {}
     for arm in plan.arms:
         seeds = [repetition for repetition in repetitions if repetition.arm == arm]
@@ -177,7 +177,7 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
             of_candidate = list(group)
             finished = [seed for seed in of_candidate if not seed.diverged(job)]
             if finished:
-                mean = statistics.fmean(dev_scores(job, finished))
+                mean = statistics.fmean(seed.outcome(job)["dev"][metric] for seed in finished)
                 ranked[len(finished) - len(of_candidate), mean, -candidate] = finished
         if ranked:
             chosen[arm] = ranked[max(ranked)]
@@ -189,15 +189,11 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
     return chosen
 
 
-def chosen_encoder(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]]) -> Arm:
+def chosen_encoder(job: SweepJob, chosen: dict[Arm, list[Repetition]]) -> Arm:
     """Return the arm of the encoder that is exported; of equals on dev, the first."""
-    encoders = [arm for arm in chosen if arm.startswith("encoder")] if plan.job.sweep.exported_encoder == "best" else []
-    return max(encoders, key=lambda arm: statistics.fmean(dev_scores(plan.job, chosen[arm])), default="encoder")
-
-
-def dev_scores(job: SweepJob, seeds: Sequence[Repetition]) -> list[float]:
-    """Return the score of each repetition on dev."""
-    return [seed.outcome(job)["dev"][job.task.metric] for seed in seeds]
+    arms = [arm for arm in chosen if arm.startswith("encoder")] if job.sweep.exported == "best" else ["encoder"]
+    dev = {arm: [seed.outcome(job)["dev"][job.task.metric] for seed in chosen[arm]] for arm in arms}
+    return max(arms, key=lambda arm: statistics.fmean(dev[arm]))
 
 
 def num_diverged_seeds(job: SweepJob, seeds: Sequence[Repetition], repetitions: Sequence[Repetition]) -> int:
@@ -284,15 +280,14 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
     # In fp32, as a loaded model computes, so that the reported scores are those of the model as served.
     exact = replace(bench.machine, precision="fp32")
     scores: dict[SplitName, dict[str, float]] = {}
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
-    reading: dict[str, Any] = {"scores": scores, "cut_rows": {}, "num_parameters": num_parameters}
+    reading: dict[str, Any] = {"scores": scores, "cut_rows": {}}
+    reading["num_parameters"] = sum(parameter.numel() for parameter in model.parameters())
     with folder_written_atomically(repetition.folder(job) / TEST) as folder:
         for name in test_splits(job):
             split = arm.split(name)
             started = time.monotonic()
             predictions = arm.kind.predict(model, split.encoded, exact)
-            if name == "test":
-                reading["time_s"] = time.monotonic() - started
+            reading.setdefault("ms_per_row", 1000 * (time.monotonic() - started) / len(split.rows))  # of `test`
             if isinstance(predictions, Found) and repetition.arm == best.arm:
                 np.save(folder / f"ranking_{name}.npy", predictions.documents)
             statistics_of_rows = arm.kind.statistics(split.rows, predictions, calibration)

@@ -214,7 +214,6 @@ def _arm(
     scores = {split: means(of_split) for split, of_split in by_split.items()}
     num_diverged = num_diverged_seeds(job, winners, outcomes.candidates)
     runs = [seed for seed in outcomes.candidates if seed.arm == winners[0].arm]
-    times_s = [reading["time_s"] for reading in readings if "time_s" in reading]  # `combined` is not measured
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
         "start": plan.start_of(arm).start,
@@ -241,8 +240,7 @@ def _arm(
         "num_degenerate": num_diverged + sum(reading["degenerate"] for reading in readings),
         "num_diverged": num_diverged,
         "cut_rows": winners[0].cut_rows(job),
-        "num_parameters": readings[0].get("num_parameters"),
-        "ms_per_row": 1000 * min(times_s) / split_sizes(job)["test"] if times_s else None,
+        **{key: readings[0].get(key) for key in ("num_parameters", "ms_per_row")},  # `combined` has none
     }
 
 

@@ -80,7 +80,7 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         candidates = candidates_over_seeds(plan, best_points(job, leader.arms))
         leader.run_repetitions(candidates)
         chosen = winners(plan, candidates)
-        best = chosen_encoder(plan, chosen)  # from here on, it is the arm `encoder` in all but its own records
+        best = chosen_encoder(job, chosen)  # from here on, it is the arm `encoder` in all but its own records
         plan = replace(plan, starts=led_by(best, plan.starts))
         trials, chosen = led_by(best, trials), led_by(best, chosen)
         others = label_efficiency(plan, chosen)

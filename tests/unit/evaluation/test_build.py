@@ -101,7 +101,7 @@ def test_no_score_stands_without_its_baselines_and_spread(pipeline: PipelineFold
         assert figures[f"{task}/majority/accuracy"] == 0.09
         assert figures[f"{task}/tfidf/accuracy"] == 0.32
         assert figures[f"{task}/beats_random_weights"] == 1
-        assert figures[f"{task}/beats_reference"] == 0
+        assert figures[f"{task}/beats_encoder_2"] == 0
 
 
 def test_alarms_stand_in_the_report_with_their_advice(pipeline: PipelineFolders, tmp_path: Path) -> None:

@@ -138,14 +138,14 @@ def test_the_best_encoder_on_dev_is_as_if_the_task_had_started_from_it_and_test_
         swept(job)
         return result_of(job)
 
-    def choose(plan, winners):
-        arm = chosen_encoder(plan, winners)
+    def choose(job, winners):
+        arm = chosen_encoder(job, winners)
         hidden.rename(shown)
         return arm
 
     expected, _ = run_and_read(job("alone", best)), shown.rename(hidden)
     monkeypatch.setattr(run, "chosen_encoder", choose)  # no row of test is there before the choice
-    result = run_and_read(job("chosen", short, best, exported_encoder="best"))
+    result = run_and_read(job("chosen", short, best, exported="best"))
     arms = result.pop("arms")
     assert arms["encoder"] == expected.pop("arms")["encoder"]
     assert arms["encoder_2"]["start"] == short and arms["encoder_2"]["dev_mean"] < arms["encoder"]["dev_mean"]
