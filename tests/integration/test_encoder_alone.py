@@ -46,7 +46,7 @@ def novel(number: int) -> str:
     return "\n\n".join(" ".join(sentence() for _ in range(6)) for _ in range(20))
 
 
-def test_own_text_becomes_an_exported_encoder_without_tasks_and_without_a_warning(tmp_path: Path, run: Run) -> None:
+def test_own_text_becomes_an_exported_without_tasks_and_without_a_warning(tmp_path: Path, run: Run) -> None:
     folder, texts = tmp_path / "clone", tmp_path / "my texts (2)"
     smoke.clone(folder, experiment="docs_tiny")
     texts.mkdir()

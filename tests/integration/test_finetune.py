@@ -152,3 +152,31 @@ def test_an_error_names_the_users_file_as_it_is_called(finetuned: Path, run: Run
     stopped = run(finetuned, PYTHON, "-m", "bertline", "finetune", f"data={tmp_path / 'resource.csv'}", start)
     assert stopped.returncode == 1
     assert f"{tmp_path / 'resource.csv'}:" in stopped.stderr
+
+
+def test_of_several_encoders_the_best_on_dev_is_exported_and_each_has_a_score(
+    finetuned: Path, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text(rows())
+    first, own = (str(finetuned.parent / name) for name in ("first", "own"))
+    command = [
+        PYTHON,
+        "-m",
+        "bertline",
+        "finetune",
+        f"data={tmp_path / 'rows.csv'}",
+        "name=several",
+        "max_length=24",
+        *QUICK,
+    ]
+    twice = run(finetuned, *command, f"start_from=[{own},{finetuned.parent}/first/../own]")
+    assert twice.returncode == 1 and "start_from: " in twice.stderr and "are the same encoder" in twice.stderr
+    done = run(finetuned, *command, f"start_from=[{first},{own}]")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    result = json.loads(next((finetuned / "runs").glob("sweep@several/*/result/result.json")).read_text())
+    assert result["arms"]["encoder"]["dev_mean"] >= result["arms"]["encoder_2"]["dev_mean"]
+    assert said["encoders"] == {arm["start"]: arm["test_mean"] for arm in result["arms"].values()}
+    assert said["encoders"].keys() == {first, own} and said["test"] == said["encoders"][result["start"]]
+    assert f"checkpoint {Path(result['start']).name}" in (Path(said["export"]) / "README.md").read_text()
+    assert "Which encoder?" in Path(said["report"]).read_text()

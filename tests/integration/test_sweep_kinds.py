@@ -85,7 +85,7 @@ def test_the_best_model_of_every_kind_gives_again_what_the_sweep_says_of_it(name
 
 def test_an_encoder_with_too_few_positions_for_a_task_is_a_clear_error(tmp_path):
     short = inputs.write_encoder(tmp_path / "short", max_position_embeddings=8)
-    job = job_of("question_answering", tmp_path / "job", reference_encoder=str(short))
+    job = job_of("question_answering", tmp_path / "job", encoders=(str(short),))
     with pytest.raises(ConfigError, match=r"short has positions for 8 tokens.*tasks\.question_answering"):
         run_sweep(job)
     assert not (job.run_folder / "studies.db").exists()  # found before any work

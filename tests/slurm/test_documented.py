@@ -30,7 +30,7 @@ FOR_SMOKE = {
 FOR_JOBS = {
     "runtime.num_devices=8": "runtime.num_devices=1 runtime.launcher.gpus=false",
     "--save": f"{SMALL} --save",
-    "sweep_tasks=4": "sweep_tasks=2 sweep.num_trials=4 sweep.reference_encoder=null",
+    "sweep_tasks=4": "sweep_tasks=2 sweep.num_trials=4 sweep.encoders=[]",
     "sweep@docs_library": "sweep@docs_match",
 }
 

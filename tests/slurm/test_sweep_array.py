@@ -26,7 +26,7 @@ def array(pretrained: Path, folder: Path, cluster, *overrides: str) -> Workspace
         "pretrain.max_steps=10",
         "runtime.num_nodes=1",
         "sweep.num_trials=4",
-        "sweep.reference_encoder=null",
+        "sweep.encoders=[]",
         *overrides,
     )
 

@@ -53,7 +53,7 @@ def result(**changes: Any) -> dict[str, Any]:
         }
 
     return {
-        "format_version": 3,
+        "format_version": 4,
         "task": "docs_match",
         "task_kind": "classification",
         "metric": "accuracy",

@@ -151,7 +151,8 @@ def sweep(**changes: Any) -> SweepConfig:
         "random_weights_baseline": "always",
         "random_weights_epochs": (0.5, 1.0, 2.0),
         "random_weights_seeds": None,
-        "reference_encoder": None,
+        "encoders": (),
+        "exported": "own",
     }
     return SweepConfig(**{**fields, **changes})
 

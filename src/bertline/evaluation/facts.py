@@ -15,7 +15,7 @@ from typing import Any
 from bertline.evaluation.html import escape, listing
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, read_json_lines
-from bertline.foundation.formats import duration
+from bertline.foundation.formats import duration, short_title
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
 from bertline.pretraining.objectives.base import Objective
@@ -89,9 +89,9 @@ def _by_stage(found: Sequence[Provenance], facts: Mapping[str, str]) -> str:
     return "; ".join(f"{fact} ({listing(stages)})" for fact, stages in stages_of.items())
 
 
-RESULT_FORMAT = 3
+RESULT_FORMAT = 4
 """Supported format version of the sweep's result.json."""
-ARMS = ("encoder", "combined", "random_weights", "reference_encoder")
+ARMS = ("encoder", "combined", "random_weights")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,8 +139,9 @@ class TaskFacts:
         return name
 
     def arms(self) -> dict[str, dict[str, Any]]:
-        """Return the results of the fine-tuned encoders by name, in the order of `ARMS`; only arms that were run."""
-        return {name: self.result["arms"][name] for name in ARMS if self.result["arms"].get(name)}
+        """Return the results of the fine-tuned encoders by name: `ARMS`, then `encoder_2` and so on; only those run."""
+        order = sorted(self.result["arms"], key=lambda name: (*ARMS, name).index(name))
+        return {name: self.result["arms"][name] for name in order if self.result["arms"][name]}
 
     def baselines(self) -> dict[str, dict[str, Any]]:
         """Return the baselines, best on test first."""
@@ -253,16 +254,3 @@ def read_result(path: Path) -> dict[str, Any]:
             "sweep again (dvc repro)."
         )
     return result
-
-
-def short_title(title: str) -> str:
-    """Shorten a title: the last two parts of a path, and seven characters of a full revision hash.
-
-    Example:
-        >>> short_title("/home/ada/models/minilm/"), short_title("ada/encoder@86b5e0934494bd15c9632b12f734a8a67f723594")
-        ('models/minilm', 'ada/encoder@86b5e09')
-    """
-    if title.startswith(("/", "./", "../", "~")):
-        return "/".join(Path(title).parts[-2:])
-    name, sign, revision = title.partition("@")
-    return f"{name}{sign}{revision[:7]}" if len(revision) >= 32 else title

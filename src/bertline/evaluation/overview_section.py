@@ -106,18 +106,20 @@ def _how_good(facts: Facts) -> str:
 
 def _task_table(facts: Facts, overlaps: Overlaps) -> str:
     """Return a table with one row per task: its score compared with the other arms and the strongest opponent."""
-    others = ("combined", "random_weights", "reference_encoder")
+    others = ("combined", "random_weights")
     rows = []
     for task in facts.tasks:
         arms, baselines, titles = task.arms(), task.baselines(), task.titles()
         cells = {name: test_score(arms[name]) if name in arms else "–" for name in ("encoder", *others)}
+        rivals = sorted((arm["dev_mean"], name) for name, arm in arms.items() if name.startswith("encoder_"))
+        cells["rival"] = f"{test_score(arms[rivals[-1][1]])} ({titles[rivals[-1][1]]})" if rivals else "–"
         best = task.strongest
         cells["opponent"] = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
         verdict, winners = _verdict(task.result["conclusion"])
         cells |= {winner: Strong(cells[winner]) for winner in winners}
         rows.append([task.name, metric_name(task.metric), *cells.values(), verdict])
         rows[-1].append(_overlap_note(overlaps.get(task.name, {})) or "–")
-    head = ["task", "test", "this encoder", "combined", "random weights", "reference encoder"]
+    head = ["task", "test", "this encoder", "combined", "random weights", "best other encoder"]
     head += ["strongest simple opponent", "winner", "read in pretraining?"]
     seeds = sorted({len(task.arms()["encoder"]["seeds"]) for task in facts.tasks})
     spread = f"Mean ± standard deviation over {listing([str(number) for number in seeds])} seeds. "

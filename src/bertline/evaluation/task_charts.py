@@ -19,7 +19,7 @@ from bertline.foundation.formats import percent
 from bertline.tasks.stored_rows import TextRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 
-_ARM_COLOURS = {"encoder": "c0", "combined": "c5", "random_weights": "c1", "reference_encoder": "c4"}
+_ARM_COLOURS = {"encoder": "c0", "combined": "c5", "random_weights": "c1", "encoder_2": "c4"}
 _BASELINE_COLOURS = ("c2", "c6", "c7", "c8", "c9", "c5")
 _MAJORITY_COLOUR = "c3"
 
@@ -48,7 +48,7 @@ def _is_number(value: Any) -> bool:
 
 def colours(task: TaskFacts) -> dict[str, str]:
     """Return a class of `chart.css` for every encoder and baseline."""
-    others = [name for name in task.result["baselines"] if name != "majority"]
+    others = [name for name in task.systems() if name not in (*_ARM_COLOURS, "majority")]
     cycle = {name: _BASELINE_COLOURS[place % len(_BASELINE_COLOURS)] for place, name in enumerate(others)}
     return {**_ARM_COLOURS, **cycle, "majority": _MAJORITY_COLOUR}
 

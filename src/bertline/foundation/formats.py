@@ -108,6 +108,19 @@ def markdown_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> st
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def short_title(title: str) -> str:
+    """Shorten a title: the last two parts of a path, and seven characters of a full revision hash.
+
+    Example:
+        >>> short_title("/home/ada/models/minilm/"), short_title("ada/encoder@86b5e0934494bd15c9632b12f734a8a67f723594")
+        ('models/minilm', 'ada/encoder@86b5e09')
+    """
+    if title.startswith(("/", "./", "../", "~")):
+        return "/".join(PurePosixPath(title).parts[-2:])
+    name, sign, revision = title.partition("@")
+    return f"{name}{sign}{revision[:7]}" if len(revision) >= 32 else title
+
+
 # Removal of local paths from exported files: they are useless elsewhere, and reveal the user's folder names.
 
 # "/" alone is a separator between columns or labels, not a path.

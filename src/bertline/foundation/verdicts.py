@@ -196,6 +196,22 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
     return _tested(difference, math.sqrt(variance), _degrees(variance, max(1.0, effective - 1), of_seeds))
 
 
+def adjusted(differences: Sequence[Difference]) -> list[Difference]:
+    """Adjust the p-values, and so the verdicts, of several comparisons: the chance of any false one stays 5 %.
+
+    The intervals are not adjusted.
+
+    References:
+        Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979, section 2.
+    """
+    tested = sorted((one.p_value, place) for place, one in enumerate(differences) if one.p_value is not None)
+    result, largest = list(differences), 0.0
+    for rank, (p_value, place) in enumerate(tested):
+        largest = max(largest, min(1.0, (len(tested) - rank) * p_value))
+        result[place] = dataclasses.replace(differences[place], p_value=largest)
+    return result
+
+
 def _tested(difference: float, error: float, degrees: float) -> Difference:
     from scipy.special import stdtr, stdtrit  # takes a third of a second, and every command imports this module
 

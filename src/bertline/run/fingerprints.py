@@ -194,9 +194,9 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
 
     Returns:
         Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
-        minor version (`3.11`). Also the digest of each file of `corpus.decontaminate`, `tokenizer.user_words` and
-        `tokenizer.compare`, by its path, for the stage that reads it: DVC watches no file that only the configuration
-        names.
+        minor version (`3.11`). Also the digest of each file of `corpus.decontaminate`, `tokenizer.user_words`,
+        `tokenizer.compare` and `sweep.encoders`, by its path, for the stage that reads it: DVC watches no file that
+        only the configuration names.
 
     Raises:
         ConfigError: Such a file does not exist.
@@ -235,11 +235,12 @@ def _named_files(stage: Stage, config: Mapping[str, Any]) -> Iterator[tuple[str,
         user_words = value_at(config, "tokenizer.user_words")
         if isinstance(user_words, str):  # a list has the words themselves
             yield "tokenizer.user_words", user_words
-        for name in value_at(config, "tokenizer.compare") or ():
+    for key, patterns in (("tokenizer.compare", TOKENIZER_FILES), ("sweep.encoders", ("*",))):
+        for name in (value_at(config, key) or ()) if key.startswith(f"{stage.name}.") else ():
             folder = Path(name).expanduser()
-            files = [folder / file for file in TOKENIZER_FILES if (folder / file).is_file()]
+            files = [path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
             if folder.exists() or name.startswith((".", "/", "~")):  # else the name of the hub
-                yield from (("tokenizer.compare", str(file)) for file in files or (folder,))
+                yield from ((key, str(file)) for file in files or (folder,))
 
 
 def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:

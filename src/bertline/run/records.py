@@ -139,7 +139,8 @@ def stage_page(
     if stage.name == "sweep":
         result = read_result(output / "result.json")
         title = f"{name}: {metric_name(result['metric'])} {result['arms']['encoder']['test_mean']:.3f}"
-        blocks += [result["conclusion"]["sentence"], _arms(result)]
+        blocks += filter(None, [result["conclusion"]["sentence"], _arms(result), result["encoders"]["sentence"]])
+        blocks += [markdown_table(*shown) for shown in result["encoders"]["tables"]]
     else:
         if stage.name == "pretrain":
             title = ": ".join([name, *_loss(config, metrics)])

@@ -461,10 +461,8 @@ def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict
         case "task_data":
             return {"tasks": getattr(config.tasks[str(task)].source, "path", None)}
         case "sweep":
-            return {
-                "start": config.tasks[str(task)].start_from,
-                "reference_encoder": config.sweep.reference_encoder,
-            }
+            others = {f"encoder_{number}": name for number, name in enumerate(config.sweep.encoders, start=2)}
+            return {"start": config.tasks[str(task)].start_from, **others}
         case _:
             return {}
 

@@ -35,7 +35,6 @@ USER_CHECKPOINT = Path("data/checkpoint")
 USER_TEACHER = Path("data/teacher")
 USER_START = Path("data/start")
 """Encoders that single tasks start from, by task name."""
-USER_REFERENCE = Path("data/reference_encoder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ STAGES = (
         summary="The search for one task: its best configuration over seeds, compared with baselines.",
         sections=("tasks.{task}", "sweep"),
         modules=("bertline.sweep.run",),
-        inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
+        inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}"),
         output="artifacts/sweep/{task}",
         versions=(
             "torch",

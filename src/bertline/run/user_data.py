@@ -20,7 +20,6 @@ from bertline.foundation.progress import say
 from bertline.run.stages import (
     SOURCES,
     USER_CHECKPOINT,
-    USER_REFERENCE,
     USER_SOURCES,
     USER_START,
     USER_TASKS,
@@ -47,7 +46,7 @@ def link_user_data(config: PipelineConfig) -> None:
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
     write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
     # The checkpoint before the vocabulary, whose path is mostly the same.
-    for place in (USER_TEXT, USER_CHECKPOINT, USER_TEACHER, USER_VOCABULARY, USER_REFERENCE, *of_tasks, *of_sources):
+    for place in (USER_TEXT, USER_CHECKPOINT, USER_TEACHER, USER_VOCABULARY, *of_tasks, *of_sources):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
@@ -82,6 +81,8 @@ def check_paths(config: PipelineConfig) -> None:
     for place, (key, path) in _named_paths(config).items():
         if not _is_in(place, path) or not place.exists():  # into the place itself, data may still be put
             _require_existing(key, path)
+    for name in filter(is_local, config.sweep.encoders):
+        _require_existing("sweep.encoders", name)
 
 
 def _is_in(place: Path, path: str) -> bool:
@@ -103,7 +104,6 @@ def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
     hub_or_path = {
         USER_CHECKPOINT: ("pretrain.start_from", config.pretrain.start_from),
         USER_TEACHER: ("objective.teacher", getattr(config.objective, "teacher", None)),
-        USER_REFERENCE: ("sweep.reference_encoder", config.sweep.reference_encoder),
         **{USER_START / name: (f"tasks.{name}.start_from", task.start_from) for name, task in config.tasks.items()},
     }
     if isinstance(config.tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig):

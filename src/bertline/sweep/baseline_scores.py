@@ -17,7 +17,7 @@ from bertline.foundation.progress import say
 from bertline.sweep.baselines.base import Baseline, Settings, baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, kind_of, test_splits
-from bertline.sweep.job import PlannedSweep, SweepJob
+from bertline.sweep.job import EncoderStart, PlannedSweep, SweepJob
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -57,11 +57,11 @@ def _folder(job: SweepJob) -> Path:
     return job.run_folder / "baselines"
 
 
-def score_baselines(bench: Bench) -> None:
-    """Fit and score the baselines, if that has not been done."""
+def score_baselines(bench: Bench, start: EncoderStart) -> None:
+    """Fit and score the baselines, if that has not been done; some have the vocabulary or the vectors of an encoder."""
     if (_folder(bench.job) / _SCORES).exists():
         return
-    started, job, start = time.monotonic(), bench.job, bench.plan.starts["encoder"]
+    started, job = time.monotonic(), bench.job
     kind, encoder = kind_of(job, start), None
     if start.weights == "pretrained":
         machine = replace(bench.machine, precision="fp32")

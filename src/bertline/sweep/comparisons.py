@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.foundation.formats import signed, with_spread
-from bertline.foundation.verdicts import NOISE_UNKNOWN, Difference, Measured, compared, measured
+from bertline.foundation.formats import count, short_title, signed, with_spread
+from bertline.foundation.verdicts import NOISE_UNKNOWN, Difference, Measured, adjusted, compared, measured
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import Arm, PlannedSweep
@@ -42,9 +43,15 @@ class Comparisons:
         same_seeds = {name, first} == {ENCODER, COMBINED}
         return compared(self.measured[first], self.measured[name], same_seeds=same_seeds)
 
+    def pairs(self) -> dict[tuple[str, str], Difference]:
+        """Compare every two encoders; the verdicts are adjusted to the number of pairs."""
+        pairs = [*itertools.combinations([name for name in self.measured if name.startswith(ENCODER)], 2)]
+        return dict(zip(pairs, adjusted([self.against(name, first) for first, name in pairs]), strict=True))
+
     def with_encoder(self) -> dict[str, dict[str, Any]]:
         """Return the comparisons of the encoder with all other systems, as plain data."""
-        return {name: self.against(name).to_json() for name in self.measured if name != ENCODER}
+        pairs, others = self.pairs(), [name for name in self.measured if name != ENCODER]
+        return {name: pairs.get((ENCODER, name), self.against(name)).to_json() for name in others}
 
 
 def comparisons_by_split(
@@ -77,6 +84,36 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
         name: measured(of_seeds, sources, kind.score, repeatable=repeatable)
         for name, (of_seeds, repeatable) in systems.items()
     }
+
+
+def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Difference]) -> dict[str, Any]:
+    """Return the `encoders` part of result.json, which is empty for one encoder.
+
+    Returns:
+        `pairs`: the comparison on test of every two encoders, `first` minus `second`; `tables`: of the encoders and of
+        the pairs, a head and rows each; `sentence`: which is exported, and which cannot be told from it.
+    """
+    if not pairs:
+        return {"pairs": [], "tables": [], "sentence": ""}
+    arms = {name: arm for name, arm in result["arms"].items() if name.startswith(ENCODER)}
+    titles = {name: short_title(arm["title"]) for name, arm in arms.items()}
+    rows, outcomes, equals = [], [], []
+    for name, arm in arms.items():
+        scores = (with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test"))
+        rows.append([titles[name], count(arm["num_parameters"]), *scores, f"{arm['ms_per_row']:.2f}"])
+    for (first, second), found in pairs.items():
+        noise = [" to ".join(map(signed, found.interval)), f"{found.p_value:.2g}"] if found.interval else ["–", "–"]
+        better = {"better": titles[first], "worse": titles[second], "not shown": "none shown", None: "not known"}
+        outcomes.append([titles[first], titles[second], signed(found.difference), *noise, better[found.verdict]])
+        equals += [titles[second]] if first == ENCODER and found.verdict in ("not shown", None) else []
+    best, metric = max(arms, key=lambda name: arms[name]["dev_mean"]), metric_name(result["metric"])
+    exported = "and is exported" if best == ENCODER else f"and {titles[ENCODER]} is exported"
+    said = f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev {exported}. "
+    said += f"On test, what is exported cannot be told from {', '.join(equals) or 'none of the others'}."
+    heads = ["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"]
+    heads_of_pairs = ["encoder", "minus", f"test {metric}", "95 % interval", "p (Holm)", "better"]
+    shown = [{"first": first, "second": second, **found.to_json()} for (first, second), found in pairs.items()]
+    return {"pairs": shown, "tables": [[heads, rows], [heads_of_pairs, outcomes]], "sentence": said}
 
 
 def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:

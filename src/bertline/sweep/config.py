@@ -112,9 +112,12 @@ class SweepConfig:
     random_weights_seeds: int | None
     """Number of runs of each of the best configurations from random weights, at most `num_seeds`; None: `num_seeds`.
     The significance test takes the number of runs into account."""
-    reference_encoder: str | None
-    """Any BERT checkpoint (`model_type: bert`; a folder, or a hub name with its revision) to run with the same trials
-    and seeds, to answer whether one's own encoder is better on one's own task. None: no reference encoder."""
+    encoders: tuple[str, ...]
+    """Other encoders of any family (folders, or hub names with their revision) to run with the same trials and seeds,
+    to answer which is best on one's own task: a table of all, and a verdict on every two."""
+    exported: Literal["own", "best"]
+    """Encoder that is compared with the baselines and exported: `own`, the one that the task starts from, or `best`,
+    the one of all with the best mean on dev; then none is run from random weights."""
 
     def __post_init__(self) -> None:
         known = {field.name for field in fields(FineTuningConfig)}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, TypeVar
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import EncoderWeights
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import sha256_of_file
 from bertline.foundation.validation import to_mapping, validate
 from bertline.foundation.work import Work
 from bertline.kinds.registry import TaskConfig
@@ -17,8 +19,10 @@ from bertline.sweep.config import SweepConfig
 from bertline.tokenization.vocabulary import resolve_folder
 from bertline.training.config import RuntimeConfig
 
-Arm = Literal["encoder", "combined", "random_weights", "reference_encoder"]
-"""`combined` is computed from the encoder's finished runs, so it has no trials."""
+Arm = str
+"""`encoder`; `random_weights`; `encoder_2`, `encoder_3` and so on, those of `sweep.encoders`; and `combined`, which is
+computed from the encoder's finished runs, so it has no trials."""
+T = TypeVar("T")
 # BERT-small (arXiv 1908.08962, table 1): 4 layers of hidden size 512.
 _SMALL_LAYERS, _SMALL_WIDTH = 4, 512
 
@@ -92,9 +96,9 @@ def planned(job: SweepJob) -> PlannedSweep:
     """Resolve the encoders of all arms and the hyperparameters that no trial varies.
 
     Raises:
-        ConfigError: A value in the task's `fine_tuning` is not valid for its field.
+        ConfigError: A value in the task's `fine_tuning` is not valid for its field, or an encoder is named twice.
         DataError: A checkpoint is neither a folder nor a name known to the hub.
-        ArtifactError: A folder does not hold a BERT encoder.
+        ArtifactError: A folder does not hold an encoder.
     """
     where = f"tasks.{job.task_name}.fine_tuning"
     values = {**to_mapping(job.sweep.fine_tuning), **job.task.fine_tuning}
@@ -110,12 +114,46 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
         case name:
             encoder = EncoderStart(name, name, resolved_encoder(name), "pretrained")
     starts: dict[Arm, EncoderStart] = {"encoder": encoder}
-    if encoder.weights == "pretrained" and _random_weights_wanted(job.sweep, encoder):
+    if (encoder.weights, job.sweep.exported) == ("pretrained", "own") and _random_weights_wanted(job.sweep, encoder):
         starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
-    if (reference := job.sweep.reference_encoder) is not None:
-        starts["reference_encoder"] = EncoderStart(reference, reference, resolved_encoder(reference), "pretrained")
-        read_config(starts["reference_encoder"].folder)
+    for number, other in enumerate(job.sweep.encoders, start=2):
+        starts[f"encoder_{number}"] = EncoderStart(other, other, resolved_encoder(other), "pretrained")
+        read_config(starts[f"encoder_{number}"].folder)
+    if job.sweep.encoders:
+        named = [(start.title, start.folder) for start in starts.values() if start.weights == "pretrained"]
+        refuse_same_encoders("sweep.encoders", named)
     return starts
+
+
+def refuse_same_encoders(key: str, named: Iterable[tuple[str, Path]]) -> None:
+    """Check that no encoder is named twice: under one name, by two paths to its folder, or as a copy of its weights.
+
+    Args:
+        key: Key of the configuration that names them.
+        named: Name and folder of each. What is no folder here, such as a hub name, is compared by its name.
+
+    Raises:
+        ConfigError: Two are the same.
+    """
+    names: dict[Any, str] = {}
+    for name, folder in named:
+        identity = tuple(map(sha256_of_file, sorted(folder.glob("*.safetensors")))) or name
+        if identity in names:
+            raise ConfigError(
+                f"{key}: {names[identity]} and {name} are the same encoder. Name each once; the one that the task "
+                "starts from is always among those compared."
+            )
+        names[identity] = name
+
+
+def led_by(arm: Arm, by_arm: Mapping[Arm, T]) -> dict[Arm, T]:
+    """Return a mapping in which `arm` and `encoder` have changed names.
+
+    >>> led_by("encoder_2", {"encoder": "own", "encoder_2": "best", "encoder_3": "last"})
+    {'encoder': 'best', 'encoder_2': 'own', 'encoder_3': 'last'}
+    """
+    renamed = {{arm: "encoder", "encoder": arm}.get(name, name): value for name, value in by_arm.items()}
+    return dict(sorted(renamed.items(), key=lambda item: item[0] != "encoder"))
 
 
 def resolved_encoder(name: str) -> Path:

@@ -114,17 +114,17 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
     return planned
 
 
-def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, Params]) -> list[Repetition]:
-    """Plan the chosen configurations at the other training sizes, without the reference encoder."""
+def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]]) -> list[Repetition]:
+    """Plan the chosen configurations of the encoder and of random weights at the other training sizes."""
     task, sweep = plan.job.task, plan.job.sweep
     available = read_task_manifest(plan.job.task_folder)["counts"]["train"]
     main = min(task.num_train_rows or available, available)
     sizes = sorted({min(rows, available) for rows in task.label_efficiency_rows} - {main})
     pairs = [(rows, seed) for rows in sizes for seed in range(sweep.num_label_efficiency_seeds)]
     return [
-        Repetition(arm, params, "label_efficiency", number, 0, seed, rows)
-        for arm, params in chosen.items()
-        if arm != "reference_encoder" and with_params(plan.fine_tuning, params).num_epochs > 0
+        Repetition(seeds[0].arm, seeds[0].params, "label_efficiency", number, 0, seed, rows)
+        for arm, seeds in chosen.items()
+        if arm in ("encoder", "random_weights") and with_params(plan.fine_tuning, seeds[0].params).num_epochs > 0
         for number, (rows, seed) in enumerate(pairs)
     ]
 
@@ -189,6 +189,13 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
     return chosen
 
 
+def chosen_encoder(job: SweepJob, chosen: dict[Arm, list[Repetition]]) -> Arm:
+    """Return the arm of the encoder that is exported; of equals on dev, the first."""
+    arms = [arm for arm in chosen if arm.startswith("encoder")] if job.sweep.exported == "best" else ["encoder"]
+    dev = {arm: [seed.outcome(job)["dev"][job.task.metric] for seed in chosen[arm]] for arm in arms}
+    return max(arms, key=lambda arm: statistics.fmean(dev[arm]))
+
+
 def num_diverged_seeds(job: SweepJob, seeds: Sequence[Repetition], repetitions: Sequence[Repetition]) -> int:
     """Return the number of repetitions of a winner's configuration that diverged."""
     place = seeds[0].arm, seeds[0].candidate
@@ -205,7 +212,7 @@ def read_tests(bench: Bench, chosen: dict[Arm, list[Repetition]]) -> None:
     job, best = bench.job, best_seed(bench.plan, chosen["encoder"])
     for repetition in (repetition for seeds in chosen.values() for repetition in seeds):
         if not (repetition.folder(job) / TEST / READING).exists():
-            say(f"{job.task_name}, {_read_test(bench, repetition, is_best=repetition == best)}")
+            say(f"{job.task_name}, {_read_test(bench, repetition, best)}")
     for model in (job.run_folder / "seeds").glob(f"*/{MODEL}"):
         if model.parent != best.folder(job):
             shutil.rmtree(model)
@@ -265,7 +272,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
     return f"{name}: {shown} in {outcome['time_s']:.0f} s"
 
 
-def _read_test(bench: Bench, repetition: Repetition, *, is_best: bool) -> str:
+def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
     """Score a saved model on test, write its predictions if it is the best, and return the progress message."""
     job, arm = bench.job, bench.arm(repetition.arm)
     model = _loaded(bench, arm, repetition.folder(job) / MODEL)
@@ -274,11 +281,14 @@ def _read_test(bench: Bench, repetition: Repetition, *, is_best: bool) -> str:
     exact = replace(bench.machine, precision="fp32")
     scores: dict[SplitName, dict[str, float]] = {}
     reading: dict[str, Any] = {"scores": scores, "cut_rows": {}}
+    reading["num_parameters"] = sum(parameter.numel() for parameter in model.parameters())
     with folder_written_atomically(repetition.folder(job) / TEST) as folder:
         for name in test_splits(job):
             split = arm.split(name)
+            started = time.monotonic()
             predictions = arm.kind.predict(model, split.encoded, exact)
-            if isinstance(predictions, Found) and repetition.arm == "encoder":
+            reading.setdefault("ms_per_row", 1000 * (time.monotonic() - started) / len(split.rows))  # of `test`
+            if isinstance(predictions, Found) and repetition.arm == best.arm:
                 np.save(folder / f"ranking_{name}.npy", predictions.documents)
             statistics_of_rows = arm.kind.statistics(split.rows, predictions, calibration)
             scores[name] = arm.kind.scores(statistics_of_rows)
@@ -289,9 +299,9 @@ def _read_test(bench: Bench, repetition: Repetition, *, is_best: bool) -> str:
                     reading["cut_rows"][DOCUMENTS] = documents
                 reading["degenerate"] = arm.kind.is_degenerate(split.rows, predictions, calibration)
                 reading["details"] = arm.kind.details(split.rows, predictions, calibration)
-            if is_best:
+            if repetition == best:
                 pq.write_table(arm.kind.table(split.rows, predictions, calibration), folder / predictions_file(name))
-        if isinstance(arm.kind, Retrieval) and repetition.arm == "encoder":
+        if isinstance(arm.kind, Retrieval) and repetition.arm == best.arm:
             of_dev = arm.kind.predict(model, arm.split("dev").encoded, exact)
             np.save(folder / "ranking_dev.npy", of_dev.documents)
         write_json(folder / READING, reading)

@@ -23,7 +23,15 @@ from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, split_sizes, test_splits
-from bertline.sweep.comparisons import COMBINED, ENCODER, Comparisons, comparisons_by_split, conclusion, on_dev
+from bertline.sweep.comparisons import (
+    COMBINED,
+    ENCODER,
+    Comparisons,
+    comparisons_by_split,
+    conclusion,
+    encoders_part,
+    on_dev,
+)
 from bertline.sweep.errors_page import write_errors_page
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, num_diverged_seeds, predictions_file
@@ -77,7 +85,7 @@ def _shortened(value: Any) -> Any:
 
 
 KIND = "sweep"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 STANDING = "standing.json"
 """File of the winner's dev scores by seed and block of rows, with which later versions are compared."""
 _NUM_ERRORS_ON_PAGE = 100
@@ -137,6 +145,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "note": note,
     }
     result["conclusion"] = conclusion(result, comparisons["test"])
+    result["encoders"] = encoders_part(result, comparisons["test"].pairs())
     with folder_written_atomically(job.run_folder / "result") as folder:
         write_json(folder / "result.json", result)
         write_json(folder / STANDING, on_dev(plan, outcomes.winners["encoder"]).to_json())
@@ -165,7 +174,7 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
     metric, arms = result["metric"], result["arms"]
     figures: dict[str, float] = {"num_trials": result["num_trials"], f"dev/{metric}_mean": arms["encoder"]["dev_mean"]}
     for arm, scores in arms.items():
-        prefix = {"encoder": "", "reference_encoder": "reference/"}.get(arm, f"{arm}/")
+        prefix = "" if arm == ENCODER else f"{arm}/"
         for split in result["test_splits"]:
             found = scores["scores"][split][metric]
             figures[f"{prefix}{split}/{metric}_mean"] = found["mean"]
@@ -204,7 +213,7 @@ def _arm(
     by_split = {"dev": dev, **{split: [reading["scores"][split] for reading in readings] for split in test_splits(job)}}
     scores = {split: means(of_split) for split, of_split in by_split.items()}
     num_diverged = num_diverged_seeds(job, winners, outcomes.candidates)
-    runs = [seed for seed in outcomes.candidates if seed.arm == arm]
+    runs = [seed for seed in outcomes.candidates if seed.arm == winners[0].arm]
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
         "start": plan.start_of(arm).start,
@@ -231,6 +240,7 @@ def _arm(
         "num_degenerate": num_diverged + sum(reading["degenerate"] for reading in readings),
         "num_diverged": num_diverged,
         "cut_rows": winners[0].cut_rows(job),
+        **{key: readings[0].get(key) for key in ("num_parameters", "ms_per_row")},  # `combined` has none
     }
 
 
@@ -278,12 +288,13 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
     found: dict[tuple[int, str], list[float]] = {}
     if job.task.label_efficiency_rows:
         for arm, seeds in outcomes.winners.items():
-            if arm not in ("reference_encoder", "combined"):
+            if arm in (ENCODER, "random_weights"):
                 found[train_rows, arm] = [seed.reading(job)["scores"]["test"][metric] for seed in seeds]
+    names = {seeds[0].arm: arm for arm, seeds in outcomes.winners.items()}
     for repetition in outcomes.others:
         if repetition.diverged(job):
             continue
-        scores = found.setdefault((repetition.num_train_rows or train_rows, repetition.arm), [])
+        scores = found.setdefault((repetition.num_train_rows or train_rows, names[repetition.arm]), [])
         scores.append(repetition.outcome(job)["test"][metric])
     for baseline in outcomes.baselines:
         for rows, test in baseline.test_by_rows.items():

@@ -6,21 +6,23 @@ Below the order of the work stand the notes for readers of its result: known in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bertline.finetuning.finetune import check_options
 from bertline.foundation.files import writing
-from bertline.foundation.formats import with_spread
+from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
 from bertline.sweep.bench import LENGTHS, kind_of, split_sizes, test_splits
 from bertline.sweep.fusion import combined_seeds
-from bertline.sweep.job import Arm, PlannedSweep, SweepJob, planned
+from bertline.sweep.job import Arm, PlannedSweep, SweepJob, led_by, planned
 from bertline.sweep.repetitions import (
     DOCUMENTS,
     Repetition,
     candidates_over_seeds,
+    chosen_encoder,
     label_efficiency,
     read_tests,
     winners,
@@ -78,13 +80,16 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         candidates = candidates_over_seeds(plan, best_points(job, leader.arms))
         leader.run_repetitions(candidates)
         chosen = winners(plan, candidates)
-        others = label_efficiency(plan, {arm: seeds[0].params for arm, seeds in chosen.items()})
+        best = chosen_encoder(job, chosen)  # from here on, it is the arm `encoder` in all but its own records
+        plan = replace(plan, starts=led_by(best, plan.starts))
+        trials, chosen = led_by(best, trials), led_by(best, chosen)
+        others = label_efficiency(plan, chosen)
         leader.queue_repetitions(others)  # for the other processes, while this one reads test
         read_tests(leader.bench, chosen)
         write_repetition_events(plan, candidates)
         notes += (new_notes := notes_after(plan, chosen))
         _say_all(job, new_notes)
-        score_baselines(leader.bench)
+        score_baselines(leader.bench, plan.starts["encoder"])
         leader.run_repetitions(others)
         write_repetition_events(plan, others)
         baselines = scored_baselines(plan)
@@ -103,14 +108,16 @@ def _say_all(job: SweepJob, sentences: list[str]) -> None:
 
 
 def _summary(result: dict[str, Any]) -> str:
-    """Return two lines on the result: the scores of the encoder and its opponents, then the conclusion."""
+    """Return the scores of the encoder and its opponents, the conclusion, and the tables of several encoders."""
     encoder = result["arms"]["encoder"]
     others = [f"{other['title']} {_mean(other)}" for arm, other in result["arms"].items() if arm != "encoder"]
     others += [f"{baseline['title']} {baseline['test']:.3f}" for baseline in result["baselines"].values()]
     num_seeds = len(encoder["seeds"])
     runs = f"over {num_seeds} seeds" if num_seeds > 1 else "in one run"
     score = f"{result['task']}: test {result['metric']} {_mean(encoder)} {runs}"
-    return "\n".join(["; ".join([score, ", ".join(others)]) if others else score, result["conclusion"]["sentence"]])
+    sentences = ["; ".join([score, ", ".join(others)]) if others else score, result["conclusion"]["sentence"]]
+    tables = [markdown_table(*shown) for shown in result["encoders"]["tables"]]
+    return "\n".join(filter(None, [*sentences, result["encoders"]["sentence"], *tables]))
 
 
 def _mean(arm: dict[str, Any]) -> str:
@@ -122,8 +129,12 @@ _WORDS: dict[Arm, str] = {
     "encoder": "the encoder",
     "combined": "the encoder combined with BM25",
     "random_weights": "the encoder from random weights",
-    "reference_encoder": "the reference encoder",
 }
+
+
+def _name(plan: PlannedSweep, arm: Arm) -> str:
+    is_one_of_several = plan.job.sweep.encoders and arm.startswith("encoder")
+    return short_title(plan.starts[arm].title) if is_one_of_several else _WORDS[arm]
 
 
 def notes_before(plan: PlannedSweep) -> list[str]:
@@ -147,7 +158,9 @@ def notes_before(plan: PlannedSweep) -> list[str]:
 def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
     """Return notes on what the runs showed: arms without a result, a limiting number of epochs, truncated rows."""
     left_out = [
-        f"Every run of {_WORDS[arm]} diverged or failed, so it is left out." for arm in plan.arms if arm not in winners
+        f"Every run of {_name(plan, arm)} diverged or failed, so it is left out."
+        for arm in plan.arms
+        if arm not in winners
     ]
     return left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners)
 
@@ -171,8 +184,8 @@ def _lowered_lengths(plan: PlannedSweep) -> list[str]:
             continue  # it has the same number of positions as the encoder
         found = kind_of(plan.job, start).config
         sentences += [
-            f"For {_WORDS[arm]} {name} is {getattr(found, name)} and not {getattr(asked, name)}: it has positions for "
-            "no more tokens."
+            f"For {_name(plan, arm)} {name} is {getattr(found, name)} and not {getattr(asked, name)}: it has "
+            "positions for no more tokens."
             for name in LENGTHS
             if getattr(found, name, None) != getattr(asked, name, None)
         ]
@@ -191,7 +204,7 @@ def _cut_rows(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -
         ]
         listed += [f"{counts[DOCUMENTS]:,} {DOCUMENTS}"] if counts.get(DOCUMENTS) else []
         if listed:
-            arms_of.setdefault((_limit(plan, arm), ", ".join(listed)), []).append(_WORDS[arm])
+            arms_of.setdefault((_limit(plan, arm), ", ".join(listed)), []).append(_name(plan, arm))
     return [
         f"Longer than {limit}, and so cut for {' and '.join(arms)}: {listed}."
         for (limit, listed), arms in arms_of.items()

@@ -195,7 +195,7 @@ def test_a_learning_rate_that_is_given_is_the_one_taken(
     asked = copy.deepcopy(composed("finetune", *given))
     monkeypatch.setattr(finetune, "given_overrides", lambda: list(given))
     monkeypatch.setattr(huggingface, "read_config", lambda _: [type("Config", (), {"hidden_size": 768})])
-    assert finetune.recipe_of(asked, Path())["fine_tuning"]["learning_rate"] == (0.001 if given else 5e-5)
+    assert finetune.recipe_of(asked, [Path()])["fine_tuning"]["learning_rate"] == (0.001 if given else 5e-5)
 
 
 def test_workers_that_are_given_are_those_taken() -> None:

@@ -109,3 +109,23 @@ def test_a_checkpoint_that_is_not_there_is_named_before_its_vocabulary(repositor
     said = configured(repository, chosen, f"pretrain.start_from={missing}", "--save")
     assert said.startswith(f"error: pretrain.start_from is {missing}; {missing} does not exist") and ".." not in said
     assert "vocabulary" not in said
+
+
+@pytest.mark.parametrize(
+    ("encoders", "said"),
+    [
+        ("checkpoint,copy", "sweep.encoders: checkpoint and copy are the same encoder. Name each once"),
+        ("google-bert/x,google-bert/x", "google-bert/x and google-bert/x are the same encoder"),
+        ("./no/such", "sweep.encoders is ./no/such; no/such does not exist"),
+    ],
+)
+def test_an_encoder_that_is_named_twice_or_is_not_there_is_found(repository: Path, encoders: str, said: str) -> None:
+    shutil.copytree(repository / "checkpoint", repository / "copy", dirs_exist_ok=True)
+    assert said in configured(repository, f"sweep.encoders=[{encoders}]")
+
+
+def test_the_former_key_leads_to_the_new_one(repository: Path) -> None:
+    said = configured(repository, "sweep.reference_encoder=checkpoint")
+    assert (
+        "sweep.reference_encoder is no key of the configuration. Keys of sweep: " in said and "sweep.encoders" in said
+    )

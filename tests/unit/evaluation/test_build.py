@@ -101,7 +101,7 @@ def test_no_score_stands_without_its_baselines_and_spread(pipeline: PipelineFold
         assert figures[f"{task}/majority/accuracy"] == 0.09
         assert figures[f"{task}/tfidf/accuracy"] == 0.32
         assert figures[f"{task}/beats_random_weights"] == 1
-        assert figures[f"{task}/beats_reference"] == 0
+        assert figures[f"{task}/beats_encoder_2"] == 0
 
 
 def test_alarms_stand_in_the_report_with_their_advice(pipeline: PipelineFolders, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_test_rows_that_stand_in_the_corpus_are_figures_and_flagged(pipeline: Pi
 def test_a_result_of_another_format_is_refused(pipeline: PipelineFolders, tmp_path: Path) -> None:
     result = read_json(pipeline.sweeps["match"] / "result.json")
     write_json(pipeline.sweeps["match"] / "result.json", {**result, "format_version": 1})
-    with pytest.raises(ArtifactError, match="format_version is 1, this bertline reads 3"):
+    with pytest.raises(ArtifactError, match="format_version is 1, this bertline reads 4"):
         build_evaluation(CONFIG, pipeline, tmp_path / "out")
 
 

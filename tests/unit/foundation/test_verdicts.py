@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from bertline.foundation.verdicts import FEWEST_BLOCKS, MOST_BLOCKS, Difference, Measured, compared, measured
+from bertline.foundation.verdicts import FEWEST_BLOCKS, MOST_BLOCKS, Difference, Measured, adjusted, compared, measured
 
 NUM_CLUSTERS, NUM_SEEDS = 40, 5
 
@@ -202,3 +204,16 @@ def test_many_clusters_are_grouped_and_none_is_torn_apart():
 def test_systems_on_other_rows_are_not_compared():
     with pytest.raises(ValueError, match="4 and 5 blocks"):
         compared(system([np.ones((4, 1))], repeatable=True), system([np.ones((5, 1))], repeatable=True))
+
+
+@given(st.lists(st.none() | st.floats(0, 1), max_size=7))
+def test_verdicts_on_several_pairs_are_those_of_holms_steps(p_values):
+    """The smallest p-value is tested at 5 % / m, the next at 5 % / (m - 1), up to the first that is not shown."""
+    shown, tested = set(), sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    for rank, (p, place) in enumerate(tested):
+        if p * (len(tested) - rank) >= 0.05:
+            break
+        shown.add(place)
+    found = adjusted([Difference(difference=-1.0, p_value=p) for p in p_values])
+    assert {place for place, one in enumerate(found) if one.verdict == "worse"} == shown
+    assert [one.p_value is None for one in found] == [p is None for p in p_values]

@@ -48,6 +48,7 @@ def sweep_folder(folder: Path, **changes: Any) -> Path:
         "arms": {"encoder": encoder, "random_weights": None},
         "baselines": {"word_ngrams": {"title": "word n-grams", "test": 0.85}},
         "conclusion": {"sentence": SENTENCE, "opponent": "word_ngrams"},
+        "encoders": {"sentence": "", "tables": []},
         **changes,
     }
     folder.mkdir(exist_ok=True)

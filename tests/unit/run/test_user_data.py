@@ -138,7 +138,7 @@ def test_the_files_of_every_corpus_that_reads_files_are_linked(composed: Compose
 
 def test_a_missing_path_is_found_without_linking_anything(composed: Composed, texts: Path) -> None:
     check_paths(pipeline_config(composed("corpus=text", f"corpus.path={texts}")))
-    for overrides in (("corpus=text", "corpus.path=/no/such"), ("sweep.reference_encoder=/no/such",)):
+    for overrides in (("corpus=text", "corpus.path=/no/such"), ("sweep.encoders=[/no/such]",)):
         with pytest.raises(ConfigError, match=r"is /no/such; /no/such does not exist"):
             check_paths(pipeline_config(composed(*overrides)))
     assert not Path("data").exists()

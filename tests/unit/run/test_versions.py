@@ -247,3 +247,12 @@ class TestRowsBesideACorpus:
         self.corpus_of(sympy="0.1")
         mapping = composed("+task@tasks.mine=table", "tasks.mine.source.path=data/tasks/mine")
         check_packages_of_corpus(pipeline_config(mapping), "mine")
+
+
+def test_sweeps_depend_on_the_files_of_their_encoders(composed: Composed, tmp_path: Path) -> None:
+    (tmp_path / "weights.safetensors").write_bytes(b"before")
+    mapping = composed(f"sweep.encoders=[{tmp_path},google-bert/bert-base-uncased]")
+    before = versions_by_stage(mapping)
+    (tmp_path / "weights.safetensors").write_bytes(b"after")
+    after = versions_by_stage(mapping)
+    assert {name for name in before if before[name] != after[name]} == SWEEPS

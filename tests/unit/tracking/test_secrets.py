@@ -30,7 +30,7 @@ PLANTED = [
     ("tasks.docs_match.start_from", f"https://ada:{SECRET}@huggingface.co/model", "HF_TOKEN"),
     ("tasks.docs_match.source.path", f"s3://AKIA:{SECRET}@bucket/rows", "HF_TOKEN"),
     ("pretrain.start_from", f"https://hf_{SECRET}0123456789@huggingface.co/model", "HF_TOKEN"),
-    ("sweep.reference_encoder", f"hf_{SECRET}0123456789", "HF_TOKEN"),
+    ("sweep.encoders", [f"hf_{SECRET}0123456789"], "HF_TOKEN"),
     ("export.model_name", f"ghp_{SECRET}0123456789", "HF_TOKEN"),
     ("runtime.runs_folder", f"s3://key:{SECRET}@bucket", "environment of the command"),
     ("runtime.launcher", {"setup": [f"export MLFLOW_TRACKING_TOKEN={SECRET}"]}, "environment of the command"),

@@ -17,7 +17,7 @@ def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_f
             num_trials=1,
             num_seeds=1,
             random_weights_baseline="never",
-            reference_encoder=str(reference),
+            encoders=(str(reference),),
             fine_tuning=inputs.fine_tuning(num_epochs=1),
         ),
         task=inputs.task(label_efficiency_rows=()),
@@ -29,13 +29,14 @@ def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_f
     for seed, (split, num_rows) in enumerate(inputs.NUM_ROWS.items()):
         texts = inputs.learnable_rows(num_rows, seed=seed).texts[: result["rows"][split]]
         expected[split] = sum(len(text.split()) > 6 for text in texts)
-    assert result["arms"]["reference_encoder"]["cut_rows"] == expected
+    assert result["arms"]["encoder_2"]["cut_rows"] == expected
     assert min(expected.values()) > 0
     counts = ", ".join(f"{expected[split]} of {result['rows'][split]} {split} rows" for split in expected)
+    name = "/".join(reference.parts[-2:])
     said = capsys.readouterr().out
     for sentence in (
-        "For the reference encoder max_length is 8 and not 16: it has positions for no more tokens.",
-        f"Longer than the 8 tokens that it has positions for, and so cut for the reference encoder: {counts}.",
+        f"For {name} max_length is 8 and not 16: it has positions for no more tokens.",
+        f"Longer than the 8 tokens that it has positions for, and so cut for {name}: {counts}.",
     ):
         assert sentence in result["note"]
         assert f"halves: {sentence}\n" in said

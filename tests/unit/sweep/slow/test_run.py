@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import numpy as np
 import pytest
 
 import tiny
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.huggingface import read_config
-from bertline.sweep import repetitions, workers
+from bertline.sweep import repetitions, run, workers
+from bertline.sweep.repetitions import chosen_encoder
 from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, NumberRows, write_rows
 from finetuning_inputs import events_of, swept
+from sweep_pieces import result_of
 
 BASELINES = ("majority", "word_ngrams", "char_ngrams", "word_and_char_ngrams", "static_embeddings", "frozen_encoder")
 
 
 def test_the_result_has_every_arm_and_its_baselines(finished):
     _, figures, result = finished
-    assert result["format_version"] == 3
+    assert result["format_version"] == 4
     assert (result["task_kind"], result["start"], result["num_trials"]) == ("classification", "pipeline", 6)
     assert result["rows"] == {"train": 96, "dev": 64, "test": 96, "test_other": 40}
     assert set(result["arms"]) == {"encoder", "random_weights"}
@@ -48,7 +52,7 @@ def test_of_the_best_configurations_the_best_mean_on_dev_wins_and_test_is_read_w
     read = []
     reading = repetitions._read_test
     monkeypatch.setattr(
-        repetitions, "_read_test", lambda bench, one, is_best: read.append(one) or reading(bench, one, is_best=is_best)
+        repetitions, "_read_test", lambda bench, one, best: read.append(one) or reading(bench, one, best)
     )
     job = inputs.sweep_job(
         input_folder,
@@ -77,23 +81,98 @@ def test_of_the_best_configurations_the_best_mean_on_dev_wins_and_test_is_read_w
     assert len(list(job.run_folder.glob("seeds/*/model"))) == 1  # the best; the others' weights are given up
 
 
-def test_a_reference_encoder_has_the_same_budget_and_reads_with_its_own_vocabulary(inputs, input_folder, tmp_path):
-    # Another order of the words, and positions for eight tokens only.
-    reference = inputs.write_encoder(tmp_path / "reference", words=tiny.WORDS[::-1], max_position_embeddings=8)
+def other_encoders(inputs, folder):
+    """One with another order of the words, and one with positions for five tokens, which cuts most rows."""
+    return (
+        str(inputs.write_encoder(folder / "other", words=tiny.WORDS[::-1], max_position_embeddings=24)),
+        str(inputs.write_encoder(folder / "short", max_position_embeddings=5, hidden_size=16)),
+    )
+
+
+def test_several_encoders_have_the_same_budget_and_every_two_a_verdict(inputs, input_folder, tmp_path, capsys):
+    names = other_encoders(inputs, tmp_path)
     job = inputs.sweep_job(
         input_folder,
         tmp_path / "run",
-        sweep=inputs.sweep(reference_encoder=str(reference), random_weights_baseline="never", num_trials=2),
+        sweep=inputs.sweep(encoders=names, random_weights_baseline="never", num_trials=2),
         task=inputs.task(label_efficiency_rows=(32,)),
     )
     figures, result = swept(job)
-    own, other = result["arms"]["encoder"], result["arms"]["reference_encoder"]
-    assert other["start"] == str(reference)
-    assert [trial["params"] for trial in other["trials"]] == [trial["params"] for trial in own["trials"]]
-    assert len(other["seeds"]) == len(own["seeds"])
-    assert figures["reference/test/accuracy_mean"] == other["test_mean"] > 0.9
-    assert "reference_encoder" in result["comparisons"]
+    own, *others = (result["arms"][name] for name in ("encoder", "encoder_2", "encoder_3"))
+    assert [arm["start"] for arm in (own, *others)] == ["pipeline", *names]
+    for other in others:
+        assert [trial["params"] for trial in other["trials"]] == [trial["params"] for trial in own["trials"]]
+        assert [seed["seed"] for seed in other["seeds"]] == [seed["seed"] for seed in own["seeds"]]
+    assert figures["encoder_2/test/accuracy_mean"] == others[0]["test_mean"] > 0.9
+    pairs = result["encoders"]["pairs"]
+    assert [(pair["first"], pair["second"]) for pair in pairs] == [
+        ("encoder", "encoder_2"), ("encoder", "encoder_3"), ("encoder_2", "encoder_3"),
+    ]  # fmt: skip
+    for pair in pairs:
+        first, second = result["arms"][pair["first"]], result["arms"][pair["second"]]
+        assert pair["difference"] == pytest.approx(first["test_mean"] - second["test_mean"])
+    assert result["comparisons"]["encoder_3"]["verdict"] == pairs[1]["verdict"]  # one pair, one verdict
     assert {row["arm"] for row in result["label_efficiency"]} == {"encoder", *BASELINES}
+    parameters = [arm["num_parameters"] for arm in (own, *others)]
+    assert parameters[0] > parameters[1] > parameters[2]  # fewer positions, then a smaller width
+    assert "| other |" in capsys.readouterr().out.replace(f"{tmp_path.name}/", "")
+
+
+def test_the_best_encoder_on_dev_is_as_if_the_task_had_started_from_it_and_test_is_not_read_before(
+    inputs, input_folder, tmp_path, monkeypatch
+):
+    best, short = other_encoders(inputs, tmp_path)
+    hidden, shown = tmp_path / "hidden.parquet", tmp_path / "task" / "test.parquet"
+    shutil.copytree(input_folder / "task", tmp_path / "task")
+
+    def job(run, start, *others, **changes):
+        return inputs.sweep_job(
+            input_folder,
+            tmp_path / run,
+            sweep=inputs.sweep(num_trials=2, random_weights_baseline="never", encoders=others, **changes),
+            task=inputs.task(label_efficiency_rows=(32,), start_from=start),
+            task_folder=tmp_path / "task",
+        )
+
+    def run_and_read(job):
+        swept(job)
+        return result_of(job)
+
+    def choose(job, winners):
+        arm = chosen_encoder(job, winners)
+        hidden.rename(shown)
+        return arm
+
+    expected, _ = run_and_read(job("alone", best)), shown.rename(hidden)
+    monkeypatch.setattr(run, "chosen_encoder", choose)  # no row of test is there before the choice
+    result = run_and_read(job("chosen", short, best, exported="best"))
+    arms = result.pop("arms")
+    assert arms["encoder"] == expected.pop("arms")["encoder"]
+    assert arms["encoder_2"]["start"] == short and arms["encoder_2"]["dev_mean"] < arms["encoder"]["dev_mean"]
+    pair = result.pop("encoders"), expected.pop("encoders")
+    assert pair[0]["pairs"][0]["verdict"] == "better" and pair[1]["pairs"] == []
+    for part in ("comparisons", "comparisons_by_split", "note"):  # these are of both encoders
+        result.pop(part), expected.pop(part)
+    assert result == expected
+    for run_folder in ("alone", "chosen"):
+        (folder,) = (tmp_path / run_folder).glob("result/best")
+        assert read_config(folder)[0].max_position_embeddings == 24
+
+
+@pytest.mark.parametrize("again", ["the same path", "another path", "a copy", "the task's own"])
+def test_an_encoder_that_is_named_twice_is_an_error_before_any_work(inputs, input_folder, tmp_path, again):
+    one, other = other_encoders(inputs, tmp_path)
+    shutil.copytree(one, tmp_path / "copy")
+    names = {
+        "the same path": (one, other, one),
+        "another path": (one, str(tmp_path / "copy" / ".." / "other")),
+        "a copy": (one, str(tmp_path / "copy")),
+        "the task's own": (str(input_folder / "encoder"),),
+    }[again]
+    job = inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(encoders=names))
+    with pytest.raises(ConfigError, match=r"sweep\.encoders: .* are the same encoder\. Name each once"):
+        swept(job)
+    assert not (job.run_folder / "studies.db").exists()
 
 
 @pytest.mark.parametrize("start_from", ["random", "folder"])
@@ -167,7 +246,7 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
 
 
 def test_one_configuration_is_run_over_its_seeds_without_a_trial(inputs, input_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "run_trial", None)
+    monkeypatch.setattr(workers, "run_trial", lambda *_: pytest.fail("a trial"))
     sweep = inputs.sweep(space={}, random_weights_baseline="never")
     figures, result = swept(inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep))
     assert result["arms"]["encoder"]["trials"] == []
