@@ -84,6 +84,8 @@ def fine_tuning(**changes: Any) -> FineTuningConfig:
         "bias_correction": True,
         "label_smoothing": 0.0,
         "class_weights": "none",
+        "soft_weight": 0.5,
+        "soft_temperature": 2.0,
         "early_stopping_epochs": None,
     }
     return FineTuningConfig(**{**fields, **changes})

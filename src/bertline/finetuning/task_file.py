@@ -43,7 +43,7 @@ def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Ca
     files = [name for name in source if name == "extra_tests" or name.endswith(("_file", "_qrels"))]
     portable = {name: without_local_paths(source[name]) for name in files}
     task["source"] = {**source, **portable, **({"path": ""} if "path" in source else {})}
-    task["start_from"] = without_local_paths(task["start_from"])
+    task |= {key: without_local_paths(task[key]) for key in ("start_from", "teacher", "unlabelled")}
     content = {
         "format_version": _FORMAT_VERSION,
         "task": task,

@@ -459,10 +459,12 @@ def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict
         case "pretrain":
             return {"checkpoint": config.pretrain.start_from}
         case "task_data":
-            return {"tasks": getattr(config.tasks[str(task)].source, "path", None)}
+            asked = config.tasks[str(task)]
+            return {"tasks": getattr(asked.source, "path", None), "unlabelled": asked.unlabelled}
         case "sweep":
             return {
                 "start": config.tasks[str(task)].start_from,
+                "teacher": config.tasks[str(task)].teacher,
                 "reference_encoder": config.sweep.reference_encoder,
             }
         case _:

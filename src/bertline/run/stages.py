@@ -35,6 +35,9 @@ USER_CHECKPOINT = Path("data/checkpoint")
 USER_START = Path("data/start")
 """Encoders that single tasks start from, by task name."""
 USER_REFERENCE = Path("data/reference_encoder")
+USER_TEACHER = Path("data/teacher")
+USER_UNLABELLED = Path("data/unlabelled")
+"""Teachers of single tasks, and their rows without labels, by task name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,7 @@ STAGES = (
         summary="Labelled rows of one task: train, dev and test.",
         sections=("tasks.{task}", "python_docs"),
         modules=("bertline.tasks.build",),
-        inputs=(f"{USER_TASKS}/{{task}}",),
+        inputs=(f"{USER_TASKS}/{{task}}", f"{USER_UNLABELLED}/{{task}}"),
         output="artifacts/tasks/{task}",
         versions=("numpy", "pyarrow"),
         versions_where=(
@@ -183,7 +186,13 @@ STAGES = (
         summary="The search for one task: its best configuration over seeds, compared with baselines.",
         sections=("tasks.{task}", "sweep"),
         modules=("bertline.sweep.run",),
-        inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
+        inputs=(
+            f"{ENCODERS}/{{task}}",
+            "artifacts/tasks/{task}",
+            f"{USER_START}/{{task}}",
+            f"{USER_TEACHER}/{{task}}",
+            str(USER_REFERENCE),
+        ),
         output="artifacts/sweep/{task}",
         versions=(
             "torch",

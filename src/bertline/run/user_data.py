@@ -24,12 +24,15 @@ from bertline.run.stages import (
     USER_SOURCES,
     USER_START,
     USER_TASKS,
+    USER_TEACHER,
     USER_TEXT,
+    USER_UNLABELLED,
     USER_VOCABULARY,
 )
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 
 _PLACEHOLDER = ".place"
+_OF_TASKS = (USER_TASKS, USER_START, USER_TEACHER, USER_UNLABELLED)
 
 
 def link_user_data(config: PipelineConfig) -> None:
@@ -40,7 +43,7 @@ def link_user_data(config: PipelineConfig) -> None:
             contains links to folders, whose content DVC would not see.
     """
     named = _named_paths(config)
-    of_tasks = [folder / task for task in config.tasks for folder in (USER_TASKS, USER_START)]
+    of_tasks = [folder / task for task in config.tasks for folder in _OF_TASKS]
     sources = config.corpus.sources if isinstance(config.corpus, SourcesCorpusConfig) else {}
     of_sources = [USER_SOURCES / name for name in sources]
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
@@ -115,6 +118,9 @@ def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
         path = getattr(task.source, "path", None)  # sources from packages or a hub have none
         if path is not None:
             named[USER_TASKS / name] = (f"tasks.{name}.source.path", path)
+        for place, key in ((USER_TEACHER, "teacher"), (USER_UNLABELLED, "unlabelled")):
+            if (path := getattr(task, key)) is not None:
+                named[place / name] = (f"tasks.{name}.{key}", path)
     return named
 
 

@@ -15,7 +15,16 @@ from torch import Tensor, nn
 
 from bertline.encoders.loading import Head
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_of
-from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind, paired_columns
+from bertline.finetuning.task_kind import (
+    SOFT_TARGETS,
+    Batch,
+    Batches,
+    Calibration,
+    LossOptions,
+    Statistics,
+    TaskKind,
+    paired_columns,
+)
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.bert import BertModel
@@ -102,27 +111,42 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
         return LengthSortedBatches(lengths, make, batch_size=batch_size, seed=seed)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean squared error of targets scaled to [0, 1]."""
-        outputs = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]).float()
+    def training_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the scaled number of each row, [B]."""
+        outputs: Tensor = super().training_outputs(model, batch).float()
         if self.config.head == "cosine":
-            first, second = outputs.chunk(2)
-            return F.mse_loss(F.cosine_similarity(first, second, dim=-1), batch["targets"])
-        return F.mse_loss(outputs.squeeze(-1), batch["targets"])
+            return F.cosine_similarity(*outputs.chunk(2), dim=-1)
+        return outputs.squeeze(-1)
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean squared error of targets scaled to [0, 1]."""
+        return F.mse_loss(outputs, batch["targets"])
+
+    def soft_targets(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float32]:
+        """Return the scaled number of each row, [N]."""
+        return self._shares(model, encoded, machine).astype(np.float32)
+
+    def soft_loss(self, outputs: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean squared error towards the teacher's numbers, which no temperature softens."""
+        return F.mse_loss(outputs, batch[SOFT_TARGETS])
 
     def predict(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
         """See `TaskKind.predict`."""
+        shares = self._shares(model, encoded, machine)
+        if self.config.head == "linear" and not math.isinf(self.config.high):
+            shares = shares.clip(0.0, 1.0)
+        low, span = self._scale
+        return low + span * shares
+
+    def _shares(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
         is_cosine = self.config.head == "cosine"
         width = cast(BertModel, model.bert).config.hidden_size if is_cosine else 1
         outputs = outputs_of(model, encoded.sequences, machine, width).astype(np.float64)
         if is_cosine:
             first, second = outputs.reshape(2, len(encoded.targets), -1)
             norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-            shares = (first * second).sum(axis=1) / np.maximum(norms, 1e-12)
-        else:
-            shares = outputs[:, 0] if math.isinf(self.config.high) else outputs[:, 0].clip(0.0, 1.0)
-        low, span = self._scale
-        return low + span * shares
+            return (first * second).sum(axis=1) / np.maximum(norms, 1e-12)
+        return outputs[:, 0]
 
     def statistics(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> Statistics:
         """Return gold and predicted number, [N, 2]."""
