@@ -312,6 +312,9 @@ def task_section(
     figures = [figure(charts[f"{task.name}_scores"], caption)]
     if f"{task.name}_label_efficiency" in charts:
         figures.append(figure(charts[f"{task.name}_label_efficiency"], f"Test {metric} by number of labelled rows."))
+    if f"{task.name}_distillation" in charts:
+        caption = f"What the student costs and is worth, compared with its teacher ({task.distillation['machine']})."
+        figures.append(figure(charts[f"{task.name}_distillation"], caption))
     trials = [
         figure(charts[f"{task.name}_trials_{name}"], f"Dev {metric} of every trial by {name.replace('_', ' ')}.")
         for name in varied(task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ from bertline.sweep.config import SweepConfig
 from bertline.tokenization.vocabulary import resolve_folder
 from bertline.training.config import RuntimeConfig
 
-Arm = Literal["encoder", "combined", "random_weights", "reference_encoder"]
+Arm = Literal["encoder", "combined", "without_teacher", "random_weights", "reference_encoder"]
 """`combined` is computed from the encoder's finished runs, so it has no trials."""
 # BERT-small (arXiv 1908.08962, table 1): 4 layers of hidden size 512.
 _SMALL_LAYERS, _SMALL_WIDTH = 4, 512
@@ -110,6 +110,8 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
         case name:
             encoder = EncoderStart(name, name, resolved_encoder(name), "pretrained")
     starts: dict[Arm, EncoderStart] = {"encoder": encoder}
+    if job.task.teacher is not None:
+        starts["without_teacher"] = replace(encoder, title="the same without the teacher")
     if encoder.weights == "pretrained" and _random_weights_wanted(job.sweep, encoder):
         starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
     if (reference := job.sweep.reference_encoder) is not None:

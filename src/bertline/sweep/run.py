@@ -121,6 +121,7 @@ def _mean(arm: dict[str, Any]) -> str:
 _WORDS: dict[Arm, str] = {
     "encoder": "the encoder",
     "combined": "the encoder combined with BM25",
+    "without_teacher": "the encoder without its teacher",
     "random_weights": "the encoder from random weights",
     "reference_encoder": "the reference encoder",
 }
@@ -167,8 +168,8 @@ def _most_epochs(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]
 def _lowered_lengths(plan: PlannedSweep) -> list[str]:
     asked, sentences = plan.job.task, []
     for arm, start in plan.starts.items():
-        if arm == "random_weights":
-            continue  # it has the same number of positions as the encoder
+        if arm in ("random_weights", "without_teacher"):
+            continue  # they have the same number of positions as the encoder
         found = kind_of(plan.job, start).config
         sentences += [
             f"For {_WORDS[arm]} {name} is {getattr(found, name)} and not {getattr(asked, name)}: it has positions for "

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from bertline.demo.config import DocsSourceConfig, PythonDocsConfig
 from bertline.demo.docstrings import ModuleDocs, package_versions, read_modules
-from bertline.foundation.errors import DataError
+from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say, warn
 from bertline.kinds.registry import TaskConfig, kind_part
-from bertline.tasks.source_files import listed, trains_nothing
-from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, BuiltTask, SplitName, StoredRows, write_rows
+from bertline.tasks.bad_rows import BadRow, BadRows, text_in
+from bertline.tasks.source_config import TableSourceConfig
+from bertline.tasks.source_files import listed, same_text, trains_nothing
+from bertline.tasks.stored_rows import (
+    COLLECTION,
+    FORMAT_VERSION,
+    KIND,
+    BuiltTask,
+    PairedRows,
+    QueryRows,
+    QuestionRows,
+    SplitName,
+    StoredRows,
+    TaggedRows,
+    write_rows,
+)
+from bertline.tasks.table_source import JSON_LINES, Record, layout_of, parsed_records, value_in
 
 
 class DataPart(Protocol):
@@ -50,6 +66,8 @@ def build_task(
         task = data.built_task(name, config)
         versions = task.versions
     _check(name, config, task)
+    if config.unlabelled is not None:
+        task.splits["unlabelled"] = unlabelled_rows(Path(config.unlabelled), config.source, task)
     counts = {split: len(rows) for split, rows in task.splits.items()}
     with folder_written_atomically(out) as folder:
         for split, rows in task.splits.items():
@@ -78,6 +96,60 @@ def build_task(
     if task.collection is not None:
         figures["num_documents"] = len(task.collection)
     return dict(figures)
+
+
+def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
+    """Read rows without labels, in the columns of the source's texts or, of a source that is no table, those that
+    `bertline predict` reads (words as a list); leave out, and count, those that are also in dev or a test set.
+
+    Returns:
+        Rows like those of train. Their labels mean nothing.
+
+    Raises:
+        ConfigError: The kind of task has no rows without labels.
+        DataError: A row lacks a text.
+    """
+    train = task.splits["train"]
+    match train:
+        case PairedRows():
+            columns = {"texts": getattr(source, "text_column", "text")}
+            if train.text_pairs is not None:
+                columns["text_pairs"] = getattr(source, "text_pair_column", "text_pair")
+        case TaggedRows():
+            columns = {"words": "words"}
+        case QuestionRows():
+            columns = {"questions": "question", "contexts": "context"}
+        case QueryRows():
+            columns = {"queries": "query"}
+        case _:
+            raise ConfigError("tasks of this kind have no rows without labels; set unlabelled to null.")
+
+    def parse(record: Record) -> tuple[str, list[Any]]:
+        values = [value_in(record, column) for column in columns.values()]
+        values = [value if isinstance(value, list) else (text_in(value) or "").strip() for value in values]
+        if not all(values):
+            raise BadRow("empty_text", f"a text is empty; the columns read are {', '.join(map(str, columns.values()))}")
+        return record.where, values
+
+    layout = layout_of(source) if isinstance(source, TableSourceConfig) else JSON_LINES
+    rows = parsed_records(path, replace(layout, format="auto"), BadRows("error", option=None), parse)
+    ids = [where for where, _ in rows]
+    values: dict[str, Any] = dict(zip(columns, map(list, zip(*(texts for _, texts in rows), strict=True)), strict=True))
+    match train:
+        case TaggedRows():
+            values |= {"documents": ids, "tags": [[task.labels[0]] * len(words) for words in values["words"]]}
+        case QuestionRows():
+            values |= {"titles": ids, "answers": [[] for _ in ids], "starts": [[] for _ in ids]}
+        case QueryRows():  # a batch needs documents: one for each query, in turn
+            assert task.collection is not None
+            turn = [task.collection.ids[place % len(task.collection)] for place in range(len(ids))]
+            values |= {"document_ids": [[each] for each in turn], "relevances": [[1] for _ in ids]}
+    found = replace(train.take([0] * len(ids)), ids=ids, clusters=None, **values)
+    held_out = [other for split, other in task.splits.items() if split != "train"]
+    known = {same_text([text]) for other in held_out for text in other.texts_read()}
+    new = [place for place, text in enumerate(found.texts_read()) if same_text([text]) not in known]
+    task.dropped["unlabelled_row_also_in_dev_or_test"] += len(ids) - len(new)
+    return found.take(new)
 
 
 def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:

@@ -1,0 +1,106 @@
+"""What a student costs and is worth compared with its teacher: sizes, latencies and test scores, and those in int8."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertline.export.onnx import (
+    call_of_session,
+    call_of_view,
+    latencies,
+    machine_name,
+    open_session,
+    write_int8,
+    write_onnx,
+)
+from bertline.export.views import architecture_in, load_view
+from bertline.finetuning.task_file import read_task_file
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
+from bertline.foundation.progress import warn
+from bertline.modeling.bert import Encoded, set_attention
+from bertline.modeling.heads import AnswerLogits
+from bertline.modeling.huggingface import read_config
+from bertline.modeling.weight_files import WEIGHTS_NAME, count_parameters
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine, Ranks
+
+NUM_TOKENS = 128
+
+
+def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any]:
+    """Measure the best student of a sweep, in fp32 and int8, and its teacher, in turns on this machine's CPU.
+
+    Returns:
+        `rows`, each with name, parameters, megabytes, ms_1 and ms_32 (batches of `NUM_TOKENS` tokens), score and
+        spread over seeds on test (None where there is one model); `rows_per_s_ratio`, how many times the teacher's rows
+        the student reads in batches of 32, `int8_rows_per_s_ratio`, `verdict` on the student with and without its
+        teacher, and `machine`. Without int8 where the exporter cannot trace a wrapped encoder.
+    """
+    result, student = read_json(sweep / "result.json"), sweep / "best"
+    metric, arms = result["metric"], result["arms"]
+    calls = {}
+    for name, path in (("teacher", teacher), ("student", student)):
+        view = load_view(path, architecture_in(path))
+        set_attention(view, "sdpa")  # as `bertline.load`
+        calls[name] = call_of_view(view)
+    scores = {"teacher": (result["teacher"]["test"][metric], None)}
+    for name, arm in (("student", "encoder"), ("student_alone", "without_teacher")):
+        if arm in arms:
+            scores[name] = arms[arm]["test_mean"], arms[arm]["test_std"]
+    files = {"teacher": teacher / WEIGHTS_NAME, "student": student / WEIGHTS_NAME}
+    with tempfile.TemporaryDirectory() as folder:
+        fp32, int8 = Path(folder) / "fp32.onnx", Path(folder) / "int8.onnx"
+        try:
+            write_onnx(load_view(student, architecture_in(student)), fp32)
+            write_int8(fp32, int8)
+            session = open_session(int8)
+            calls["student_int8"], files["student_int8"] = call_of_session(session), int8
+            scores["student_int8"] = _score(student, task_folder, session, metric), None
+        except (RuntimeError, ArtifactError) as error:
+            warn(f"the student has no int8 row, for its ONNX file cannot be made ({str(error).splitlines()[0]}).")
+        sizes = {name: path.stat().st_size / 1e6 for name, path in files.items()}
+        positions = min(read_config(path)[0].max_position_embeddings for path in (teacher, student))
+        max_length = min(NUM_TOKENS, positions)
+        ms = latencies(calls, vocab_size=read_config(student)[1], max_length=max_length)
+    rows = []
+    for name, (score, spread) in scores.items():
+        model = "student" if name == "student_alone" else name
+        num_parameters = count_parameters(teacher if name == "teacher" else student)
+        rows.append({"name": name, "parameters": num_parameters, "megabytes": round(sizes[model], 1)})
+        rows[-1] |= {f"ms_{size}": value for size, value in ms[model].items()} | {"score": score, "spread": spread}
+    ratios = {name: round(ms["teacher"]["32"] / ms[name]["32"], 3) for name in ms if name != "teacher"}
+    return {
+        "rows": rows,
+        "rows_per_s_ratio": ratios["student"],
+        "int8_rows_per_s_ratio": ratios.get("student_int8"),
+        "verdict": result["comparisons"].get("without_teacher"),
+        "machine": machine_name(),
+        "max_length": max_length,
+    }
+
+
+def _score(folder: Path, task_folder: Path, session: Any, metric: str) -> float:
+    """Return the test score of a fine-tuned model whose network an ONNX session computes."""
+    finished = read_task_file(folder)
+    assert finished is not None  # a sweep writes it
+    kind, architecture = finished.kind, architecture_in(folder)
+    model: Any = kind.load_model(folder)
+    call = call_of_session(session)
+
+    def forward(input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Any:
+        outputs = [torch.from_numpy(output) for output in call([input_ids, attention_mask, token_type_ids])]
+        if architecture == "BertModel":
+            return Encoded(outputs[0], None, outputs[0])
+        return AnswerLogits(*outputs) if len(outputs) > 1 else outputs[0]
+
+    (model.bert if architecture == "BertModel" else model).forward = forward  # pooling is not in the graph
+    rows = kind.read(task_folder, "test")
+    machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks())
+    predictions = kind.predict(model, kind.encode(rows, Tokenizer.load(folder)), machine)
+    return kind.scores(kind.statistics(rows, predictions, finished.calibration))[metric]
