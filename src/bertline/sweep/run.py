@@ -14,7 +14,7 @@ from bertline.foundation.formats import with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
-from bertline.sweep.bench import LENGTHS, kind_of, split_sizes, test_splits
+from bertline.sweep.bench import LENGTHS, Bench, kind_of, split_sizes, test_splits
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob, planned
 from bertline.sweep.repetitions import (
@@ -71,6 +71,8 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
     plan = planned(job)
     for start in plan.starts.values():  # likewise for lengths an encoder cannot read, and options without effect
         check_options(kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
+    if job.task.teacher is not None:  # checked before any work; its soft targets are computed once, for all processes
+        Bench(plan).run("encoder", {}, num_train_rows=job.task.num_train_rows, seed=0)
     notes = notes_before(plan)
     _say_all(job, notes)
     with leading(plan) as leader:

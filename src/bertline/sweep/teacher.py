@@ -40,6 +40,8 @@ class Teacher:
         self.folder, self.kind = folder, kind
         self.finished: FinishedTask = read_teacher(folder)
         theirs = self.finished.kind
+        if type(kind).soft_loss is TaskKind.soft_loss:
+            raise ConfigError(f"a task of the kind {kind.config.kind} learns from no teacher. Set teacher to null.")
         vocabulary = Tokenizer.load(folder).vocab
         if vocabulary != tokenizer.vocab:
             raise ConfigError(

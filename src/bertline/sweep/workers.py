@@ -216,8 +216,6 @@ def leading(plan: PlannedSweep) -> Iterator[Leader]:
     with reached(plan.job.studies_url):
         leader = Leader(plan, identity)
         leader.queue_trials()
-        if plan.job.task.teacher is not None:  # which computes its soft targets once, for all processes
-            leader.bench.run("encoder", {}, num_train_rows=plan.job.task.num_train_rows, seed=0)
         write_atomically(file, identity)
         with _helpers(plan, identity) as leader.helpers:
             yield leader

@@ -35,7 +35,8 @@ def config(**changes):
         "kind": "summarisation", "metric": "rouge1", "max_length": 64, "num_sentences": 2, "num_train_rows": None,
         "label_efficiency_rows": (),
         "max_dev_rows": None, "max_test_rows": None,
-        "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None, "teacher": None, "unlabelled": None,
+        "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None,
+        "teacher": None, "unlabelled": None,
         "num_trials": None, "space": {}, "fine_tuning": {},
         "source": SummariesSourceConfig(
             kind="summaries", path="", train_file=None, dev_file=None, test_file=None, document_column="document",

@@ -127,8 +127,8 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def soft_loss(self, outputs: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the divergence from the teacher's distribution, or from those of several independent labels."""
         divergence = sigmoid_divergence if self.config.multi_label else softmax_divergence
-        losses = divergence(outputs.float(), batch[SOFT_TARGETS], temperature).flatten(1).mean(1)
-        return (losses * batch["weights"]).mean()
+        losses = divergence(outputs.float(), batch[SOFT_TARGETS], temperature)
+        return (losses.reshape(len(outputs), -1).mean(1) * batch["weights"]).mean()
 
     @abstractmethod
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
