@@ -61,7 +61,7 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
             write_int8(fp32, int8)
             session = open_session(int8)
             calls["student_int8"], files["student_int8"] = call_of_session(session), int8
-            scores["student_int8"] = _score(student, task_folder, session, metric), None
+            scores["student_int8"] = score_of_session(student, task_folder, session, metric), None
         except (RuntimeError, ArtifactError) as error:
             warn(f"the student has no int8 row, for its ONNX file cannot be made ({str(error).splitlines()[0]}).")
         sizes = {name: path.stat().st_size / 1e6 for name, path in files.items()}
@@ -72,7 +72,7 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
     for name, (score, spread) in scores.items():
         model = "student" if name == "student_alone" else name
         num_parameters = count_parameters(teacher if name == "teacher" else student)
-        rows.append({"name": name, "parameters": num_parameters, "megabytes": round(sizes[model], 1)})
+        rows.append({"name": name, "parameters": num_parameters, "megabytes": round(sizes[model], 3)})
         rows[-1] |= {f"ms_{size}": value for size, value in ms[model].items()} | {"score": score, "spread": spread}
     ratios = {name: round(ms["teacher"]["32"] / ms[name]["32"], 3) for name in ms if name != "teacher"}
     return {
@@ -85,7 +85,7 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
     }
 
 
-def _score(folder: Path, task_folder: Path, session: Any, metric: str) -> float:
+def score_of_session(folder: Path, task_folder: Path, session: Any, metric: str) -> float:
     """Return the test score of a fine-tuned model whose network an ONNX session computes."""
     finished = read_task_file(folder)
     assert finished is not None  # a sweep writes it

@@ -87,8 +87,6 @@ def facts() -> dict[str, Any]:
             "optimizer": {"kind": "adamw", "lr": 3e-3},
             "pretrain": {
                 "start_from": None,
-                "teacher": None,
-                "unlabelled": None,
                 "max_steps": None,
                 "phases": [{"steps": 3300, "max_length": 64, "global_batch_size": 64}],
                 "mask_predictions": {"sentences": ["the [MASK]"]},
