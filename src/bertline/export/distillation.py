@@ -37,23 +37,21 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
     """Measure the best student of a sweep, in fp32 and int8, and its teacher, in turns on this machine's CPU.
 
     Returns:
-        `rows`, each with name, parameters, megabytes, ms_1 and ms_32 (batches of `NUM_TOKENS` tokens), score and
-        spread over seeds on test (None where there is one model); `rows_per_s_ratio`, how many times the teacher's rows
-        the student reads in batches of 32, `int8_rows_per_s_ratio`, `verdict` on the student with and without its
-        teacher, and `machine`. Without int8 where the exporter cannot trace a wrapped encoder.
+        `rows` with name, parameters, megabytes, ms_1 and ms_32 (batches of `max_length` tokens), score on test, and its
+        spread over seeds (None for one model); how many times the teacher's rows the student reads in batches of 32;
+        `verdict` on what the teacher brought. Nothing in int8 where the exporter cannot trace a wrapped encoder.
     """
     result, student = read_json(sweep / "result.json"), sweep / "best"
-    metric, arms = result["metric"], result["arms"]
-    calls = {}
-    for name, path in (("teacher", teacher), ("student", student)):
-        view = load_view(path, architecture_in(path))
+    metric, alone = result["metric"], result["arms"].get("without_teacher")
+    positions = min(read_config(path)[0].max_position_embeddings for path in (teacher, student))
+    scores = {"teacher": (result["teacher"]["test"][metric], None)}
+    for name, arm in (("student", result["arms"]["encoder"]), ("student_alone", alone)):
+        scores |= {name: (arm["test_mean"], arm["test_std"])} if arm else {}
+    calls, files = {}, {"teacher": teacher / WEIGHTS_NAME, "student": student / WEIGHTS_NAME}
+    for name, path in files.items():
+        view = load_view(path.parent, architecture_in(path.parent))
         set_attention(view, "sdpa")  # as `bertline.load`
         calls[name] = call_of_view(view)
-    scores = {"teacher": (result["teacher"]["test"][metric], None)}
-    for name, arm in (("student", "encoder"), ("student_alone", "without_teacher")):
-        if arm in arms:
-            scores[name] = arms[arm]["test_mean"], arms[arm]["test_std"]
-    files = {"teacher": teacher / WEIGHTS_NAME, "student": student / WEIGHTS_NAME}
     with tempfile.TemporaryDirectory() as folder:
         fp32, int8 = Path(folder) / "fp32.onnx", Path(folder) / "int8.onnx"
         try:
@@ -64,17 +62,16 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
             scores["student_int8"] = score_of_session(student, task_folder, session, metric), None
         except (RuntimeError, ArtifactError) as error:
             warn(f"the student has no int8 row, for its ONNX file cannot be made ({str(error).splitlines()[0]}).")
-        sizes = {name: path.stat().st_size / 1e6 for name, path in files.items()}
-        positions = min(read_config(path)[0].max_position_embeddings for path in (teacher, student))
+        megabytes = {name: round(path.stat().st_size / 1e6, 3) for name, path in files.items()}
         max_length = min(NUM_TOKENS, positions)
         ms = latencies(calls, vocab_size=read_config(student)[1], max_length=max_length)
     rows = []
     for name, (score, spread) in scores.items():
         model = "student" if name == "student_alone" else name
-        num_parameters = count_parameters(teacher if name == "teacher" else student)
-        rows.append({"name": name, "parameters": num_parameters, "megabytes": round(sizes[model], 3)})
-        rows[-1] |= {f"ms_{size}": value for size, value in ms[model].items()} | {"score": score, "spread": spread}
-    ratios = {name: round(ms["teacher"]["32"] / ms[name]["32"], 3) for name in ms if name != "teacher"}
+        costs = {"megabytes": megabytes[model], **{f"ms_{size}": value for size, value in ms[model].items()}}
+        parameters = count_parameters(teacher if name == "teacher" else student)
+        rows.append({"name": name, "parameters": parameters, **costs, "score": score, "spread": spread})
+    ratios = {name: round(ms["teacher"]["32"] / ms[name]["32"], 3) for name in ms}
     return {
         "rows": rows,
         "rows_per_s_ratio": ratios["student"],

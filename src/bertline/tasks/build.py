@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -99,11 +100,8 @@ def build_task(
 
 
 def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
-    """Read rows without labels, in the columns of the source's texts or, of a source that is no table, those that
-    `bertline predict` reads (words as a list); leave out, and count, those that are also in dev or a test set.
-
-    Returns:
-        Rows like those of train. Their labels mean nothing.
+    """Read rows without labels as rows like those of train, whose labels mean nothing; leave out, and count, those that
+    are also held out. Columns are those of the source's texts, or `words`, `question` and `context`, or `query`.
 
     Raises:
         ConfigError: The kind of task has no rows without labels.
@@ -112,44 +110,43 @@ def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
     train = task.splits["train"]
     match train:
         case PairedRows():
-            columns = {"texts": getattr(source, "text_column", "text")}
-            if train.text_pairs is not None:
-                columns["text_pairs"] = getattr(source, "text_pair_column", "text_pair")
+            columns = [getattr(source, "text_column", "text")]
+            columns += [] if train.text_pairs is None else [getattr(source, "text_pair_column", "text_pair")]
+            fields = ["texts", "text_pairs"]
         case TaggedRows():
-            columns = {"words": "words"}
+            columns, fields = ["words"], ["words"]
         case QuestionRows():
-            columns = {"questions": "question", "contexts": "context"}
+            columns, fields = ["question", "context"], ["questions", "contexts"]
         case QueryRows():
-            columns = {"queries": "query"}
+            columns, fields = ["query"], ["queries"]
         case _:
             raise ConfigError("tasks of this kind have no rows without labels; set unlabelled to null.")
 
-    def parse(record: Record) -> tuple[str, list[Any]]:
-        values = [value_in(record, column) for column in columns.values()]
-        values = [value if isinstance(value, list) else (text_in(value) or "").strip() for value in values]
-        if not all(values):
-            raise BadRow("empty_text", f"a text is empty; the columns read are {', '.join(map(str, columns.values()))}")
-        return record.where, values
+    def parse(record: Record) -> list[Any]:
+        cells = [value_in(record, column) for column in columns]
+        texts = [cell if isinstance(cell, list) else (text_in(cell) or "").strip() for cell in cells]
+        if not all(texts):
+            raise BadRow("empty_text", f"a text is empty (of {', '.join(map(str, columns))})")
+        return [record.where, *texts]
 
-    layout = layout_of(source) if isinstance(source, TableSourceConfig) else JSON_LINES
-    rows = parsed_records(path, replace(layout, format="auto"), BadRows("error", option=None), parse)
-    ids = [where for where, _ in rows]
-    values: dict[str, Any] = dict(zip(columns, map(list, zip(*(texts for _, texts in rows), strict=True)), strict=True))
-    match train:
-        case TaggedRows():
-            values |= {"documents": ids, "tags": [[task.labels[0]] * len(words) for words in values["words"]]}
-        case QuestionRows():
-            values |= {"titles": ids, "answers": [[] for _ in ids], "starts": [[] for _ in ids]}
-        case QueryRows():  # a batch needs documents: one for each query, in turn
-            assert task.collection is not None
-            turn = [task.collection.ids[place % len(task.collection)] for place in range(len(ids))]
-            values |= {"document_ids": [[each] for each in turn], "relevances": [[1] for _ in ids]}
-    found = replace(train.take([0] * len(ids)), ids=ids, clusters=None, **values)
-    held_out = [other for split, other in task.splits.items() if split != "train"]
-    known = {same_text([text]) for other in held_out for text in other.texts_read()}
-    new = [place for place, text in enumerate(found.texts_read()) if same_text([text]) not in known]
+    layout = replace(layout_of(source) if isinstance(source, TableSourceConfig) else JSON_LINES, format="auto")
+    records = parsed_records(path, layout, BadRows("error", option=None), parse)
+    if not records:
+        raise DataError(f"{path} has no rows without labels. Give a file with some, or set unlabelled to null.")
+    ids, *texts = map(list, zip(*records, strict=True))
+    values: dict[str, Any] = dict(zip(fields, texts, strict=False))
+    if isinstance(train, TaggedRows):
+        values |= {"documents": ids, "tags": [[task.labels[0]] * len(words) for words in values["words"]]}
+    elif isinstance(train, QuestionRows):
+        values |= {"titles": ids, "answers": [[] for _ in ids], "starts": [[] for _ in ids]}
+    elif task.collection is not None:  # a batch needs documents: one for each query, in turn
+        documents = itertools.cycle(task.collection.ids)
+        values |= {"document_ids": [[next(documents)] for _ in ids], "relevances": [[1] for _ in ids]}
+    rows = replace(train.take([0] * len(ids)), ids=ids, clusters=None, **values)
+    held_out = {same_text([text]) for name in task.splits.keys() - {"train"} for text in task.splits[name].texts_read()}
+    new = [place for place, text in enumerate(rows.texts_read()) if same_text([text]) not in held_out]
     task.dropped["unlabelled_row_also_in_dev_or_test"] += len(ids) - len(new)
-    return found.take(new)
+    return rows.take(new)
 
 
 def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
