@@ -9,21 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertline.export.onnx import (
-    call_of_session,
-    call_of_view,
-    latencies,
-    machine_name,
-    open_session,
-    write_int8,
-    write_onnx,
-)
+from bertline.export.onnx import measure_latency, open_session, write_int8, write_onnx
 from bertline.export.views import architecture_in, load_view
+from bertline.finetuning.encoding import INPUT_NAMES
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.progress import warn
-from bertline.modeling.bert import Encoded, set_attention
+from bertline.modeling.bert import Encoded
 from bertline.modeling.heads import AnswerLogits
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.weight_files import WEIGHTS_NAME, count_parameters
@@ -43,28 +36,28 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
     """
     result, student = read_json(sweep / "result.json"), sweep / "best"
     metric, alone = result["metric"], result["arms"].get("without_teacher")
-    positions = min(read_config(path)[0].max_position_embeddings for path in (teacher, student))
     scores = {"teacher": (result["teacher"]["test"][metric], None)}
     for name, arm in (("student", result["arms"]["encoder"]), ("student_alone", alone)):
         scores |= {name: (arm["test_mean"], arm["test_std"])} if arm else {}
-    calls, files = {}, {"teacher": teacher / WEIGHTS_NAME, "student": student / WEIGHTS_NAME}
-    for name, path in files.items():
-        view = load_view(path.parent, architecture_in(path.parent))
-        set_attention(view, "sdpa")  # as `bertline.load`
-        calls[name] = call_of_view(view)
-    with tempfile.TemporaryDirectory() as folder:
-        fp32, int8 = Path(folder) / "fp32.onnx", Path(folder) / "int8.onnx"
+    folders = {"teacher": teacher, "student": student}
+    views = {name: load_view(folder, architecture_in(folder)) for name, folder in folders.items()}
+    files = {name: folder / WEIGHTS_NAME for name, folder in folders.items()}
+    max_length = min(NUM_TOKENS, *(read_config(folder)[0].max_position_embeddings for folder in folders.values()))
+    with tempfile.TemporaryDirectory() as place:
+        fp32, int8 = Path(place) / "fp32.onnx", Path(place) / "int8.onnx"
         try:
-            write_onnx(load_view(student, architecture_in(student)), fp32)
+            write_onnx(views["student"], fp32)
             write_int8(fp32, int8)
-            session = open_session(int8)
-            calls["student_int8"], files["student_int8"] = call_of_session(session), int8
-            scores["student_int8"] = score_of_session(student, task_folder, session, metric), None
+            files["student_int8"] = int8
+            scores["student_int8"] = score_of_graph(int8, student, task_folder, metric), None
         except (RuntimeError, ArtifactError) as error:
             warn(f"the student has no int8 row, for its ONNX file cannot be made ({str(error).splitlines()[0]}).")
         megabytes = {name: round(path.stat().st_size / 1e6, 3) for name, path in files.items()}
-        max_length = min(NUM_TOKENS, positions)
-        ms = latencies(calls, vocab_size=read_config(student)[1], max_length=max_length)
+        graphs = {name: path for name, path in files.items() if name == "student_int8"}
+        others = {"teacher": views["teacher"]}
+        measured = measure_latency(views["student"], graphs, max_length=max_length, others=others)
+    ms = measured.pop("latency_ms")
+    ms["student"] = ms.pop("torch")
     rows = []
     for name, (score, spread) in scores.items():
         model = "student" if name == "student_alone" else name
@@ -77,21 +70,22 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
         "rows_per_s_ratio": ratios["student"],
         "int8_rows_per_s_ratio": ratios.get("student_int8"),
         "verdict": result["comparisons"].get("without_teacher"),
-        "machine": machine_name(),
-        "max_length": max_length,
+        **measured,
     }
 
 
-def score_of_session(folder: Path, task_folder: Path, session: Any, metric: str) -> float:
-    """Return the test score of a fine-tuned model whose network an ONNX session computes."""
+def score_of_graph(file: Path, folder: Path, task_folder: Path, metric: str) -> float:
+    """Return the test score of a fine-tuned model whose network an ONNX file computes."""
     finished = read_task_file(folder)
     assert finished is not None  # a sweep writes it
     kind, architecture = finished.kind, architecture_in(folder)
     model: Any = kind.load_model(folder)
-    call = call_of_session(session)
+    session = open_session(file)
+    names = {each.name for each in session.get_inputs()}
 
-    def forward(input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Any:
-        outputs = [torch.from_numpy(output) for output in call([input_ids, attention_mask, token_type_ids])]
+    def forward(*inputs: Tensor) -> Any:
+        arrays = {name: tensor.numpy() for name, tensor in zip(INPUT_NAMES, inputs, strict=True) if name in names}
+        outputs = [torch.from_numpy(output) for output in session.run(None, arrays)]
         if architecture == "BertModel":
             return Encoded(outputs[0], None, outputs[0])
         return AnswerLogits(*outputs) if len(outputs) > 1 else outputs[0]

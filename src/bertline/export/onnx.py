@@ -22,15 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertline.export.config import ExportConfig
-from bertline.export.views import (
-    CHECKED_TEXTS,
-    INPUT_NAMES,
-    OUTPUT_NAMES,
-    Architecture,
-    ModelView,
-    load_view,
-    without_padding,
-)
+from bertline.export.views import CHECKED_TEXTS, OUTPUT_NAMES, Architecture, ModelView, load_view, without_padding
 from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
 from bertline.finetuning.token_marks import case_of, with_shared_marked
 from bertline.finetuning.word_windows import encode_words
@@ -313,8 +305,6 @@ def _agreement_of_order(found: NDArray[np.float64], expected: NDArray[np.float64
 # Export of a folder's ONNX files, with checks against the PyTorch model and latency measurements.
 
 BATCH_SIZES = (1, 32)
-Call = Callable[[list[torch.Tensor]], Any]
-"""Runs a model on input ids, attention mask and token types [B, S]."""
 _RUNS = 7
 _MIN_RUNS = 3
 # A large model at full length would delay the pipeline for minutes: slow models are measured fewer times, and models
@@ -400,44 +390,41 @@ def _facts(file: Path, folder: Path, agreement: Agreement) -> dict[str, Any]:
     }
 
 
-def measure_latency(view: ModelView, files: dict[str, Path], *, max_length: int) -> dict[str, Any]:
+def measure_latency(
+    view: ModelView, files: dict[str, Path], *, max_length: int, others: Mapping[str, ModelView] | None = None
+) -> dict[str, Any]:
     """Measure the median latency of full batches, with sequences of `max_length` tokens.
+
+    Args:
+        view: The PyTorch model, `torch` in the result.
+        files: ONNX files by name.
+        max_length: Number of tokens of a sequence.
+        others: More PyTorch models with the same vocabulary, by name.
 
     Returns:
         `latency_ms`, milliseconds by name, then batch size (`{"torch": {"1": 12.3, "32": 210.0}, ...}`), `machine` and
         `max_length`. Runs of the formats are interleaved, so that load on the machine affects all of them.
     """
-    set_attention(view, "sdpa")  # as `bertline.load`; the graph was traced with plain attention
-    calls = {"torch": call_of_view(view), **{name: call_of_session(open_session(path)) for name, path in files.items()}}
+    # `bertline.load` uses SDPA; the graph was traced with plain attention.
+    views = {"torch": view, **(others or {})}
+    for each in views.values():
+        set_attention(each, "sdpa")
+    sessions = {name: open_session(path) for name, path in files.items()}
+    measured: dict[str, dict[str, float]] = {name: {} for name in (*views, *files)}
     vocab_size = getattr(view.model, "bert", view.model).vocab_size
-    measured = latencies(calls, vocab_size=vocab_size, max_length=max_length)
-    return {"latency_ms": measured, "machine": machine_name(), "max_length": max_length}
-
-
-def call_of_view(view: ModelView) -> Call:
-    """Return a call of a PyTorch model."""
-    return lambda tensors: view.forward(*tensors[: len(view.input_names)])
-
-
-def call_of_session(session: onnxruntime.InferenceSession) -> Call:
-    """Return a call of an ONNX file."""
-    names = {each.name for each in session.get_inputs()}
-    return lambda tensors: session.run(
-        None, {name: tensor.numpy() for name, tensor in zip(INPUT_NAMES, tensors, strict=True) if name in names}
-    )
-
-
-def latencies(calls: Mapping[str, Call], *, vocab_size: int, max_length: int) -> dict[str, dict[str, float]]:
-    """Return the median milliseconds of calls, run in turns, by name and batch size: `{"torch": {"1": 12.3, ...}}`."""
-    measured: dict[str, dict[str, float]] = {name: {} for name in calls}
     for batch_size in BATCH_SIZES:
         ids = torch.arange(batch_size * max_length).remainder(vocab_size).reshape(batch_size, max_length)
-        tensors = [ids, torch.ones_like(ids), torch.zeros_like(ids)]
+        tensors = ids, torch.ones_like(ids), torch.zeros_like(ids)
+        arrays = {name: tensor.numpy() for name, tensor in zip(view.input_names, tensors, strict=False)}
+        runs: dict[str, Callable[[], object]] = {
+            name: partial(each.forward, *tensors[: len(each.input_names)]) for name, each in views.items()
+        }
+        runs |= {name: partial(session.run, None, arrays) for name, session in sessions.items()}
         with torch.no_grad():
-            taken = _in_turns({name: partial(call, tensors) for name, call in calls.items()})
+            taken = _in_turns(runs)
         for name, times in taken.items():
             measured[name][str(batch_size)] = round(1000 * statistics.median(times), 3)
-    return measured
+    return {"latency_ms": measured, "machine": machine_name(), "max_length": max_length}
 
 
 def machine_name() -> str:

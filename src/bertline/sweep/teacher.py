@@ -25,12 +25,7 @@ _FILE = "soft_targets.npy"
 
 
 class Teacher:
-    """A fine-tuned model of the same task, of any family with the student's vocabulary.
-
-    Args:
-        folder: Its folder.
-        kind: The task as the student reads it.
-        tokenizer: The student's.
+    """A fine-tuned model of the task `kind` as the student reads it, of any family with the student's `tokenizer`.
 
     Raises:
         ConfigError: The folder is not fine-tuned, or its outputs do not mean what the student's do.

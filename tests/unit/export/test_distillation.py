@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 import finished_tasks
-from bertline.export.distillation import distillation, score_of_session
-from bertline.export.onnx import open_session, write_onnx
+from bertline.export.distillation import distillation, score_of_graph
+from bertline.export.onnx import write_onnx
 from bertline.export.views import architecture_in, load_view
 from bertline.foundation.manifests import write_manifest
 from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
@@ -31,7 +31,7 @@ def test_a_graph_is_scored_as_its_model(name, tmp_path):
     write_onnx(load_view(one.folder, architecture_in(one.folder)), tmp_path / "model.onnx")
     metric = one.kind.config.metric
     expected = one.kind.scores(one.kind.statistics(one.rows, one.predictions(), one.calibration))[metric]
-    found = score_of_session(one.folder, folder, open_session(tmp_path / "model.onnx"), metric)
+    found = score_of_graph(tmp_path / "model.onnx", one.folder, folder, metric)
     assert found == pytest.approx(expected, abs=1e-4)
 
 

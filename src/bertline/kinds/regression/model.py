@@ -124,29 +124,26 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     def soft_targets(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float32]:
         """Return the scaled number of each row, [N]."""
-        return self._shares(model, encoded, machine).astype(np.float32)
+        low, width = self._scale
+        return ((self.predict(model, encoded, machine) - low) / width).astype(np.float32)
 
     def soft_loss(self, outputs: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean squared error towards the teacher's numbers, which no temperature softens."""
+        """Compute the mean squared error towards the teacher's numbers; no temperature softens them."""
         return F.mse_loss(outputs, batch[SOFT_TARGETS])
 
     def predict(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
         """See `TaskKind.predict`."""
-        shares = self._shares(model, encoded, machine)
-        if self.config.head == "linear" and not math.isinf(self.config.high):
-            shares = shares.clip(0.0, 1.0)
-        low, span = self._scale
-        return low + span * shares
-
-    def _shares(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
         is_cosine = self.config.head == "cosine"
         width = cast(BertModel, model.bert).config.hidden_size if is_cosine else 1
         outputs = outputs_of(model, encoded.sequences, machine, width).astype(np.float64)
         if is_cosine:
             first, second = outputs.reshape(2, len(encoded.targets), -1)
             norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-            return (first * second).sum(axis=1) / np.maximum(norms, 1e-12)
-        return outputs[:, 0]
+            shares = (first * second).sum(axis=1) / np.maximum(norms, 1e-12)
+        else:
+            shares = outputs[:, 0] if math.isinf(self.config.high) else outputs[:, 0].clip(0.0, 1.0)
+        low, span = self._scale
+        return low + span * shares
 
     def statistics(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> Statistics:
         """Return gold and predicted number, [N, 2]."""
