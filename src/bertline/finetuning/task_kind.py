@@ -180,7 +180,7 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         outputs = self.training_outputs(model, batch)
         if SOFT_TARGETS not in batch:
             return self.hard_loss(model, outputs, batch, options)
-        soft = options.soft_weight * self.soft_loss(outputs, batch, options.soft_temperature)
+        soft = options.soft_weight * self.soft_loss(outputs, batch[SOFT_TARGETS], batch, options.soft_temperature)
         if UNLABELLED in batch:
             return soft
         return soft + (1 - options.soft_weight) * self.hard_loss(model, outputs, batch, options)
@@ -201,8 +201,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         shape = (sequences.input_ids.shape[1], num_outputs) if self.head == "tokens" else (num_outputs,)
         return outputs_of(model, sequences, machine, *shape)
 
-    def soft_loss(self, outputs: Any, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean loss of the batch's `SOFT_TARGETS` from `training_outputs`."""
+    def soft_loss(self, outputs: Any, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean loss of the teacher's soft targets from `training_outputs`."""
         raise NotImplementedError
 
     @property

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bertline.finetuning.distillation import softmax_divergence
 from bertline.finetuning.encoding import scoring_batches
-from bertline.finetuning.task_kind import SOFT_TARGETS, Batch, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
 from bertline.foundation.labels import IGNORED_LABEL
@@ -81,11 +81,11 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         """Compute the mean cross-entropy over words."""
         return options.cross_entropy(outputs, batch["word_labels"])
 
-    def soft_loss(self, outputs: Tensor, batch: Batch, temperature: float) -> Tensor:
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean divergence from the teacher's distribution over words; a CRF's emissions are logits."""
-        teacher = self.word_logits(batch[SOFT_TARGETS][:, : batch["input_ids"].shape[1]], batch)
+        theirs = self.word_logits(teacher[:, : batch["input_ids"].shape[1]], batch)
         is_word = batch["word_labels"] != IGNORED_LABEL
-        return softmax_divergence(outputs[is_word], teacher[is_word], temperature).mean()
+        return softmax_divergence(outputs[is_word], theirs[is_word], temperature).mean()
 
     def label_counts(self, rows: TaggedRows) -> NDArray[np.int64]:
         numbers = {label: number for number, label in enumerate(self.labels)}

@@ -27,7 +27,6 @@ from bertline.finetuning.encoding import (
     outputs_of,
 )
 from bertline.finetuning.task_kind import (
-    SOFT_TARGETS,
     Batch,
     Batches,
     Calibration,
@@ -124,10 +123,10 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         """See `TaskKind.hard_loss`."""
         return self.loss_of_logits(outputs.float(), batch, options)
 
-    def soft_loss(self, outputs: Tensor, batch: Batch, temperature: float) -> Tensor:
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the divergence from the teacher's distribution, or from those of several independent labels."""
         divergence = sigmoid_divergence if self.config.multi_label else softmax_divergence
-        losses = divergence(outputs.float(), batch[SOFT_TARGETS], temperature)
+        losses = divergence(outputs.float(), teacher, temperature)
         return (losses.reshape(len(outputs), -1).mean(1) * batch["weights"]).mean()
 
     @abstractmethod

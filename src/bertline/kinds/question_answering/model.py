@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bertline.finetuning.distillation import softmax_divergence
 from bertline.finetuning.encoding import INPUT_NAMES, scoring_indices
-from bertline.finetuning.task_kind import SOFT_TARGETS, Batch, Calibration, LossOptions, Statistics, TaskKind
+from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics, TaskKind
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.modeling.heads import AnswerLogits
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
@@ -267,12 +267,12 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
                 found[indices, : logits.shape[1]] = logits.float().cpu().numpy()
         return found
 
-    def soft_loss(self, outputs: AnswerLogits, batch: Batch, temperature: float) -> Tensor:
+    def soft_loss(self, outputs: AnswerLogits, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean divergence from the teacher's distributions of start and end."""
         forbidden = ~_with_cls(batch["in_context"])[..., None]
         logits = torch.stack(outputs, dim=-1).float().masked_fill(forbidden, NO_SPAN)
-        teacher = batch[SOFT_TARGETS][:, : logits.shape[1]].masked_fill(forbidden, NO_SPAN)
-        return softmax_divergence(logits.transpose(1, 2), teacher.transpose(1, 2), temperature).mean()
+        theirs = teacher[:, : logits.shape[1]].masked_fill(forbidden, NO_SPAN)
+        return softmax_divergence(logits.transpose(1, 2), theirs.transpose(1, 2), temperature).mean()
 
     def hard_loss(self, model: nn.Module, outputs: AnswerLogits, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean of the cross-entropies of start and end."""

@@ -15,16 +15,7 @@ from torch import Tensor, nn
 
 from bertline.encoders.loading import Head
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_of
-from bertline.finetuning.task_kind import (
-    SOFT_TARGETS,
-    Batch,
-    Batches,
-    Calibration,
-    LossOptions,
-    Statistics,
-    TaskKind,
-    paired_columns,
-)
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind, paired_columns
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.bert import BertModel
@@ -127,9 +118,9 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         low, width = self._scale
         return ((self.predict(model, encoded, machine) - low) / width).astype(np.float32)
 
-    def soft_loss(self, outputs: Tensor, batch: Batch, temperature: float) -> Tensor:
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean squared error towards the teacher's numbers; no temperature softens them."""
-        return F.mse_loss(outputs, batch[SOFT_TARGETS])
+        return F.mse_loss(outputs, teacher)
 
     def predict(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
         """See `TaskKind.predict`."""

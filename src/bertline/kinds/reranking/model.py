@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bertline.finetuning.distillation import sigmoid_divergence
 from bertline.finetuning.encoding import INDICES, LengthSortedBatches, Sequences, any_of, encode_texts, outputs_of
-from bertline.finetuning.task_kind import SOFT_TARGETS, Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.foundation.seeds import generator
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.tasks.metrics import ranking
@@ -116,9 +116,9 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         """See `TaskKind.training_batches`: a batch consists of query-candidate pairs."""
         return _SampledBatches(encoded, num_negatives=self.config.num_negatives, batch_size=batch_size, seed=seed)
 
-    def soft_loss(self, outputs: Tensor, batch: Batch, temperature: float) -> Tensor:
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean divergence from the teacher's probability of relevance."""
-        return sigmoid_divergence(outputs.float(), batch[SOFT_TARGETS], temperature).mean()
+        return sigmoid_divergence(outputs.float(), teacher, temperature).mean()
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """See `TaskKind.hard_loss`: binary cross-entropy of each pair (arXiv 1901.04085, equation 1)."""

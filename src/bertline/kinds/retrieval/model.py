@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from bertline.finetuning.distillation import softmax_divergence, vector_distance
 from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Sequences, encode_texts, outputs_of
-from bertline.finetuning.task_kind import SOFT_TARGETS, Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.seeds import generator
@@ -266,11 +266,10 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
             [self.vectors(model, encoded.queries, machine), self.vectors(model, encoded.documents, machine)]
         )
 
-    def soft_loss(self, outputs: list[Tensor], batch: Batch, temperature: float) -> Tensor:
+    def soft_loss(self, outputs: list[Tensor], teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean distance from the teacher's vectors or, where those have another size, the divergence from
         its softmax over the documents of the batch (as in SEED, arXiv 2101.04731, section 3.2)."""
         queries, documents = outputs
-        teacher = batch[SOFT_TARGETS]
         if teacher.shape[1] == queries.shape[1]:
             return vector_distance(torch.cat(outputs), teacher).mean()
         similarities = queries @ documents.T / self.config.temperature
