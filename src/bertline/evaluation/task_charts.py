@@ -31,15 +31,16 @@ def task_charts(task: TaskFacts) -> dict[str, str]:
     charts = {f"{task.name}_scores": _scores(task)}
     if task.result.get("label_efficiency"):
         charts[f"{task.name}_label_efficiency"] = _label_efficiency(task)
-    if rows := task.distillation.get("rows"):
-        groups = [
-            (row["name"].replace("_", " "), colour, [(row["ms_32"], row["score"])])
-            for row, colour in zip(rows, ("c4", "c0", "c9", "c2"), strict=False)
+    if task.distillation:
+        series = [
+            Series(
+                row["name"].replace("_", " "), [(row["ms_32"], row["score"])], css, [row["spread"] or 0.0], marked=True
+            )
+            for row, css in zip(task.distillation["rows"], ("c4", "c0", "c9", "c2"), strict=False)
         ]
         costs = f"milliseconds for 32 rows of {task.distillation['max_length']} tokens"
-        charts[f"{task.name}_distillation"] = scatter_chart(
-            groups, x_name=costs, y_name=f"test {metric_name(task.metric)}"
-        )
+        worth = f"test {metric_name(task.metric)}"
+        charts[f"{task.name}_distillation"] = line_chart(series, x_name=costs, y_name=worth)
     for parameter in varied(task):
         charts[f"{task.name}_trials_{parameter}"] = _trials(task, parameter)
     return charts

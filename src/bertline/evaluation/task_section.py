@@ -325,6 +325,7 @@ def task_section(
         paragraph(conclusion(task), "lead"),
         paragraph(scores_sentence(task)),
         verdicts(task),
+        _teacher(task),
         overlap_notes(task, overlaps, correct),
         paragraph(str(task.result["note"]), "soft") if task.result.get("note") else "",
         side_by_side(*figures),
@@ -335,6 +336,11 @@ def task_section(
         errors_section(task),
     ]
     return section(f"task-{task.name}", f"Task: {task.name}", *blocks)
+
+
+def _teacher(task: TaskFacts) -> str:
+    scores = task.result.get("teacher", {}).get("test")
+    return paragraph(f"Its teacher has {score(scores[task.metric])} on test.") if scores else ""
 
 
 def _choice(task: TaskFacts) -> str:
