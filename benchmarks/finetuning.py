@@ -366,7 +366,8 @@ def task_config(max_length: int) -> ClassificationTaskConfig:
         "max_length": max_length,
         "num_train_rows": None, "label_efficiency_rows": [],
         "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.1, "test_fraction": 0.1,
-        "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+        "split_seed": 0, "start_from": None, "teacher": None, "unlabelled": None, "num_trials": None, "space": {},
+        "fine_tuning": {},
     }  # fmt: skip
     return validate(ClassificationTaskConfig, content)
 
