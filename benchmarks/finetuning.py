@@ -366,7 +366,8 @@ def task_config(max_length: int) -> ClassificationTaskConfig:
         "max_length": max_length,
         "num_train_rows": None, "label_efficiency_rows": [],
         "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.1, "test_fraction": 0.1,
-        "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+        "split_seed": 0, "start_from": None, "teacher": None, "unlabelled": None, "num_trials": None, "space": {},
+        "fine_tuning": {},
     }  # fmt: skip
     return validate(ClassificationTaskConfig, content)
 
@@ -377,6 +378,7 @@ def fine_tuning_config(batch_size: int) -> FineTuningConfig:
         learning_rate=LEARNING_RATE, batch_size=batch_size, num_epochs=1, warmup_fraction=0.1, weight_decay=0.01,
         dropout_prob=DROPOUT_PROB, max_grad_norm=1.0, trained_layers=None, layer_decay=1.0, reinitialized_layers=0,
         bias_correction=True, label_smoothing=0.0, focal_gamma=0.0, class_weights="none", early_stopping_epochs=None,
+        soft_weight=0.0, soft_temperature=1.0,
     )  # fmt: skip
 
 

@@ -247,6 +247,7 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         "experiment=domain": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "/path/to/checkpoint": f"{tmp_path}/checkpoint",
         "examples=segment_pairs": "examples=segment_pairs objective.group_size=8",
+        "teacher=TEACHER student_layers=3": "teacher=$(ls -d runs/export/*/result/reviews) student_layers=1",
         "finetune data=reviews.csv": f"finetune data=reviews.csv {ONE_RUN}",
         "FOLDER_OR_NAME": f"{tmp_path}/checkpoint",
         "/path/to/GLUE": f"{tmp_path}/GLUE {ONE_RUN}",

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 import bertline
 import tiny
-from bertline.encoders.loading import load_encoder, load_model, save_model
+from bertline.encoders.loading import load_encoder, load_model, save_model, save_student
 from bertline.export.onnx import FP32, open_session, write_onnx
 from bertline.export.views import Architecture, load_view, verify_model, without_padding
 from bertline.finetuning.encoding import encode_texts
@@ -353,3 +353,34 @@ def test_onnx_gives_the_outputs_of_the_model_at_any_length(family: str, head: st
         for ours, theirs in zip(found, expected, strict=True):
             both = (torch.from_numpy(ours), theirs)
             torch.testing.assert_close(*(without_padding(each, real) for each in both), atol=2e-5, rtol=0)
+
+
+def test_a_student_has_layers_of_its_teacher_and_transformers_reads_it(
+    family: str, encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    save_student(encoders[family], 2, tmp_path)
+    teacher, student = load_encoder(encoders[family]).eval(), load_encoder(tmp_path).eval()
+    assert student.config.num_hidden_layers == 2
+    kept = [(0, 0)] if family == "albert" else [(0, 0), (1, teacher.config.num_hidden_layers - 1)]
+    assert len(student.layers) == len(kept)
+    for own, theirs in kept:
+        ours, others = student.layers[own].state_dict(), teacher.layers[theirs].state_dict()
+        assert ours and all(torch.equal(value, others[name]) for name, value in ours.items())
+    assert torch.equal(student.word_embeddings, teacher.word_embeddings)
+    assert Tokenizer.load(tmp_path).vocab == Tokenizer.load(encoders[family]).vocab
+    reference = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    ids = torch.tensor([[5, 6, 7, 8]])
+    found = student(ids, torch.zeros_like(ids), torch.ones_like(ids)).hidden_states
+    expected = reference(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=0)
+
+
+def test_layers_that_a_student_cannot_have_are_named(encoders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"student_layers is 9, and the teacher has \d layers; give 1 to \d"):
+        save_student(encoders["electra"], 9, tmp_path)
+    grouped = transformers.AlbertConfig(
+        **{**_TWO_TYPES, "num_hidden_layers": 4}, embedding_size=12, num_hidden_groups=2
+    )
+    transformers.AlbertModel(grouped).save_pretrained(tmp_path / "grouped")
+    with pytest.raises(ConfigError, match="student_layers is 3, no multiple of the 2 groups"):
+        save_student(tmp_path / "grouped", 3, tmp_path)

@@ -85,6 +85,8 @@ def fine_tuning(**changes: Any) -> FineTuningConfig:
         "label_smoothing": 0.0,
         "focal_gamma": 0.0,
         "class_weights": "none",
+        "soft_weight": 0.5,
+        "soft_temperature": 2.0,
         "early_stopping_epochs": None,
     }
     return FineTuningConfig(**{**fields, **changes})

@@ -24,7 +24,8 @@ def base(**changes: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "max_length": 16, "num_train_rows": None, "label_efficiency_rows": (),
         "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.3,
-        "test_fraction": 0.4, "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+        "test_fraction": 0.4, "split_seed": 0, "start_from": None,
+        "teacher": None, "unlabelled": None, "num_trials": None, "space": {}, "fine_tuning": {},
     }  # fmt: skip
     return {**fields, **changes}
 

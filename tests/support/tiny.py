@@ -123,6 +123,8 @@ def task_fields(**changes: Any) -> dict[str, Any]:
         "test_fraction": 0.1,
         "split_seed": 1,
         "start_from": None,
+        "teacher": None,
+        "unlabelled": None,
         "num_trials": None,
         "space": {},
         "fine_tuning": {},

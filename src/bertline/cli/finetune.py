@@ -27,7 +27,8 @@ from bertline.cli.task_arguments import (
     with_settings,
 )
 from bertline.foundation.errors import BertlineError, ConfigError
-from bertline.foundation.files import read_json
+from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_path, write_json
+from bertline.foundation.formats import with_spread
 from bertline.foundation.progress import say
 from bertline.run.stage import open_stage
 from bertline.run.stages import stage_named
@@ -39,6 +40,8 @@ BASE_RATE, BASE_WIDTH = 5e-5, 768
 LARGEST_RATE = 5e-4
 # Sections of the pipeline that are not read here: nothing is pretrained, and the task is made from arguments.
 IGNORED = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain", "tasks")
+DISTILLATION = "distillation.json"
+"""File of a sweep's result with what its student and its teacher cost, which the report draws."""
 _RATE = "sweep.fine_tuning.learning_rate"
 
 
@@ -52,9 +55,12 @@ def finetune(composed: dict[str, Any]) -> None:
         bertline finetune data=reviews.csv trials=12       searches on dev first instead of a fixed recipe
         bertline finetune data=reviews.csv start_from=[A,B,C]      compares encoders, and exports the best on dev
 
+        bertline finetune data=reviews.csv teacher=FOLDER student_layers=3     a student of every n-th layer of it
+
     Nothing is pretrained. All is written under runs/; in a project, artifacts/ is not changed. After a kill, the same
     command resumes. The last line is JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`,
-    `baselines`, `export`, `report`, `minutes`; of several encoders also `encoders`, the test score of each.
+    `baselines`, `export`, `report`, `minutes`; of several encoders also `encoders`, the test score of each; with a
+    teacher also `teacher`, `student`, `student_alone` (on test), `rows_per_s_ratio`.
     """
     print(json.dumps(fine_tuned(composed)), flush=True)
 
@@ -66,6 +72,8 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
     name = ""
     own_paths: dict[str, str] = {}
     try:
+        for key in ("teacher", "unlabelled"):
+            composed[key] = None if composed[key] is None else str(of_caller(composed[key]).resolve())
         files = given_files(
             here(composed["data"]) if not is_task_folder(composed) else None,
             {split: here(composed[split]) for split in ("train", "dev", "test")},
@@ -74,7 +82,8 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
         name, task, own_paths = asked_task(composed, files)
         several = isinstance(composed["start_from"], list)
         given = composed["start_from"] if several else [composed["start_from"]]
-        starts = [start_of({**composed, "start_from": one}) for one in given]
+        student = None if several else student_of(composed)
+        starts = [student] if student else [start_of({**composed, "start_from": one}) for one in given]
         composed["pretrain"]["start_from"] = starts[0]
         if several:  # arms of the sweep, of which dev chooses one
             from bertline.sweep.job import refuse_same_encoders  # loads torch
@@ -93,6 +102,11 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
     if several:
         scores = {arm["start"]: arm["test_mean"] for arm in swept["arms"].values()}
         result["encoders"] = {str(one): scores.get(start) for one, start in zip(given, starts, strict=True)}
+    if composed["teacher"] is not None:
+        distilled = read_json(places["sweep"] / DISTILLATION)
+        say(comparison(distilled))
+        result |= {row["name"]: row["score"] for row in distilled["rows"]}
+        result |= {key: value for key, value in distilled.items() if key != "rows"}
     model, report = places["export"] / name, places["evaluate"] / "report.html"
     result |= {"export": str(model.resolve()), "report": str(report.resolve())}
     result["minutes"] = round((time.monotonic() - started_s) / 60, 2)
@@ -122,6 +136,11 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
         task = {**composed["tasks"][name], "start_from": None}
         composed = {**composed, "pretrain": pretrain, "tasks": {name: task}}
         take(composed, places)
+    if composed["teacher"] is not None:
+        from bertline.export.distillation import distillation
+
+        measured = distillation(places["sweep"], places["tasks"], Path(composed["teacher"]))
+        write_json(places["sweep"] / DISTILLATION, measured)
     with open_stage("evaluate", composed, places=places) as stage:
         config, folders = stage.config, pipeline_folders(stage.config, places)
         metrics = build_evaluation(config.evaluate, folders, stage.output, num_workers=config.runtime.num_workers)
@@ -257,6 +276,43 @@ def start_of(composed: dict[str, Any]) -> str:
     if folder is not None and folder.exists():
         return str(folder.resolve())
     return str(folder_in_package(start) or start)
+
+
+def student_of(composed: dict[str, Any]) -> str | None:
+    """Return the folder of an encoder with `student_layers` of the teacher's layers; None if they are not given.
+
+    Raises:
+        ConfigError: There is no teacher to take them of, it is not fine-tuned, or it has too few.
+    """
+    layers, teacher = composed["student_layers"], composed["teacher"]
+    if teacher is not None:
+        from bertline.finetuning.task_file import read_teacher
+
+        read_teacher(Path(teacher))
+    if layers is None:
+        return None
+    if teacher is None or composed["start_from"] is not None:
+        raise ConfigError(
+            "student_layers takes layers of the teacher to start from: give teacher=FOLDER, and leave start_from out."
+        )
+    from bertline.encoders.loading import save_student
+
+    digest = sha256_of_path(Path(teacher) / "model.safetensors")[:12]
+    folder = Path(composed["runtime"]["runs_folder"]) / "finetune" / f"student-{layers}-layers-{digest}"
+    if not folder.exists():
+        with folder_written_atomically(folder) as target:
+            save_student(Path(teacher), layers, target)
+    return str(folder.resolve())
+
+
+def comparison(distilled: Mapping[str, Any]) -> str:
+    """Return the table of teacher and students, as text."""
+    lines = [f"{'':14}{'parameters':>12}{'MB':>8}{'ms, 1 row':>11}{'ms, 32 rows':>13}  test"]
+    for row in distilled["rows"]:
+        score = with_spread(row["score"], row["spread"])
+        sizes = f"{row['parameters']:12,}{row['megabytes']:8.1f}{row['ms_1']:11.1f}{row['ms_32']:13.1f}"
+        lines.append(f"{row['name'].replace('_', ' '):14}{sizes}  {score}")
+    return "\n".join(["", *lines, f"rows of {distilled['max_length']} tokens on {distilled['machine']}"])
 
 
 def folder_in_package(name: str) -> Path | None:

@@ -7,6 +7,7 @@ wrapped: the class of transformers with the interface of these models. transform
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from bertline.foundation.errors import ConfigError
 from bertline.modeling import huggingface
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import (
@@ -29,6 +31,7 @@ from bertline.modeling.families import family_of
 from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification, BertTextEncoder
 from bertline.modeling.huggingface import architecture_of, config_mapping, load_with_head, read_labels
 from bertline.modeling.weight_files import read_weight_names
+from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -148,6 +151,43 @@ def with_weights(model: LanguageModel, weights: Mapping[str, Tensor]) -> Languag
     # A plain dict: PyTorch notes `assign` in a state dict's metadata, and whoever loads that next would untie weights.
     like.load_state_dict(dict(weights), assign=True)
     return like
+
+
+def spread_layers(num_layers: int, num_chosen: int) -> list[int]:
+    """Return which layers of a teacher a student has: the first, the last, and those evenly spread between them.
+
+    Example:
+        >>> spread_layers(12, 6), spread_layers(6, 3)  # of 12, those that DistilBERT's published script takes
+        ([0, 2, 4, 7, 9, 11], [0, 2, 5])
+
+    Raises:
+        ConfigError: The teacher has fewer layers, or the student none.
+
+    References:
+        Sanh et al. 2019, DistilBERT (arXiv 1910.01108), section 2, "Student initialization".
+    """
+    if not 1 <= num_chosen <= num_layers:
+        raise ConfigError(
+            f"student_layers is {num_chosen}, and the teacher has {num_layers} layers; give 1 to {num_layers}."
+        )
+    return [round(place * (num_layers - 1) / max(num_chosen - 1, 1)) for place in range(num_chosen)]
+
+
+def save_student(teacher: Path, num_layers: int, folder: Path) -> None:
+    """Write the encoder of a fine-tuned model with fewer of its layers (`spread_layers`), and its tokenizer.
+
+    Raises:
+        ConfigError: The teacher has fewer layers, or groups of layers with equal weights that do not divide them.
+    """
+    encoder: Any = load_encoder(teacher)
+    chosen = spread_layers(encoder.config.num_hidden_layers, num_layers)
+    if isinstance(encoder, BertModel):
+        encoder.layers = nn.ModuleList(encoder.layers[place] for place in chosen)
+        encoder.config = replace(encoder.config, num_hidden_layers=num_layers)
+    else:
+        encoder.keep_layers(chosen)
+    save_model(encoder, folder)
+    copy_tokenizer(teacher, folder)
 
 
 def save_model(model: nn.Module, folder: Path, **settings: Any) -> None:

@@ -18,7 +18,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from bertline.foundation.errors import ArtifactError
+from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
@@ -71,6 +71,25 @@ class WrappedEncoder(nn.Module):
     def layers(self) -> list[nn.Module]:
         """Layers that have weights of their own, the lowest first; ALBERT has one for all."""
         return list(self.hf.get_submodule(_wrapping(self).layers))
+
+    def keep_layers(self, chosen: list[int]) -> None:
+        """Keep these layers alone. ALBERT's groups of layers stay, and are computed fewer times.
+
+        Raises:
+            ConfigError: The groups do not divide the number of layers.
+        """
+        settings, (parent, _, last) = self.hf.config, _wrapping(self).layers.rpartition(".")
+        if groups := getattr(settings, "num_hidden_groups", None):
+            if len(chosen) % groups:
+                raise ConfigError(
+                    f"student_layers is {len(chosen)}, no multiple of the {groups} groups of layers that share weights "
+                    f"(num_hidden_groups). Give a multiple, such as {groups}."
+                )
+        else:
+            setattr(self.hf.get_submodule(parent), last, nn.ModuleList(self.layers[place] for place in chosen))
+        if getattr(settings, "layer_types", None) is not None:  # of ModernBERT: which attend globally
+            settings.layer_types = [settings.layer_types[place] for place in chosen]
+        settings.num_hidden_layers = len(chosen)
 
     @property
     def below_layers(self) -> list[nn.Module]:

@@ -91,7 +91,7 @@ def _by_stage(found: Sequence[Provenance], facts: Mapping[str, str]) -> str:
 
 RESULT_FORMAT = 4
 """Supported format version of the sweep's result.json."""
-ARMS = ("encoder", "combined", "random_weights")
+ARMS = ("encoder", "combined", "without_teacher", "random_weights")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,6 +122,8 @@ class TaskFacts:
     """Artifact of the task's rows."""
     calibration: dict[str, float]
     """Parameters of the best model that were tuned on dev, such as the no-answer threshold."""
+    distillation: dict[str, Any] = field(default_factory=dict)
+    """What a student and its teacher cost, and score; empty if that was not measured."""
     source: str = ""
     """Kind of the task's source, such as `docs_library`."""
     space: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -229,11 +231,13 @@ def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
 
 
 def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
+    measured = pipeline.sweeps[name] / "distillation.json"
     params, best = pipeline.params.get("tasks", {}).get(name, {}), pipeline.sweeps[name] / "best" / "task.json"
     return TaskFacts(
         name=name,
         manifest=read_task_manifest(pipeline.tasks[name]),
         result=read_result(pipeline.sweeps[name] / "result.json"),
+        distillation=read_json(measured) if measured.exists() else {},
         folder=pipeline.tasks[name],
         calibration=read_json(best)["calibration"] if best.exists() else {},
         source=params.get("source", {}).get("kind", ""),

@@ -19,7 +19,9 @@ from bertline.foundation.formats import percent
 from bertline.tasks.stored_rows import TextRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 
-_ARM_COLOURS = {"encoder": "c0", "combined": "c5", "random_weights": "c1", "encoder_2": "c4"}
+_ARM_COLOURS = {
+    "encoder": "c0", "combined": "c5", "without_teacher": "c9", "random_weights": "c1", "encoder_2": "c4",
+}  # fmt: skip
 _BASELINE_COLOURS = ("c2", "c6", "c7", "c8", "c9", "c5")
 _MAJORITY_COLOUR = "c3"
 
@@ -29,6 +31,16 @@ def task_charts(task: TaskFacts) -> dict[str, str]:
     charts = {f"{task.name}_scores": _scores(task)}
     if task.result.get("label_efficiency"):
         charts[f"{task.name}_label_efficiency"] = _label_efficiency(task)
+    if task.distillation:
+        series = [
+            Series(
+                row["name"].replace("_", " "), [(row["ms_32"], row["score"])], css, [row["spread"] or 0.0], marked=True
+            )
+            for row, css in zip(task.distillation["rows"], ("c4", "c0", "c9", "c2"), strict=False)
+        ]
+        costs = f"milliseconds for 32 rows of {task.distillation['max_length']} tokens"
+        worth = f"test {metric_name(task.metric)}"
+        charts[f"{task.name}_distillation"] = line_chart(series, x_name=costs, y_name=worth)
     for parameter in varied(task):
         charts[f"{task.name}_trials_{parameter}"] = _trials(task, parameter)
     return charts

@@ -316,6 +316,9 @@ def task_section(
     figures = [figure(charts[f"{task.name}_scores"], caption)]
     if f"{task.name}_label_efficiency" in charts:
         figures.append(figure(charts[f"{task.name}_label_efficiency"], f"Test {metric} by number of labelled rows."))
+    if f"{task.name}_distillation" in charts:
+        caption = f"What the student costs and is worth, compared with its teacher ({task.distillation['machine']})."
+        figures.append(figure(charts[f"{task.name}_distillation"], caption))
     trials = [
         figure(charts[f"{task.name}_trials_{name}"], f"Dev {metric} of every trial by {name.replace('_', ' ')}.")
         for name in varied(task)
@@ -326,6 +329,7 @@ def task_section(
         paragraph(conclusion(task), "lead"),
         paragraph(scores_sentence(task)),
         verdicts(task),
+        _teacher(task),
         overlap_notes(task, overlaps, correct),
         paragraph(str(task.result["note"]), "soft") if task.result.get("note") else "",
         side_by_side(*figures),
@@ -336,6 +340,11 @@ def task_section(
         errors_section(task),
     ]
     return section(f"task-{task.name}", f"Task: {task.name}", *blocks)
+
+
+def _teacher(task: TaskFacts) -> str:
+    scores = task.result.get("teacher", {}).get("test")
+    return paragraph(f"Its teacher has {score(scores[task.metric])} on test.") if scores else ""
 
 
 def _choice(task: TaskFacts) -> str:

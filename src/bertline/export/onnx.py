@@ -9,7 +9,7 @@ import shutil
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -390,23 +390,35 @@ def _facts(file: Path, folder: Path, agreement: Agreement) -> dict[str, Any]:
     }
 
 
-def measure_latency(view: ModelView, files: dict[str, Path], *, max_length: int) -> dict[str, Any]:
+def measure_latency(
+    view: ModelView, files: dict[str, Path], *, max_length: int, others: Mapping[str, ModelView] | None = None
+) -> dict[str, Any]:
     """Measure the median latency of full batches, with sequences of `max_length` tokens.
+
+    Args:
+        view: The PyTorch model, `torch` in the result.
+        files: ONNX files by name.
+        max_length: Number of tokens of a sequence.
+        others: More PyTorch models with the same vocabulary, by name.
 
     Returns:
         `latency_ms`, milliseconds by name, then batch size (`{"torch": {"1": 12.3, "32": 210.0}, ...}`), `machine` and
         `max_length`. Runs of the formats are interleaved, so that load on the machine affects all of them.
     """
     # `bertline.load` uses SDPA; the graph was traced with plain attention.
-    set_attention(view, "sdpa")
+    views = {"torch": view, **(others or {})}
+    for each in views.values():
+        set_attention(each, "sdpa")
     sessions = {name: open_session(path) for name, path in files.items()}
-    measured: dict[str, dict[str, float]] = {name: {} for name in ("torch", *files)}
+    measured: dict[str, dict[str, float]] = {name: {} for name in (*views, *files)}
     vocab_size = getattr(view.model, "bert", view.model).vocab_size
     for batch_size in BATCH_SIZES:
         ids = torch.arange(batch_size * max_length).remainder(vocab_size).reshape(batch_size, max_length)
-        tensors = (ids, torch.ones_like(ids), torch.zeros_like(ids))[: len(view.input_names)]
-        arrays = {name: tensor.numpy() for name, tensor in zip(view.input_names, tensors, strict=True)}
-        runs: dict[str, Callable[[], object]] = {"torch": partial(view.forward, *tensors)}
+        tensors = ids, torch.ones_like(ids), torch.zeros_like(ids)
+        arrays = {name: tensor.numpy() for name, tensor in zip(view.input_names, tensors, strict=False)}
+        runs: dict[str, Callable[[], object]] = {
+            name: partial(each.forward, *tensors[: len(each.input_names)]) for name, each in views.items()
+        }
         runs |= {name: partial(session.run, None, arrays) for name, session in sessions.items()}
         with torch.no_grad():
             taken = _in_turns(runs)

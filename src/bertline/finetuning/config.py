@@ -43,6 +43,11 @@ class FineTuningConfig:
     class_weights: Literal["none", "balanced"]
     """`balanced` weights each label by rows / (labels * rows of that label), counted on train: the mean weight over the
     rows is 1, and a label absent from train gets 0. An error for a task without classes."""
+    soft_weight: float
+    """Weight of the teacher's soft targets in the loss, 0 to 1; the rest is that of the labels. Without a teacher
+    (`tasks.NAME.teacher`) nothing reads it."""
+    soft_temperature: float
+    """What the logits of teacher and student are divided by in the loss of soft targets (arXiv 1503.02531)."""
     early_stopping_epochs: int | None
     """Number of epochs without a better dev score after which to stop, keeping the weights of the best epoch. None
     trains all epochs and keeps the weights of the last."""
@@ -61,5 +66,10 @@ class FineTuningConfig:
             raise ValueError(f"label_smoothing must be at least 0 and below 1, found {self.label_smoothing}")
         if self.focal_gamma < 0:
             raise ValueError(f"focal_gamma must be at least 0 (0 is cross-entropy), found {self.focal_gamma}")
+        if not 0 <= self.soft_weight <= 1 or not self.soft_temperature > 0:
+            raise ValueError(
+                f"soft_weight must be from 0 to 1, found {self.soft_weight}, and soft_temperature positive, found "
+                f"{self.soft_temperature}"
+            )
         if self.early_stopping_epochs is not None and self.early_stopping_epochs < 1:
             raise ValueError(f"early_stopping_epochs must be null or at least 1, found {self.early_stopping_epochs}")

@@ -20,6 +20,8 @@ from bertline.training.probe import evaluating
 # Number of batches within which sequences are sorted by length: enough for little padding, few enough to stay random.
 _BATCHES_SORTED_TOGETHER = 16
 SCORING_BATCH_SIZE = 64
+INDICES = "indices"
+"""Key of a batch: the numbers of its rows or sequences in the encoded data, which soft targets are found by."""
 INPUT_NAMES = ("input_ids", "token_type_ids", "attention_mask")
 """Inputs of a model, in the order of its arguments."""
 
@@ -267,7 +269,8 @@ class LengthSortedBatches:
             for start in range(0, len(by_length), self._batch_size)
         ]
         for place in random.permutation(len(batches)):
-            yield self._make(self._only[batches[place]])
+            indices = self._only[batches[place]]
+            yield {INDICES: torch.from_numpy(indices), **self._make(indices)}
 
     def _sorted(self, indices: NDArray[np.integer]) -> NDArray[np.integer]:
         return indices[np.argsort(self._lengths[indices], kind="stable")]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
+from bertline.finetuning.distillation import DistilledBatches
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
 from bertline.finetuning.task_kind import Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.errors import BertlineError, ConfigError
@@ -34,6 +35,8 @@ class TaskSplit:
 
     rows: Any
     encoded: Any
+    soft_targets: NDArray[np.float32] | None = None
+    """What the teacher computes (`TaskKind.soft_targets`); None without a teacher."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +55,8 @@ class FineTuningJob:
     """Root seed of the head's weights, the order of rows and dropout."""
     machine: Machine
     runtime: RuntimeConfig
+    unlabelled: TaskSplit | None = None
+    """Rows that have the teacher's soft targets alone; their labels mean nothing."""
     checks: tuple[float, ...] = ()
     """Fractions of the schedule, ascending, in (0, 1), after which dev is scored in addition to the epoch ends."""
 
@@ -163,7 +168,15 @@ def _train(
     kind, config = job.kind, job.config
     encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
     batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
-    options = LossOptions(config.label_smoothing, _class_weights(job), config.focal_gamma)
+    if job.train.soft_targets is not None:
+        parts = [(batches, job.train.soft_targets)]
+        if (others := job.unlabelled) is not None and others.soft_targets is not None:
+            more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
+            parts.append((more, others.soft_targets))
+        batches = DistilledBatches(parts, seed=job.seed)
+    options = LossOptions(
+        config.label_smoothing, _class_weights(job), config.focal_gamma, config.soft_weight, config.soft_temperature
+    )
     module = FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
     evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
     callbacks = [Divergence(job.machine.device), Progress(every_s=job.runtime.progress_every_s), evaluation]
@@ -180,7 +193,9 @@ def _train(
 
 
 def _starting_model(job: FineTuningJob) -> nn.Module:
-    lengths = [job.kind.lengths(split.encoded).max(initial=1) for split in (job.train, job.dev)]
+    lengths = [
+        job.kind.lengths(split.encoded).max(initial=1) for split in (job.train, job.dev, job.unlabelled) if split
+    ]
     choice = choose_attention(
         job.runtime.attention,
         attention_device(job.machine.device, job.machine.precision),

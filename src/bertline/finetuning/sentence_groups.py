@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.finetuning.distillation import sigmoid_divergence, softmax_divergence
 from bertline.finetuning.encoding import Sequences, outputs_of
-from bertline.finetuning.task_kind import Rows, TaskKind
+from bertline.finetuning.task_kind import Batch, Rows, TaskKind
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
@@ -112,6 +113,13 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
     def num_cut(self, encoded: EncodedSentences) -> int:
         """Return the number of documents with a truncated sentence."""
         return int(encoded.cut.sum())
+
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean divergence from the teacher's distribution over sentences."""
+        at_cls = batch["labels"] != IGNORED_LABEL
+        theirs = teacher[:, : at_cls.shape[1]][at_cls]
+        divergence = sigmoid_divergence if self.outputs else softmax_divergence
+        return divergence(outputs[at_cls].float(), theirs, temperature).mean()
 
     def probabilities(
         self, model: nn.Module, encoded: EncodedSentences, machine: Machine, read: Callable[[Tensor], Tensor]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.finetuning.task_kind import Calibration, TaskKind, task_kind
-from bertline.foundation.errors import ArtifactError
+from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.formats import without_local_paths
 from bertline.foundation.validation import to_mapping, validate
@@ -43,7 +43,7 @@ def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Ca
     files = [name for name in source if name == "extra_tests" or name.endswith(("_file", "_qrels"))]
     portable = {name: without_local_paths(source[name]) for name in files}
     task["source"] = {**source, **portable, **({"path": ""} if "path" in source else {})}
-    task["start_from"] = without_local_paths(task["start_from"])
+    task |= {key: without_local_paths(task[key]) for key in ("start_from", "teacher", "unlabelled")}
     content = {
         "format_version": _FORMAT_VERSION,
         "task": task,
@@ -51,6 +51,22 @@ def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Ca
         "calibration": dict(calibration),
     }
     write_json(folder / TASK_FILE, content)
+
+
+def read_teacher(folder: Path) -> FinishedTask:
+    """Read the task of a teacher's folder.
+
+    Raises:
+        ConfigError: The folder has no task.json, so it is not fine-tuned.
+    """
+    finished = read_task_file(folder)
+    if finished is None:
+        raise ConfigError(
+            f"teacher is {folder}, which has no {TASK_FILE}: it is not fine-tuned, and knows nothing of the task. "
+            f"Fine-tune it first, with the same rows: bertline finetune start_from={folder} data=... The last line "
+            "names the folder to give as teacher (`export`)."
+        )
+    return finished
 
 
 def read_task_file(folder: Path) -> FinishedTask | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.encoders.loading import Head, load_model, save_model
-from bertline.finetuning.encoding import LengthSortedBatches
+from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches, Sequences, outputs_of
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.modeling.attention import AttentionKind
@@ -28,6 +28,8 @@ Encoded = TypeVar("Encoded")
 Predictions = TypeVar("Predictions")
 
 Batch = dict[str, Tensor]
+SOFT_TARGETS, UNLABELLED = "soft_targets", "unlabelled"
+"""Keys of a batch of distillation: the teacher's soft targets, and the mark of rows whose labels mean nothing."""
 Statistics = NDArray[np.float64]
 """Contribution of each row to the scores, [N, K]."""
 Calibration = Mapping[str, float]
@@ -60,6 +62,9 @@ class LossOptions:
     class_weights: Tensor | None = None
     """Weight of each class [labels], on the model's device; None weights all classes equally."""
     focal_gamma: float = 0.0
+    soft_weight: float = 0.0
+    """Weight of the loss of soft targets, for batches that have them."""
+    soft_temperature: float = 1.0
 
     def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Compute the mean cross-entropy of logits [B, S, L] over the labels [B, S] that are not `IGNORED_LABEL`."""
@@ -170,9 +175,36 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         """Return the indices of the sequences that are trained on; None for all."""
         return None
 
-    @abstractmethod
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean loss of a batch that is on the model's device."""
+        """Compute the mean loss of a batch that is on the model's device: that of its labels and, with a teacher's
+        `SOFT_TARGETS`, the weighted sum with theirs; of an `UNLABELLED` batch theirs alone."""
+        outputs = self.training_outputs(model, batch)
+        if SOFT_TARGETS not in batch:
+            return self.hard_loss(model, outputs, batch, options)
+        soft = options.soft_weight * self.soft_loss(outputs, batch[SOFT_TARGETS], batch, options.soft_temperature)
+        if UNLABELLED in batch:
+            return soft
+        return soft + (1 - options.soft_weight) * self.hard_loss(model, outputs, batch, options)
+
+    def training_outputs(self, model: nn.Module, batch: Batch) -> Any:
+        """Return what the losses of a batch are computed from, by default what the model returns."""
+        return model(*(batch[name] for name in INPUT_NAMES))
+
+    @abstractmethod
+    def hard_loss(self, model: nn.Module, outputs: Any, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean loss of the labels from `training_outputs`; a loss with weights has them in the model."""
+
+    def soft_targets(self, model: nn.Module, encoded: Encoded, machine: Machine) -> NDArray[np.float32]:
+        """Return what a fine-tuned teacher computes, as `soft_loss` reads it: by default the logits of each sequence,
+        [N, L], or of its tokens, [N, S, L]. The `INDICES` of a batch count the first axis."""
+        sequences: Sequences = encoded.sequences  # type: ignore[attr-defined]
+        num_outputs = len(self.outputs or self.labels)
+        shape = (sequences.input_ids.shape[1], num_outputs) if self.head == "tokens" else (num_outputs,)
+        return outputs_of(model, sequences, machine, *shape)
+
+    def soft_loss(self, outputs: Any, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean loss of the teacher's soft targets from `training_outputs`."""
+        raise NotImplementedError
 
     @property
     def unused_options(self) -> dict[str, str]:

@@ -12,10 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.finetuning.distillation import softmax_divergence
 from bertline.finetuning.encoding import scoring_batches
 from bertline.finetuning.task_kind import Batch, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
@@ -71,10 +73,19 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         # A window in which no word starts has no labels.
         return np.flatnonzero(encoded.num_words > 0)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+    def training_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the logits of the words, [B, W, L]."""
+        return self.word_logits(super().training_outputs(model, batch), batch)
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over words."""
-        logits = self.word_logits(model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]), batch)
-        return options.cross_entropy(logits, batch["word_labels"])
+        return options.cross_entropy(outputs, batch["word_labels"])
+
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean divergence from the teacher's distribution over words; a CRF's emissions are logits."""
+        theirs = self.word_logits(teacher[:, : batch["input_ids"].shape[1]], batch)
+        is_word = batch["word_labels"] != IGNORED_LABEL
+        return softmax_divergence(outputs[is_word], theirs[is_word], temperature).mean()
 
     def label_counts(self, rows: TaggedRows) -> NDArray[np.int64]:
         numbers = {label: number for number, label in enumerate(self.labels)}

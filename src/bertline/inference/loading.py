@@ -46,6 +46,8 @@ _NEVER_TRAINED: dict[str, Any] = {
     "test_fraction": 0.0,
     "split_seed": 0,
     "start_from": None,
+    "teacher": None,
+    "unlabelled": None,
     "num_trials": None,
     "space": {},
     "fine_tuning": {},

@@ -459,10 +459,12 @@ def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict
         case "pretrain":
             return {"checkpoint": config.pretrain.start_from, "teacher": getattr(config.objective, "teacher", None)}
         case "task_data":
-            return {"tasks": getattr(config.tasks[str(task)].source, "path", None)}
+            asked = config.tasks[str(task)]
+            return {"tasks": getattr(asked.source, "path", None), "unlabelled": asked.unlabelled}
         case "sweep":
             others = {f"encoder_{number}": name for number, name in enumerate(config.sweep.encoders, start=2)}
-            return {"start": config.tasks[str(task)].start_from, **others}
+            asked = config.tasks[str(task)]
+            return {"start": asked.start_from, "teacher": asked.teacher, **others}
         case _:
             return {}
 

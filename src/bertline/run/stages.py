@@ -32,9 +32,12 @@ USER_SOURCES = Path("data/sources")
 USER_TASKS = Path("data/tasks")
 USER_VOCABULARY = Path("data/vocabulary")
 USER_CHECKPOINT = Path("data/checkpoint")
-USER_TEACHER = Path("data/teacher")
 USER_START = Path("data/start")
 """Encoders that single tasks start from, by task name."""
+USER_PRETRAINING_TEACHER = Path("data/pretraining_teacher")
+USER_TEACHER = Path("data/teacher")
+USER_UNLABELLED = Path("data/unlabelled")
+"""Teachers of single tasks, and their rows without labels, by task name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ STAGES = (
         summary="The pretrained encoder with the heads of its objective.",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
         modules=("bertline.pretraining.run",),
-        inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT), str(USER_TEACHER)),
+        inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT), str(USER_PRETRAINING_TEACHER)),
         output="artifacts/pretrain",
         versions=("torch", "pytorch-lightning", "numpy", "tokenizers", "transformers"),
         versions_where=(
@@ -161,7 +164,7 @@ STAGES = (
         summary="Labelled rows of one task: train, dev and test.",
         sections=("tasks.{task}", "python_docs"),
         modules=("bertline.tasks.build",),
-        inputs=(f"{USER_TASKS}/{{task}}",),
+        inputs=(f"{USER_TASKS}/{{task}}", f"{USER_UNLABELLED}/{{task}}"),
         output="artifacts/tasks/{task}",
         versions=("numpy", "pyarrow"),
         versions_where=(
@@ -183,7 +186,12 @@ STAGES = (
         summary="The search for one task: its best configuration over seeds, compared with baselines.",
         sections=("tasks.{task}", "sweep"),
         modules=("bertline.sweep.run",),
-        inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}"),
+        inputs=(
+            f"{ENCODERS}/{{task}}",
+            "artifacts/tasks/{task}",
+            f"{USER_START}/{{task}}",
+            f"{USER_TEACHER}/{{task}}",
+        ),
         output="artifacts/sweep/{task}",
         versions=(
             "torch",

@@ -20,16 +20,19 @@ from bertline.foundation.progress import say
 from bertline.run.stages import (
     SOURCES,
     USER_CHECKPOINT,
+    USER_PRETRAINING_TEACHER,
     USER_SOURCES,
     USER_START,
     USER_TASKS,
     USER_TEACHER,
     USER_TEXT,
+    USER_UNLABELLED,
     USER_VOCABULARY,
 )
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 
 _PLACEHOLDER = ".place"
+_OF_TASKS = (USER_TASKS, USER_START, USER_TEACHER, USER_UNLABELLED)
 
 
 def link_user_data(config: PipelineConfig) -> None:
@@ -40,13 +43,13 @@ def link_user_data(config: PipelineConfig) -> None:
             contains links to folders, whose content DVC would not see.
     """
     named = _named_paths(config)
-    of_tasks = [folder / task for task in config.tasks for folder in (USER_TASKS, USER_START)]
+    of_tasks = [folder / task for task in config.tasks for folder in _OF_TASKS]
     sources = config.corpus.sources if isinstance(config.corpus, SourcesCorpusConfig) else {}
     of_sources = [USER_SOURCES / name for name in sources]
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
     write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
     # The checkpoint before the vocabulary, whose path is mostly the same.
-    for place in (USER_TEXT, USER_CHECKPOINT, USER_TEACHER, USER_VOCABULARY, *of_tasks, *of_sources):
+    for place in (USER_TEXT, USER_CHECKPOINT, USER_PRETRAINING_TEACHER, USER_VOCABULARY, *of_tasks, *of_sources):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
@@ -103,7 +106,7 @@ def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
     """Return key and path of the user's data by the place that it is linked from."""
     hub_or_path = {
         USER_CHECKPOINT: ("pretrain.start_from", config.pretrain.start_from),
-        USER_TEACHER: ("objective.teacher", getattr(config.objective, "teacher", None)),
+        USER_PRETRAINING_TEACHER: ("objective.teacher", getattr(config.objective, "teacher", None)),
         **{USER_START / name: (f"tasks.{name}.start_from", task.start_from) for name, task in config.tasks.items()},
     }
     if isinstance(config.tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig):
@@ -117,6 +120,9 @@ def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
         path = getattr(task.source, "path", None)  # sources from packages or a hub have none
         if path is not None:
             named[USER_TASKS / name] = (f"tasks.{name}.source.path", path)
+        for place, key in ((USER_TEACHER, "teacher"), (USER_UNLABELLED, "unlabelled")):
+            if (path := getattr(task, key)) is not None:
+                named[place / name] = (f"tasks.{name}.{key}", path)
     return named
 
 

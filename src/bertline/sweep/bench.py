@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit
-from bertline.finetuning.task_kind import TaskKind
+from bertline.finetuning.task_kind import UNLABELLED, TaskKind
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import warn
 from bertline.kinds.registry import kind_part
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
+from bertline.sweep.teacher import Teacher
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
-from bertline.training.devices import Ranks, resolve_device, resolve_machine
+from bertline.training.devices import Machine, Ranks, resolve_device, resolve_machine
 
 LENGTHS = ("max_length", "query_max_length")
 """Task fields that limit the number of tokens of a sequence."""
 
 
 class ArmBench:
-    """Task data of one arm: the rows of each split and their encoding, loaded once."""
+    """Task data of one arm: the rows of each split and their encoding, loaded once; with a teacher its soft targets."""
 
-    def __init__(self, job: SweepJob, start: EncoderStart) -> None:
+    def __init__(self, job: SweepJob, start: EncoderStart, machine: Machine, teacher: str | None = None) -> None:
         self.start = start
+        self._machine = machine
         self.kind: TaskKind[Any, Any, Any] = kind_of(job, start)
         self._job = job
         self._tokenizer = Tokenizer.load(start.folder)
+        self.teacher = None if teacher is None else Teacher(Path(teacher), self.kind, self._tokenizer)
         self._splits: dict[tuple[SplitName, int | None], TaskSplit] = {}
 
     def split(self, name: SplitName, num_rows: int | None = None) -> TaskSplit:
         """Return a split, or its first `num_rows` rows."""
         if (name, num_rows) not in self._splits:
             rows = self.kind.read(self._job.task_folder, name).first(num_rows)
-            self._splits[name, num_rows] = TaskSplit(rows=rows, encoded=self.kind.encode(rows, self._tokenizer))
+            encoded, soft = self.kind.encode(rows, self._tokenizer), None
+            if self.teacher is not None and name in ("train", UNLABELLED):
+                place = self._job.run_folder / "teacher" / f"{name}-{num_rows or 'all'}"
+                soft = self.teacher.soft_targets(encoded, self._machine, place)
+            self._splits[name, num_rows] = TaskSplit(rows=rows, encoded=encoded, soft_targets=soft)
         return self._splits[name, num_rows]
 
     def num_cut(self, name: SplitName, num_rows: int | None = None) -> int:
@@ -63,7 +71,8 @@ class Bench:
     def arm(self, arm: Arm) -> ArmBench:
         """Return the data of an arm, loaded on first use."""
         if arm not in self._arms:
-            self._arms[arm] = ArmBench(self.job, self.plan.starts[arm])
+            teacher = self.job.task.teacher if arm == "encoder" else None
+            self._arms[arm] = ArmBench(self.job, self.plan.starts[arm], self.machine, teacher)
         return self._arms[arm]
 
     def run(
@@ -82,6 +91,7 @@ class Bench:
             encoder_folder=bench.start.folder,
             train=bench.split("train", num_train_rows),
             dev=bench.split("dev"),
+            unlabelled=bench.split(UNLABELLED) if bench.teacher and self.job.task.unlabelled else None,
             seed=seed,
             machine=self.machine,
             runtime=self.runtime,

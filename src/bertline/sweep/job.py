@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +20,8 @@ from bertline.tokenization.vocabulary import resolve_folder
 from bertline.training.config import RuntimeConfig
 
 Arm = str
-"""`encoder`; `random_weights`; `encoder_2`, `encoder_3` and so on, those of `sweep.encoders`; and `combined`, which is
-computed from the encoder's finished runs, so it has no trials."""
+"""`encoder`; `random_weights`; `without_teacher`; `encoder_2`, `encoder_3` and so on, those of `sweep.encoders`; and
+`combined`, which is computed from the encoder's finished runs, so it has no trials."""
 T = TypeVar("T")
 # BERT-small (arXiv 1908.08962, table 1): 4 layers of hidden size 512.
 _SMALL_LAYERS, _SMALL_WIDTH = 4, 512
@@ -114,6 +114,8 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
         case name:
             encoder = EncoderStart(name, name, resolved_encoder(name), "pretrained")
     starts: dict[Arm, EncoderStart] = {"encoder": encoder}
+    if job.task.teacher is not None:
+        starts["without_teacher"] = replace(encoder, title="the same without the teacher")
     if (encoder.weights, job.sweep.exported) == ("pretrained", "own") and _random_weights_wanted(job.sweep, encoder):
         starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
     for number, other in enumerate(job.sweep.encoders, start=2):

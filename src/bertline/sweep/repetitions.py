@@ -41,6 +41,8 @@ from bertline.tasks.stored_rows import SplitName, read_task_manifest
 
 OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
 MODEL, TEST = "model", "test"
+TEACHER = "teacher.json"
+"""File of the teacher's own scores by split."""
 _REPETITION = "repetition"
 """Attribute of a trial: the repetition, as JSON values."""
 DOCUMENTS = "documents"
@@ -213,6 +215,10 @@ def read_tests(bench: Bench, chosen: dict[Arm, list[Repetition]]) -> None:
     for repetition in (repetition for seeds in chosen.values() for repetition in seeds):
         if not (repetition.folder(job) / TEST / READING).exists():
             say(f"{job.task_name}, {_read_test(bench, repetition, best)}")
+    if (teacher := bench.arm("encoder").teacher) is not None and not (job.run_folder / TEACHER).exists():
+        splits = {name: bench.arm("encoder").split(name) for name in ("dev", *test_splits(job))}
+        scores = {name: teacher.scores(one.rows, one.encoded, bench.machine) for name, one in splits.items()}
+        write_json(job.run_folder / TEACHER, scores)
     for model in (job.run_folder / "seeds").glob(f"*/{MODEL}"):
         if model.parent != best.folder(job):
             shutil.rmtree(model)

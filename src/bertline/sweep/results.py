@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
 from bertline.finetuning.task_kind import task_kind
-from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_json
+from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.sweep.baseline_scores import ScoredBaseline
@@ -34,7 +34,7 @@ from bertline.sweep.comparisons import (
 )
 from bertline.sweep.errors_page import write_errors_page
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
-from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, num_diverged_seeds, predictions_file
+from bertline.sweep.repetitions import MODEL, TEACHER, TEST, Repetition, best_seed, num_diverged_seeds, predictions_file
 from bertline.sweep.studies import curve_of, importances, last_dev
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
@@ -131,6 +131,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "comparisons_by_split": {split: of_split.with_encoder() for split, of_split in comparisons.items()},
         "comparison": comparisons["test"].with_encoder().get("random_weights"),
         "label_efficiency": _label_efficiency(job, outcomes, rows["train"]),
+        **({"teacher": read_json(job.run_folder / TEACHER)} if job.task.teacher is not None else {}),
         "best": {
             "seed": best.seed,
             "dev": best.outcome(job)["dev"][job.task.metric],

@@ -15,7 +15,7 @@ from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
-from bertline.sweep.bench import LENGTHS, kind_of, split_sizes, test_splits
+from bertline.sweep.bench import LENGTHS, Bench, kind_of, split_sizes, test_splits
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob, led_by, planned
 from bertline.sweep.repetitions import (
@@ -73,6 +73,8 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
     plan = planned(job)
     for start in plan.starts.values():  # likewise for lengths an encoder cannot read, and options without effect
         check_options(kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
+    if job.task.teacher is not None:  # checked before any work; its soft targets are computed once, for all processes
+        Bench(plan).run("encoder", {}, num_train_rows=job.task.num_train_rows, seed=0)
     notes = notes_before(plan)
     _say_all(job, notes)
     with leading(plan) as leader:
@@ -128,6 +130,7 @@ def _mean(arm: dict[str, Any]) -> str:
 _WORDS: dict[Arm, str] = {
     "encoder": "the encoder",
     "combined": "the encoder combined with BM25",
+    "without_teacher": "the encoder without its teacher",
     "random_weights": "the encoder from random weights",
 }
 
@@ -180,8 +183,8 @@ def _most_epochs(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]
 def _lowered_lengths(plan: PlannedSweep) -> list[str]:
     asked, sentences = plan.job.task, []
     for arm, start in plan.starts.items():
-        if arm == "random_weights":
-            continue  # it has the same number of positions as the encoder
+        if arm in ("random_weights", "without_teacher"):
+            continue  # they have the same number of positions as the encoder
         found = kind_of(plan.job, start).config
         sentences += [
             f"For {_name(plan, arm)} {name} is {getattr(found, name)} and not {getattr(asked, name)}: it has "

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from bertline.demo.config import DocsSourceConfig, PythonDocsConfig
 from bertline.demo.docstrings import ModuleDocs, package_versions, read_modules
-from bertline.foundation.errors import DataError
+from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say, warn
 from bertline.kinds.registry import TaskConfig, kind_part
-from bertline.tasks.source_files import listed, trains_nothing
-from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, BuiltTask, SplitName, StoredRows, write_rows
+from bertline.tasks.bad_rows import BadRow, BadRows, text_in
+from bertline.tasks.source_config import TableSourceConfig
+from bertline.tasks.source_files import listed, same_text, trains_nothing
+from bertline.tasks.stored_rows import (
+    COLLECTION,
+    FORMAT_VERSION,
+    KIND,
+    BuiltTask,
+    PairedRows,
+    QueryRows,
+    QuestionRows,
+    SplitName,
+    StoredRows,
+    TaggedRows,
+    write_rows,
+)
+from bertline.tasks.table_source import JSON_LINES, Record, layout_of, parsed_records, value_in
 
 
 class DataPart(Protocol):
@@ -50,6 +67,8 @@ def build_task(
         task = data.built_task(name, config)
         versions = task.versions
     _check(name, config, task)
+    if config.unlabelled is not None:
+        task.splits["unlabelled"] = unlabelled_rows(Path(config.unlabelled), config.source, task)
     counts = {split: len(rows) for split, rows in task.splits.items()}
     groups = {split: len(set(rows.clusters)) for split, rows in task.splits.items() if rows.clusters is not None}
     with folder_written_atomically(out) as folder:
@@ -81,6 +100,56 @@ def build_task(
     if task.collection is not None:
         figures["num_documents"] = len(task.collection)
     return dict(figures)
+
+
+def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
+    """Read rows without labels as rows like those of train, whose labels mean nothing; leave out, and count, those that
+    are also held out. Columns are those of the source's texts, or `words`, `question` and `context`, or `query`.
+
+    Raises:
+        ConfigError: The kind of task has no rows without labels.
+        DataError: A row lacks a text.
+    """
+    train = task.splits["train"]
+    match train:
+        case PairedRows():
+            columns = [getattr(source, "text_column", "text")]
+            columns += [] if train.text_pairs is None else [getattr(source, "text_pair_column", "text_pair")]
+            fields = ["texts", "text_pairs"]
+        case TaggedRows():
+            columns, fields = ["words"], ["words"]
+        case QuestionRows():
+            columns, fields = ["question", "context"], ["questions", "contexts"]
+        case QueryRows():
+            columns, fields = ["query"], ["queries"]
+        case _:
+            raise ConfigError("tasks of this kind have no rows without labels; set unlabelled to null.")
+
+    def parse(record: Record) -> list[Any]:
+        cells = [value_in(record, column) for column in columns]
+        texts = [cell if isinstance(cell, list) else (text_in(cell) or "").strip() for cell in cells]
+        if not all(texts):
+            raise BadRow("empty_text", f"a text is empty (of {', '.join(map(str, columns))})")
+        return [record.where, *texts]
+
+    layout = replace(layout_of(source) if isinstance(source, TableSourceConfig) else JSON_LINES, format="auto")
+    records = parsed_records(path, layout, BadRows("error", option=None), parse)
+    if not records:
+        raise DataError(f"{path} has no rows without labels. Give a file with some, or set unlabelled to null.")
+    ids, *texts = map(list, zip(*records, strict=True))
+    values: dict[str, Any] = dict(zip(fields, texts, strict=False))
+    if isinstance(train, TaggedRows):
+        values |= {"documents": ids, "tags": [[task.labels[0]] * len(words) for words in values["words"]]}
+    elif isinstance(train, QuestionRows):
+        values |= {"titles": ids, "answers": [[] for _ in ids], "starts": [[] for _ in ids]}
+    elif task.collection is not None:  # a batch needs documents: one for each query, in turn
+        documents = itertools.cycle(task.collection.ids)
+        values |= {"document_ids": [[next(documents)] for _ in ids], "relevances": [[1] for _ in ids]}
+    rows = replace(train.take([0] * len(ids)), ids=ids, clusters=None, **values)
+    held_out = {same_text([text]) for name in task.splits.keys() - {"train"} for text in task.splits[name].texts_read()}
+    new = [place for place, text in enumerate(rows.texts_read()) if same_text([text]) not in held_out]
+    task.dropped["unlabelled_row_also_in_dev_or_test"] += len(ids) - len(new)
+    return rows.take(new)
 
 
 def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:

@@ -65,6 +65,13 @@ class BaseTaskConfig:
     """Encoder to fine-tune: None for the pipeline's own, `random` for its architecture with random weights, or any BERT
     checkpoint (`model_type: bert`) as a folder or a hub name with its revision
     (`google-bert/bert-base-uncased@COMMIT`)."""
+    teacher: str | None
+    """Folder of a fine-tuned model of this task (any folder with a task.json) that `start_from` learns from, too: its
+    outputs are soft targets of train and of `unlabelled` (`fine_tuning.soft_weight`). It has the student's vocabulary;
+    None: no teacher."""
+    unlabelled: str | None
+    """File of rows without labels, which have the teacher's soft targets alone: CSV, TSV, JSONL or Parquet with the
+    columns of the texts (of the source, or those that `bertline predict` reads). None: none."""
     num_trials: int | None
     """Number of trials of this task's study; None uses `sweep.num_trials`."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
@@ -77,6 +84,8 @@ class BaseTaskConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, found {value}")
+        if self.unlabelled is not None and self.teacher is None:
+            raise ValueError("unlabelled rows are learnt from a teacher alone; name the folder of one (teacher)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -325,16 +325,9 @@ def _labelled(
     return rows
 
 
-def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> SourceRows[Label]:
-    """Read the files of a table source.
-
-    Raises:
-        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
-    """
-    folder = Path(config.path)
-    if config.extra_tests and folder.is_file():
-        raise DataError(f"source.path {folder} is a file, so source.extra_tests must be {{}} (or name its folder).")
-    layout = TableLayout(
+def layout_of(config: TableSourceConfig) -> TableLayout:
+    """Return how the files of a table source are parsed."""
+    return TableLayout(
         config.format,
         config.header,
         config.quoting,
@@ -344,7 +337,18 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> Sou
         extra_fields=config.extra_fields,
         options=SOURCE_OPTIONS,
     )
-    bad_rows = BadRows(config.on_bad_row)
+
+
+def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> SourceRows[Label]:
+    """Read the files of a table source.
+
+    Raises:
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
+    """
+    folder = Path(config.path)
+    if config.extra_tests and folder.is_file():
+        raise DataError(f"source.path {folder} is a file, so source.extra_tests must be {{}} (or name its folder).")
+    layout, bad_rows = layout_of(config), BadRows(config.on_bad_row)
     pattern = None if config.label_pattern is None else re.compile(config.label_pattern)
     labels = read_labels(pattern, config.label_separator, None)
 

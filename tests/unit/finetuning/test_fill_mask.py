@@ -29,7 +29,8 @@ def config(**changes):
         "kind": "fill_mask", "source": source, "top_k": 3, "mask_prob": 0.15, "max_scored_tokens": None,
         "metric": "top1_accuracy", "max_length": 16, "num_train_rows": None, "label_efficiency_rows": (),
         "max_dev_rows": None, "max_test_rows": None,
-        "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None, "num_trials": None,
+        "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None,
+        "teacher": None, "unlabelled": None, "num_trials": None,
         "space": {}, "fine_tuning": {},
     }  # fmt: skip
     return FillMaskTaskConfig(**{**fields, **changes})

@@ -45,7 +45,8 @@ def config(**changes):
         "kind": "question_answering", "metric": "f1", "max_length": 64, "window_overlap": 8, "max_question_length": 6,
         "max_answer_length": 4, "num_train_rows": None, "label_efficiency_rows": (),
         "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.1,
-        "test_fraction": 0.1, "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+        "test_fraction": 0.1, "split_seed": 0, "start_from": None,
+        "teacher": None, "unlabelled": None, "num_trials": None, "space": {}, "fine_tuning": {},
         "source": SquadSourceConfig(
             kind="squad", path="", train_file=None, dev_file=None, test_file=None, on_bad_row="error"
         ),

@@ -25,7 +25,8 @@ def task(inputs):
             "kind": "regression", "source": source, "low": 1.0, "high": 5.0, "head": "linear", "pooling": "mean",
             "metric": "pearson", "max_length": 24, "num_train_rows": None, "label_efficiency_rows": (),
             "max_dev_rows": None, "max_test_rows": None,
-            "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None, "num_trials": None,
+            "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None,
+            "teacher": None, "unlabelled": None, "num_trials": None,
             "space": {}, "fine_tuning": {},
         }  # fmt: skip
         return RegressionTaskConfig(**{**fields, **changes})

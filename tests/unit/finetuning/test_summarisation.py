@@ -36,6 +36,7 @@ def config(**changes):
         "label_efficiency_rows": (),
         "max_dev_rows": None, "max_test_rows": None,
         "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None,
+        "teacher": None, "unlabelled": None,
         "num_trials": None, "space": {}, "fine_tuning": {},
         "source": SummariesSourceConfig(
             kind="summaries", path="", train_file=None, dev_file=None, test_file=None, document_column="document",

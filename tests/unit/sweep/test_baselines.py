@@ -154,7 +154,8 @@ class TestNumbers:
             "head": "linear", "pooling": "mean", "metric": "spearman", "max_length": 16, "num_train_rows": None,
             "label_efficiency_rows": (),
             "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0,
-            "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+            "start_from": None,
+            "teacher": None, "unlabelled": None, "num_trials": None, "space": {}, "fine_tuning": {},
         }  # fmt: skip
         return Regression(RegressionTaskConfig(**fields), ())
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning import temperature as scaling
+from bertline.finetuning.distillation import sigmoid_divergence, softmax_divergence
 from bertline.finetuning.encoding import (
     LengthSortedBatches,
     Sequences,
@@ -122,10 +123,15 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
 
         return LengthSortedBatches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """See `TaskKind.loss`."""
-        logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
-        return self.loss_of_logits(logits.float(), batch, options)
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """See `TaskKind.hard_loss`."""
+        return self.loss_of_logits(outputs.float(), batch, options)
+
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the divergence from the teacher's distribution, or from those of several independent labels."""
+        divergence = sigmoid_divergence if self.config.multi_label else softmax_divergence
+        losses = divergence(outputs.float(), teacher, temperature)
+        return (losses.reshape(len(outputs), -1).mean(1) * batch["weights"]).mean()
 
     @abstractmethod
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:

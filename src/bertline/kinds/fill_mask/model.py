@@ -115,13 +115,17 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
     def training_batches(self, encoded: EncodedPassages, *, batch_size: int, seed: int) -> Batches:
         return _MaskedBatches(encoded, batch_size=batch_size, seed=seed)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean cross-entropy over the targets of the batch; 0 without targets."""
+    def training_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the logits at the masked positions, [B, P, V]."""
         names = ("input_ids", "token_type_ids", "attention_mask", "masked_positions")
-        logits = model(*(batch[name] for name in names)).mlm_logits
+        logits: Tensor = model(*(batch[name] for name in names)).mlm_logits
+        return logits
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean cross-entropy over the targets of the batch; 0 without targets."""
         labels = batch["masked_labels"].flatten()
         total = F.cross_entropy(
-            logits.flatten(0, 1).float(),
+            outputs.flatten(0, 1).float(),
             labels,
             ignore_index=IGNORED_LABEL,
             reduction="sum",

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import scoring_indices
+from bertline.finetuning.distillation import softmax_divergence
+from bertline.finetuning.encoding import INPUT_NAMES, scoring_indices
 from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics, TaskKind
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.modeling.heads import AnswerLogits
@@ -256,14 +257,30 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     def trained_on(self, encoded: EncodedQuestions) -> NDArray[np.int64]:
         return np.flatnonzero(encoded.labels[:, 0] != NOT_TRAINED)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+    def soft_targets(self, model: nn.Module, encoded: EncodedQuestions, machine: Machine) -> NDArray[np.float32]:
+        """Return the logits of start and end at each token, [W, S, 2]."""
+        found = np.zeros((len(encoded.rows), int(encoded.lengths.max(initial=0)), 2), dtype=np.float32)
+        with evaluating(model, machine) as forward:
+            for indices in scoring_indices(encoded.lengths, max_tokens=machine.scoring_tokens):
+                batch = encoded.batch(indices)
+                logits = torch.stack(forward(*(batch[name].to(machine.device) for name in INPUT_NAMES)), dim=-1)
+                found[indices, : logits.shape[1]] = logits.float().cpu().numpy()
+        return found
+
+    def soft_loss(self, outputs: AnswerLogits, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean divergence from the teacher's distributions of start and end."""
+        forbidden = ~_with_cls(batch["in_context"])[..., None]
+        logits = torch.stack(outputs, dim=-1).float().masked_fill(forbidden, NO_SPAN)
+        theirs = teacher[:, : logits.shape[1]].masked_fill(forbidden, NO_SPAN)
+        return softmax_divergence(logits.transpose(1, 2), theirs.transpose(1, 2), temperature).mean()
+
+    def hard_loss(self, model: nn.Module, outputs: AnswerLogits, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean of the cross-entropies of start and end."""
-        logits: AnswerLogits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
         allowed = _with_cls(batch["in_context"])
         start, end = batch["labels"].unbind(-1)
         return (
-            _cross_entropy(logits.start, start, allowed, options.label_smoothing)
-            + _cross_entropy(logits.end, end, allowed, options.label_smoothing)
+            _cross_entropy(outputs.start, start, allowed, options.label_smoothing)
+            + _cross_entropy(outputs.end, end, allowed, options.label_smoothing)
         ) / 2
 
     def predict(self, model: nn.Module, encoded: EncodedQuestions, machine: Machine) -> AnswerPredictions:

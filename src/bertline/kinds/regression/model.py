@@ -102,13 +102,25 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
         return LengthSortedBatches(lengths, make, batch_size=batch_size, seed=seed)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean squared error of targets scaled to [0, 1]."""
-        outputs = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]).float()
+    def training_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the scaled number of each row, [B]."""
+        outputs: Tensor = super().training_outputs(model, batch).float()
         if self.config.head == "cosine":
-            first, second = outputs.chunk(2)
-            return F.mse_loss(F.cosine_similarity(first, second, dim=-1), batch["targets"])
-        return F.mse_loss(outputs.squeeze(-1), batch["targets"])
+            return F.cosine_similarity(*outputs.chunk(2), dim=-1)
+        return outputs.squeeze(-1)
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean squared error of targets scaled to [0, 1]."""
+        return F.mse_loss(outputs, batch["targets"])
+
+    def soft_targets(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float32]:
+        """Return the scaled number of each row, [N]."""
+        low, width = self._scale
+        return ((self.predict(model, encoded, machine) - low) / width).astype(np.float32)
+
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean squared error towards the teacher's numbers; no temperature softens them."""
+        return F.mse_loss(outputs, teacher)
 
     def predict(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
         """See `TaskKind.predict`."""

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches, Sequences, any_of, encode_texts, outputs_of
+from bertline.finetuning.distillation import sigmoid_divergence
+from bertline.finetuning.encoding import INDICES, LengthSortedBatches, Sequences, any_of, encode_texts, outputs_of
 from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.foundation.seeds import generator
 from bertline.kinds.reranking.config import RerankingTaskConfig
@@ -75,7 +76,11 @@ class _SampledBatches:
 
         def make(indices: NDArray[np.integer]) -> Batch:
             pairs = chosen[indices]
-            return {**sequences.batch(pairs), "relevant": torch.from_numpy(relevant[pairs].astype(np.float32))}
+            return {
+                INDICES: torch.from_numpy(pairs),
+                **sequences.batch(pairs),
+                "relevant": torch.from_numpy(relevant[pairs].astype(np.float32)),
+            }
 
         lengths = sequences.lengths[chosen]
         epoch_seed = int(random.integers(2**62))
@@ -111,9 +116,13 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         """See `TaskKind.training_batches`: a batch consists of query-candidate pairs."""
         return _SampledBatches(encoded, num_negatives=self.config.num_negatives, batch_size=batch_size, seed=seed)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """See `TaskKind.loss`: binary cross-entropy of each pair (arXiv 1901.04085, equation 1)."""
-        logits = model(*(batch[name] for name in INPUT_NAMES))[:, 0].float()
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean divergence from the teacher's probability of relevance."""
+        return sigmoid_divergence(outputs.float(), teacher, temperature).mean()
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """See `TaskKind.hard_loss`: binary cross-entropy of each pair (arXiv 1901.04085, equation 1)."""
+        logits = outputs[:, 0].float()
         smoothing = options.label_smoothing
         targets = batch["relevant"] * (1 - smoothing) + smoothing / 2
         return F.binary_cross_entropy_with_logits(logits, targets)

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import INPUT_NAMES, Sequences, encode_texts, outputs_of
+from bertline.finetuning.distillation import softmax_divergence, vector_distance
+from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Sequences, encode_texts, outputs_of
 from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError
@@ -88,6 +89,7 @@ class PairBatches:
         targets = places[: len(pairs)]
         relevant[np.arange(len(pairs)), targets] = False
         return {
+            INDICES: torch.from_numpy(np.concatenate([queries, len(self._encoded.queries) + documents])),
             **{f"query_{name}": tensor for name, tensor in self._encoded.queries.batch(queries).items()},
             **{f"document_{name}": tensor for name, tensor in self._encoded.documents.batch(documents).items()},
             "targets": torch.from_numpy(targets.astype(np.int64)),
@@ -251,12 +253,32 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
         return PairBatches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """See `TaskKind.loss`: softmax over the documents of the batch."""
-        queries, documents = (
+    def training_outputs(self, model: nn.Module, batch: Batch) -> list[Tensor]:
+        """Return the vectors of the batch's queries [B, H] and documents [D, H]."""
+        return [
             self._comparable(model(*(batch[f"{side}_{name}"] for name in INPUT_NAMES)).float())
             for side in ("query", "document")
+        ]
+
+    def soft_targets(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> NDArray[np.float32]:
+        """Return the vectors of all queries, then of all documents, with the size of the teacher's."""
+        return np.concatenate(
+            [self.vectors(model, encoded.queries, machine), self.vectors(model, encoded.documents, machine)]
         )
+
+    def soft_loss(self, outputs: list[Tensor], teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean distance from the teacher's vectors or, where those have another size, the divergence from
+        its softmax over the documents of the batch (as in SEED, arXiv 2101.04731, section 3.2)."""
+        queries, documents = outputs
+        if teacher.shape[1] == queries.shape[1]:
+            return vector_distance(torch.cat(outputs), teacher).mean()
+        similarities = queries @ documents.T / self.config.temperature
+        theirs = teacher[: len(queries)] @ teacher[len(queries) :].T / self.config.temperature
+        return softmax_divergence(similarities, theirs, temperature).mean()
+
+    def hard_loss(self, model: nn.Module, outputs: list[Tensor], batch: Batch, options: LossOptions) -> Tensor:
+        """See `TaskKind.hard_loss`: softmax over the documents of the batch."""
+        queries, documents = outputs
         return contrastive_loss(
             queries @ documents.T / self.config.temperature,
             batch["targets"],

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import INPUT_NAMES
 from bertline.finetuning.sentence_groups import EncodedSentences, OfSentences, SentenceReader, encode_documents
 from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics
 from bertline.kinds.sentence_labelling.data import SentenceRows
@@ -36,9 +35,9 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
     def encode(self, rows: SentenceRows, tokenizer: Tokenizer) -> EncodedSentences:
         return encode_documents(rows.sentences, rows.labels, tokenizer, max_length=self.config.max_length)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over the sentences of the batch."""
-        return options.cross_entropy(model(*(batch[name] for name in INPUT_NAMES)), batch["labels"])
+        return options.cross_entropy(outputs, batch["labels"])
 
     def label_counts(self, rows: SentenceRows) -> NDArray[np.int64]:
         return np.bincount([label for labels in rows.labels for label in labels], minlength=len(self.labels))

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import INPUT_NAMES
 from bertline.finetuning.sentence_groups import EncodedSentences, OfSentences, SentenceReader, encode_documents
 from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics
 from bertline.foundation.labels import IGNORED_LABEL
@@ -43,9 +42,9 @@ class Summarisation(SentenceReader[SummaryRows]):
     def trained_on(self, encoded: EncodedSentences) -> NDArray[np.int64]:
         return np.flatnonzero(encoded.is_first)
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean binary cross-entropy over the sentences of the batch, weighted by class weights if given."""
-        logits = model(*(batch[name] for name in INPUT_NAMES))[..., 0].float()
+        logits = outputs[..., 0].float()
         labelled = batch["labels"] != IGNORED_LABEL
         labels = batch["labels"][labelled]
         targets = labels.float() * (1 - options.label_smoothing) + options.label_smoothing / 2

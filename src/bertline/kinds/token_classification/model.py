@@ -65,12 +65,11 @@ class TokenClassification(WordTagger):
 
     # ---- training
 
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over words (softmax) or negative log-likelihood over windows (CRF)."""
         if not isinstance(model, BertForTokenClassificationWithCrf):
-            return super().loss(model, batch, options)
-        logits = self.word_logits(model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]), batch)
-        return -model.crf.log_likelihood(logits, batch["word_labels"].clamp(min=0), batch["num_words"]).mean()
+            return super().hard_loss(model, outputs, batch, options)
+        return -model.crf.log_likelihood(outputs, batch["word_labels"].clamp(min=0), batch["num_words"]).mean()
 
     # ---- predicting and scoring
 

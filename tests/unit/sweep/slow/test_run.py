@@ -226,6 +226,8 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
         max_test_rows=None,
         label_efficiency_rows=(4,),
         start_from=None,
+        teacher=None,
+        unlabelled=None,
         num_trials=None,
         space={},
         fine_tuning={"num_epochs": 0},

@@ -1,0 +1,85 @@
+"""Distillation of a fine-tuned teacher: losses of its soft targets, and batches that carry them.
+
+Losses are those of single entries, so that a kind of task takes the mean as it does for its labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertline.finetuning.encoding import INDICES
+from bertline.finetuning.task_kind import SOFT_TARGETS, UNLABELLED, Batch, Batches
+from bertline.foundation.seeds import generator
+
+
+def softmax_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Return the divergence [...] of a student's distribution from its teacher's, in nats, times temperature squared.
+
+    The factor keeps the size of the gradient, which falls with the square of the temperature. The divergence is the
+    cross-entropy of the paper less a constant, so that a student that equals its teacher has the loss 0.
+
+    Args:
+        logits: Logits of the student [..., L].
+        teacher: Logits of the teacher [..., L].
+        temperature: What both are divided by.
+
+    Example:
+        >>> loss = softmax_divergence(torch.tensor([0.0, 0.0]), torch.tensor([20.0, 0.0]), 1.0)
+        >>> round(loss.exp().item(), 4)  # a uniform guess where the teacher is sure of one of two
+        2.0
+
+    References:
+        Hinton et al. 2015, Distilling the Knowledge in a Neural Network (arXiv 1503.02531), section 2.
+    """
+    student, target = (torch.log_softmax(each / temperature, dim=-1) for each in (logits, teacher))
+    return F.kl_div(student, target, reduction="none", log_target=True).sum(-1) * temperature**2
+
+
+def sigmoid_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Return the same for each of independent labels [...], whose two outcomes have the logits z and 0."""
+    student, target = (torch.stack([each, torch.zeros_like(each)], dim=-1) for each in (logits, teacher))
+    return softmax_divergence(student, target, temperature)
+
+
+def vector_distance(vectors: Tensor, teacher: Tensor) -> Tensor:
+    """Return the squared distance [N] of vectors [N, H] from the teacher's; of unit vectors it is 2 - 2 cosine.
+
+    References:
+        Reimers and Gurevych 2020 (arXiv 2004.09813), section 2.
+    """
+    return (vectors - teacher).square().sum(-1)
+
+
+class DistilledBatches:
+    """Batches with the teacher's soft targets: those of labelled rows and, marked, of unlabelled ones.
+
+    Each epoch has all batches of both, in an order that depends on the seed and the epoch number.
+
+    Args:
+        parts: The batches of labelled and, if there are any, of unlabelled rows, each with the soft targets that their
+            `INDICES` count.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Batches, NDArray[np.float32]]], *, seed: int) -> None:
+        self._parts = parts
+        self._seed = seed
+        self._epochs = 0
+
+    def __len__(self) -> int:
+        return sum(len(batches) for batches, _ in self._parts)
+
+    def __iter__(self) -> Iterator[Batch]:
+        turns = np.repeat(np.arange(len(self._parts)), [len(batches) for batches, _ in self._parts])
+        order = generator(self._seed, "parts", self._epochs).permutation(turns)
+        self._epochs += 1
+        epochs = [iter(batches) for batches, _ in self._parts]
+        for part in order:
+            batch, soft = next(epochs[part]), self._parts[part][1]
+            batch[SOFT_TARGETS] = torch.from_numpy(soft[batch[INDICES].numpy()])
+            yield batch if part == 0 else {**batch, UNLABELLED: torch.ones(())}
