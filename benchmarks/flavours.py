@@ -4,11 +4,12 @@
 
 Flavours: `bert` (the default preset), `roberta` (masked tokens alone), `albert` (shared layers, sentence order),
 `electra` (replaced tokens), `distilled` (from a teacher of twice the layers, trained for twice the minutes). ALBERT and
-ELECTRA are models of transformers, for which there is neither Muon nor an initial embedding: `bert_adamw` is the
-default preset with their optimizer.
+ELECTRA are models of transformers, for which there is neither Muon nor an initial embedding; `--flavours` has
+`bert_adamw` besides, the default preset with their optimizer.
 
 The minutes of a training are processor time of one thread, from the start of its process to its end: imports and
-compilation from an empty cache included, and what else the machine does left out. The steps that fit into them follow
+compilation from an empty cache included. Two trainings run at a time; leave the machine alone meanwhile, because a
+busy neighbour slows a core down. The steps that fit into them follow
 from a short training of each flavour. The teacher is one for all seeds.
 
 Held-out MLM loss: on the same full sentences with the same masks, for each flavour whose encoder has that head. Tasks:
@@ -66,7 +67,7 @@ FLAVOURS: Mapping[str, tuple[str, ...]] = {
     "distilled": ("objective=distilled", *_SINGLE, "pretrain.initial_embeddings=null"),
     TEACHER: ("objective=mlm", *_SINGLE, "model.num_hidden_layers=4"),
 }  # fmt: skip
-SHOWN = tuple(name for name in FLAVOURS if name != TEACHER)
+DEFAULT = ("bert", "roberta", "albert", "electra", "distilled")
 LENGTH = 64
 
 
@@ -126,7 +127,7 @@ def examples_of(folder: Path, flavour: str) -> Path:
 class Clock(pl.Callback):
     """Writes the mean processor time of this process for each of the steps from `first` to `last`, in seconds."""
 
-    name, first, last = "step_s.json", 15, 65
+    name, first, last = "step_s.json", 15, 45
 
     def __init__(self, folder: Path) -> None:
         self._path, self._begun = folder / self.name, 0.0
@@ -210,7 +211,7 @@ class Benchmark:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.folder, self.minutes = arguments.work.resolve(), arguments.minutes
-        self.seeds, self.workers = range(arguments.seeds), arguments.workers
+        self.seeds, self.workers, self.shown = range(arguments.seeds), arguments.workers, tuple(arguments.flavours)
 
     def run(self) -> dict[str, Any]:
         """Make what is missing and return the figures."""
@@ -218,9 +219,11 @@ class Benchmark:
         steps = {TEACHER: self._steps(TEACHER, 2 * self.minutes)}
         self._all([("train", TEACHER, 0, steps[TEACHER])])
         with ThreadPoolExecutor(self.workers) as pool:
-            steps |= dict(zip(SHOWN, pool.map(lambda name: self._steps(name, self.minutes), SHOWN), strict=True))
-        self._all([("train", name, seed, steps[name]) for seed in self.seeds for name in SHOWN])
-        self._all([("score", TEACHER, 0, 0), *(("score", name, seed, 0) for seed in self.seeds for name in SHOWN)])
+            steps |= dict(
+                zip(self.shown, pool.map(lambda name: self._steps(name, self.minutes), self.shown), strict=True)
+            )
+        self._all([("train", name, seed, steps[name]) for seed in self.seeds for name in self.shown])
+        self._all([("score", TEACHER, 0, 0), *(("score", name, seed, 0) for seed in self.seeds for name in self.shown)])
         return self._figures(steps)
 
     def _steps(self, flavour: str, minutes: float) -> int:
@@ -263,7 +266,7 @@ class Benchmark:
 
     def _figures(self, steps: Mapping[str, int]) -> dict[str, Any]:
         flavours: dict[str, Any] = {}
-        for name in FLAVOURS:
+        for name in (*self.shown, TEACHER):
             places = [self.folder / name / str(seed) for seed in (self.seeds if name != TEACHER else [0])]
             scores = [read_json(place / "scores.json") for place in places]
             seconds = [read_json(place / "seconds.json") for place in places]
@@ -275,7 +278,7 @@ class Benchmark:
         systems = {task: self._measured(task, section) for task, section in composed().tasks.items()}
         verdicts = {
             f"{first} - {second}": {task: difference(each[first], each[second]) for task, each in systems.items()}
-            for first, second in combinations(SHOWN, 2)
+            for first, second in combinations(self.shown, 2)
         }
         return {"minutes": self.minutes, "seeds": len(self.seeds), "flavours": flavours, "verdicts": verdicts}
 
@@ -284,7 +287,7 @@ class Benchmark:
         labels = read_task_manifest(self.folder / "tasks" / task)["labels"]
         kind, metric = kind_part(section.kind, "model").task_kind(section, labels), section.metric
         systems = {}
-        for name in SHOWN:
+        for name in self.shown:
             files = [np.load(self.folder / name / str(seed) / f"{task}.npz") for seed in self.seeds]
             statistics, sources = [file["statistics"] for file in files], files[0]["sources"].tolist()
             systems[name] = measured(statistics, sources, lambda rows: kind.scores(rows)[metric], repeatable=False)
@@ -318,6 +321,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=3.0, help="of processor time for each training")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--flavours", nargs="+", default=list(DEFAULT), choices=[n for n in FLAVOURS if n != TEACHER])
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time, one thread each")
     parser.add_argument("--work", type=Path, default=Path("runs/flavours"), help="folder of what was trained")
     parser.add_argument("--part", nargs=5, help=argparse.SUPPRESS)
