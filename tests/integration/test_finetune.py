@@ -178,5 +178,6 @@ def test_of_several_encoders_the_best_on_dev_is_exported_and_each_has_a_score(
     assert result["arms"]["encoder"]["dev_mean"] >= result["arms"]["encoder_2"]["dev_mean"]
     assert said["encoders"] == {arm["start"]: arm["test_mean"] for arm in result["arms"].values()}
     assert said["encoders"].keys() == {first, own} and said["test"] == said["encoders"][result["start"]]
-    assert f"checkpoint {Path(result['start']).name}" in (Path(said["export"]) / "README.md").read_text()
+    task = json.loads((Path(said["export"]) / "task.json").read_text())["task"]
+    assert Path(task["start_from"]).name == Path(result["start"]).name
     assert "Which encoder?" in Path(said["report"]).read_text()

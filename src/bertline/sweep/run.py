@@ -83,7 +83,9 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         leader.run_repetitions(candidates)
         chosen = winners(plan, candidates)
         best = chosen_encoder(job, chosen)  # from here on, it is the arm `encoder` in all but its own records
-        plan = replace(plan, starts=led_by(best, plan.starts))
+        if best != "encoder":
+            task = replace(job.task, start_from=plan.starts[best].start)  # the exported task.json names it
+            plan = replace(plan, job=replace(job, task=task), starts=led_by(best, plan.starts))
         trials, chosen = led_by(best, trials), led_by(best, chosen)
         others = label_efficiency(plan, chosen)
         leader.queue_repetitions(others)  # for the other processes, while this one reads test
