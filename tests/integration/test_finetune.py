@@ -135,6 +135,44 @@ def test_one_command_needs_no_yaml_and_resumes(finetuned: Path, run: Run, tmp_pa
     assert yaml.safe_load((finetuned / "conf/tasks.yaml").read_text()) == {"task_names": ["mine", "other"]}
 
 
+FIT = """
+import json
+import bertline
+
+if __name__ == "__main__":
+    model = bertline.fit(**json.load(open("arguments.json")))
+    shown = {"labels": model.labels, "calibration": dict(model.task.calibration), "file": model.name}
+    print(model.predict([f"{model.result['metric']}"])[0].label in model.labels)
+    print(json.dumps([shown, model.result]))
+"""
+
+
+def test_in_python_it_does_what_the_command_does(finetuned: Path, run: Run, tmp_path: Path) -> None:
+    table = [
+        {"body": f"{WORDS[i % 2]} {WORDS[2 + i % 19]} {WORDS[21 + i % 17]}", "even": i % 2, "who": i // 3}
+        for i in range(90)
+    ]
+    settings = dict(each.split("=") for each in QUICK) | {"max_length": "24", "threshold_metric": "f1"}
+    settings = {key: yaml.safe_load(value) for key, value in settings.items()} | {"export.onnx": False}
+    start = str(finetuned.parent / "own")
+    asked = {"train": table, "text": "body", "label": "even", "group": "who", "start_from": start, **settings}
+    (tmp_path / "arguments.json").write_text(json.dumps(asked))
+    (tmp_path / "fit.py").write_text(FIT)
+    fitted = run(tmp_path, PYTHON, "fit.py")
+    assert fitted.returncode == 0, fitted.stdout + fitted.stderr
+    predicted, shown = fitted.stdout.splitlines()[-2:]
+    model, result = json.loads(shown)
+    assert predicted == "True" and model["labels"] == ["0", "1"] and "threshold" in model["calibration"]
+    (file,) = tmp_path.glob("runs/finetune/rows-*/train.jsonl")
+    arguments = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    columns = ["name=even", "text_column=body", "label_column=even", "group_column=who"]
+    again = run(
+        tmp_path, PYTHON, "-m", "bertline", "finetune", f"train={file}", f"start_from={start}", *columns, *arguments
+    )
+    assert "is finished already" in again.stdout, again.stdout + again.stderr  # configuration and rows are the same
+    assert json.loads(again.stdout.splitlines()[-1]) | {"minutes": 0} == result | {"minutes": 0}
+
+
 def test_a_column_that_is_not_there_is_named_with_those_that_are(finetuned: Path, run: Run, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(rows())
     start = f"start_from={finetuned.parent / 'own'}"

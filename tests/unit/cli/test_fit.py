@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 
 import bertline
-from bertline.cli.finetune import finetune
 from bertline.cli.fit import _columns
 from bertline.foundation.errors import ConfigError, DataError
 from tiny import WORDS, write_encoder
@@ -51,22 +48,6 @@ def test_frames_datasets_and_lists_have_the_same_cells() -> None:
     names = datasets.Features({"body": datasets.Value("string"), "even": datasets.ClassLabel(names=["yes", "no"])})
     named = datasets.Dataset.from_list([{"body": "a", "even": 1}, {"body": "b", "even": -1}], features=names)
     assert _columns("train", named, {"text_column": "body", "label_column": "even"})[0] == [("a", "no"), ("b", None)]
-
-
-def test_it_does_what_the_command_does_and_leaves_no_state_of_hydra(here: Path, capsys: Any) -> None:
-    model = bertline.fit(rows(), text="body", label="even", group="who", start_from="start", **QUICK)
-    assert not GlobalHydra.instance().is_initialized() and not HydraConfig.initialized()
-    assert model.labels == ("0", "1") and "threshold" in model.task.calibration
-    assert model.predict([rows()[0]["body"]])[0].label in model.labels
-    assert Path(model.result["report"]).exists()
-    capsys.readouterr()
-    (file,) = here.glob("runs/finetune/rows-*/train.jsonl")
-    arguments = [f"{key}={json.dumps(value)}" for key, value in QUICK.items()]
-    columns = ["name=even", "text_column=body", "label_column=even", "group_column=who"]
-    finetune([f"train={file}", f"start_from={here / 'start'}", *columns, *arguments])
-    said = capsys.readouterr().out.splitlines()
-    assert any("is finished already" in line for line in said)  # configuration and rows are the same
-    assert json.loads(said[-1]) | {"minutes": 0} == model.result | {"minutes": 0}
 
 
 @pytest.mark.parametrize(
