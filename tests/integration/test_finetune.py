@@ -152,8 +152,8 @@ def test_in_python_it_does_what_the_command_does(finetuned: Path, run: Run, tmp_
         {"body": f"{WORDS[i % 2]} {WORDS[2 + i % 19]} {WORDS[21 + i % 17]}", "even": i % 2, "who": i // 3}
         for i in range(90)
     ]
-    settings = dict(each.split("=") for each in QUICK) | {"max_length": "24", "threshold_metric": "f1"}
-    settings = {key: yaml.safe_load(value) for key, value in settings.items()} | {"export.onnx": False}
+    quick = {key: value if value == "cpu" else json.loads(value) for key, value in (each.split("=") for each in QUICK)}
+    settings = {**quick, "max_length": 24, "threshold_metric": "f1", "export.onnx": False, "export.int8": False}
     start = str(finetuned.parent / "own")
     asked = {"train": table, "text": "body", "label": "even", "group": "who", "start_from": start, **settings}
     (tmp_path / "arguments.json").write_text(json.dumps(asked))
