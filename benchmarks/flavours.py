@@ -125,21 +125,6 @@ def examples_of(folder: Path, flavour: str) -> Path:
 
 
 class Clock(pl.Callback):
-<<<<<<< Updated upstream
-    """Writes the mean processor time of this process for each of the steps from `first` to `last`, in seconds."""
-
-    name, first, last = "step_s.json", 15, 45
-
-    def __init__(self, folder: Path) -> None:
-        self._path, self._begun = folder / self.name, 0.0
-
-    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Look at the clock."""
-        if module.finished_steps == self.first:
-            self._begun = time.process_time()
-        if module.finished_steps == self.last:
-            write_json(self._path, (time.process_time() - self._begun) / (self.last - self.first))
-=======
     """Writes the median processor time of a step of this process, in seconds; some steps compile for a new shape."""
 
     name, steps = "step_s.json", 60
@@ -152,7 +137,6 @@ class Clock(pl.Callback):
         self._times.append(time.process_time())
         if module.finished_steps == self.steps:
             write_json(self._path, float(np.median(np.diff(self._times))))
->>>>>>> Stashed changes
 
 
 def train(folder: Path, flavour: str, seed: int, steps: int, run: Path) -> None:
@@ -245,15 +229,9 @@ class Benchmark:
         """Return the number of steps whose training takes so many minutes of processor time."""
         path, run = self.folder / flavour / "speed.json", "speed"
         if not path.exists():
-<<<<<<< Updated upstream
-            all_s = self._child("train", flavour, 0, Clock.last + 1, run)  # validation follows the last step
-            step_s = read_json(self.folder / flavour / "0" / run / Clock.name)
-            write_json(path, {"step_s": step_s, "start_s": all_s - Clock.last * step_s})
-=======
             all_s = self._child("train", flavour, 0, Clock.steps, run)
             step_s = read_json(self.folder / flavour / "0" / run / Clock.name)
             write_json(path, {"step_s": step_s, "start_s": all_s - Clock.steps * step_s})
->>>>>>> Stashed changes
         speed = read_json(path)
         return int((60 * minutes - speed["start_s"]) / speed["step_s"])
 
