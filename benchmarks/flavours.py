@@ -81,6 +81,7 @@ def composed(*choices: str) -> PipelineConfig:
     quick = [
         "pretrain.linear_probe=null", "pretrain.mask_predictions.every_steps=1000000", "runtime.num_workers=0",
         "pretrain.validate_every_steps=1000000", "pretrain.checkpoint_every_steps=1000000", "runtime.num_threads=1",
+        "runtime.packing=off",  # each number of packed rows would be compiled, which takes a minute of the three
     ]  # fmt: skip
     with initialize_config_dir(str(CONF.resolve()), version_base=None):
         mapping: Any = OmegaConf.to_container(compose("config", [*quick, *choices]), resolve=True)
