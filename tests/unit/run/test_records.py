@@ -153,11 +153,8 @@ class _Other(Mlm):
     """An objective with other names."""
 
     judged_by = "z_loss"
-    report_spec = dataclasses.replace(
-        mlm.REPORT_SPEC,
-        score="z_accuracy",
-        scores=(dataclasses.replace(mlm.LOSS_SCORE, metric="z_loss", figure="z_chance"), mlm.ACCURACY_SCORE),
-    )
+    terms = (dataclasses.replace(mlm.LOSS, name="z_loss", figure="z_chance"),)
+    metrics = (dataclasses.replace(mlm.ACCURACY, name="z_accuracy"),)
 
 
 def committed(name: str) -> dict[str, float]:

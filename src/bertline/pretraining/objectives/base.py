@@ -31,7 +31,16 @@ class LossTerm:
     name: str
     """Name of the sum, and of the metrics `train/NAME` and `val/NAME` in nats."""
     count: Count
-    weight: float
+    weight: float = 1.0
+    title: str = ""
+    """Title in the report and the model card; empty: it is not shown there."""
+    caption: str = ""
+    """Sentences below its chart."""
+    baseline: str = ""
+    """What its baseline is, in words; empty: it has none."""
+    figure: str | None = None
+    """Name of the baseline among the headline figures of pretraining; None if it is not one of them."""
+    unit: ClassVar[Literal["nats"]] = "nats"
 
     @property
     def total(self) -> str:
@@ -41,81 +50,23 @@ class LossTerm:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metric:
-    """Mean that is reported and not trained: `train/NAME` and `val/NAME`."""
+    """Share that is reported and not trained: `train/NAME` and `val/NAME`."""
 
     name: str
     total: str
+    """Name of the sum."""
     count: Count
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownScore:
-    """How the report and the model card show a held-out metric next to its baseline.
-
-    Texts may contain `{baseline}` and `{vocab_size}`.
-    """
-
-    metric: str
-    unit: Literal["nats", "fraction"]
-    tile: str
-    """Title of the tile in the report."""
-    tile_note: str
-    """What the tile's figure is compared with."""
-    card: str
-    """Name in the table of the model card."""
-    card_baseline: str | None = None
-    """Name of the baseline in that table; None if the card shows none."""
-    figure: str | None = None
-    """Name of the baseline among the headline figures of pretraining; None if it is not one of them."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownCurve:
-    """Curve of a chart."""
-
     title: str
-    metric: str
-    """Full name, such as `val/mlm_loss`."""
-    css: Literal["c0", "c1"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownChart:
-    """Chart of the report: curves over the steps, and a baseline."""
-
-    name: str
-    y_name: str
-    caption: str
-    curves: tuple[ShownCurve, ...]
-    level: tuple[str, str] | None
-    """Title of the baseline and the metric that it belongs to; None for no baseline."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownTable:
-    """CSV file for `dvc plots`: a metric in training and on held-out text by step."""
-
-    name: str
-    metric: str
-    baseline: str | None
-    """Title of the column of a loss's baseline; None for accuracies, which are plotted from a folder of their own."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReportSpec:
-    """What the report, the model card, the progress and the headline figures show of an objective."""
-
-    title: str
-    summary: str
-    """Sentences on the scores. Placeholders for each metric that is scored: `{NAME}`, `{NAME_baseline}` and
-    `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
-    score: str
-    """Metric that is shown next to the loss where there is room for one: in the progress and the headline figures."""
-    score_word: str
-    """Word for that metric in the progress."""
-    scores: tuple[ShownScore, ...]
-    charts: tuple[ShownChart, ...]
-    tables: tuple[ShownTable, ...]
+    """Title in the report."""
+    share_of: str = ""
+    """What it is the share of, in words, for the caption of its chart and the model card; empty: the title says it."""
+    note: str = ""
+    """Remark on the score where it has no baseline; may contain `{vocab_size}`."""
+    baseline: str = ""
+    """What its baseline is, in words; empty: it has none."""
+    chart: str = "accuracy"
+    """Name of the chart in the report that has the curves of all metrics with this name."""
+    unit: ClassVar[Literal["fraction"]] = "fraction"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,13 +100,16 @@ class Objective(ABC):
     terms: ClassVar[tuple[LossTerm, ...]]
     """Terms of the loss, in the order in which they are added."""
     metrics: ClassVar[tuple[Metric, ...]]
-    """Metrics besides the terms of the loss."""
+    """Metrics besides the terms of the loss; the first is shown next to the loss where there is room for one."""
     judged_by: ClassVar[str]
     """Name of the loss term whose lowest held-out value marks the best step."""
     advice: ClassVar[Mapping[str, str]]
     """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
-    report_spec: ClassVar[ReportSpec]
-    """What the report, the model card, the progress and the headline figures show."""
+    title: ClassVar[str]
+    """What the encoder learns with, as a phrase for the model card."""
+    summary: ClassVar[str]
+    """Sentences on the held-out scores. Placeholders for each term and metric with a title: `{NAME}`, `{NAME_baseline}`
+    and `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
 
     @abstractmethod
     def model_class(self) -> type[MaskedLanguageModel]:
@@ -203,7 +157,7 @@ class Objective(ABC):
 
     @abstractmethod
     def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics."""
+        """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms and of the metrics."""
 
     def loss(
         self,
@@ -248,8 +202,13 @@ class Objective(ABC):
 
 
 def sum_names(objective: Objective) -> tuple[str, ...]:
-    """Return the names of the sums of an objective, in the order of `Objective.sums`."""
+    """Return the names of the sums of an objective, terms before metrics."""
     return tuple(mean.total for mean in _of(objective))
+
+
+def shown_means(objective: Objective) -> tuple[LossTerm | Metric, ...]:
+    """Return the terms and metrics that the report and the model card show."""
+    return tuple(mean for mean in _of(objective) if mean.title)
 
 
 def means(objective: Objective, total: Mapping[str, float]) -> dict[str, float]:

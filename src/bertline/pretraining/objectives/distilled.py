@@ -8,34 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import LossTerm, Metric, ReportSpec, ShownCurve, ShownScore
+from bertline.pretraining.objectives.base import LossTerm, Metric
 from bertline.pretraining.objectives.mlm import MaskedLMObjective
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-TEACHER = Metric(name="teacher_accuracy", total="teacher_correct", count="targets")
-REPORT_SPEC = replace(
-    mlm.REPORT_SPEC,
-    title="the masked language model and the distributions of a teacher",
-    summary=f"{mlm.SUMMARY}; its teacher fills {{teacher_accuracy}} of the same blanks.",
-    scores=(
-        *mlm.REPORT_SPEC.scores,
-        ShownScore(
-            metric=TEACHER.name,
-            unit="fraction",
-            tile="its teacher",
-            tile_note="blanks filled right",
-            card="masked language model, accuracy of the teacher",
-        ),
-    ),
-    charts=(
-        mlm.LOSS_CHART,
-        replace(
-            mlm.REPORT_SPEC.charts[1],
-            curves=(mlm.ACCURACY_CURVE, ShownCurve(title="its teacher", metric=f"val/{TEACHER.name}", css="c1")),
-        ),
-    ),
+TEACHER = Metric(
+    name="teacher_accuracy",
+    total="teacher_correct",
+    count="targets",
+    title="its teacher",
+    note="blanks filled right",
 )
 
 
@@ -63,7 +47,8 @@ class Distilled(MaskedLMObjective):
 
     families: ClassVar[Collection[str]] = tuple(name for name, family in FAMILIES.items() if family.wrapping is None)
     metrics: ClassVar[tuple[Metric, ...]] = (mlm.ACCURACY, TEACHER)
-    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    title: ClassVar[str] = "the masked language model and the distributions of a teacher"
+    summary: ClassVar[str] = f"{mlm.SUMMARY}; its teacher fills {{teacher_accuracy}} of the same blanks."
 
     kind: Literal["distilled"]
     teacher: str
@@ -90,7 +75,7 @@ class Distilled(MaskedLMObjective):
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
         terms = (
-            LossTerm(name="mlm_loss", count="targets", weight=self.mlm_weight),
+            replace(mlm.LOSS, weight=self.mlm_weight),
             LossTerm(name="soft_loss", count="targets", weight=self.soft_weight),
             LossTerm(name="cosine_loss", count="tokens", weight=self.cosine_weight),
         )
@@ -121,16 +106,15 @@ class Distilled(MaskedLMObjective):
         from bertline.modeling.losses import cosine_distance_sum, masked_lm_correct, soft_target_loss_sum
 
         labels = batch["masked_labels"]
-        hard = MaskedLMObjective.sums(self, output, batch)  # type: ignore[arg-type]
-        soft = soft_target_loss_sum(output.mlm_logits, output.teacher_logits, labels, temperature=self.temperature)
-        sums = {"mlm_loss": hard["mlm_loss"], "soft_loss": soft}
+        logits, teacher_logits = output.mlm_logits, output.teacher_logits
+        sums = {
+            **MaskedLMObjective.sums(self, output, batch),  # type: ignore[arg-type]
+            "soft_loss": soft_target_loss_sum(logits, teacher_logits, labels, temperature=self.temperature),
+            "teacher_correct": masked_lm_correct(teacher_logits, labels).float(),
+        }
         if output.states is not None and output.teacher_states is not None:
             mask = batch["sequence_ids"] if "sequence_ids" in batch else batch.get("attention_mask")
             is_real = (torch.ones_like(batch["input_ids"]) if mask is None else mask) > 0
             shape = output.states.shape[:-1]
             sums["cosine_loss"] = cosine_distance_sum(output.states, output.teacher_states, is_real.reshape(shape))
-        return {
-            **sums,
-            "mlm_correct": hard["mlm_correct"],
-            "teacher_correct": masked_lm_correct(output.teacher_logits, labels).float(),
-        }
+        return sums

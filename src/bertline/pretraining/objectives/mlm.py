@@ -7,25 +7,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.objectives.base import (
-    LearningMargins,
-    LossTerm,
-    Metric,
-    Objective,
-    ReportSpec,
-    ShownChart,
-    ShownCurve,
-    ShownScore,
-    ShownTable,
-)
+from bertline.pretraining.objectives.base import LearningMargins, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
 
-LOSS = LossTerm(name="mlm_loss", count="targets", weight=1.0)
-ACCURACY = Metric(name="mlm_accuracy", total="mlm_correct", count="targets")
+LOSS = LossTerm(
+    name="mlm_loss",
+    count="targets",
+    title="MLM loss, nats",
+    caption="The loss of filling blanks. Below the dashed line the model uses the words around a blank, not only how "
+    "frequent each word is.",
+    baseline="by frequency alone",
+    figure="unigram_entropy",
+)
+ACCURACY = Metric(
+    name="mlm_accuracy",
+    total="mlm_correct",
+    count="targets",
+    title="blanks filled right",
+    share_of="blanks filled with exactly the right token",
+    note="one of {vocab_size}",
+)
 ADVICE = {
     "unigram_entropy": "A large model may stay here for some thousand steps. Else raise optimizer.lr or the batch, "
     "try optimizer=muon_short, or short sequences first (examples.lengths=[16,64] and two pretrain.phases), and see "
@@ -34,56 +39,6 @@ ADVICE = {
 SUMMARY = (
     "On held-out text it fills {mlm_accuracy} of the blanks with exactly the right token. Its loss of {mlm_loss} nats "
     "is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by frequency alone"
-)
-LOSS_SCORE = ShownScore(
-    metric="mlm_loss",
-    unit="nats",
-    tile="MLM loss, nats",
-    tile_note="by frequency alone {baseline}",
-    card="masked language model, loss (nats)",
-    card_baseline="guessing by frequency (nats)",
-    figure="unigram_entropy",
-)
-ACCURACY_SCORE = ShownScore(
-    metric="mlm_accuracy",
-    unit="fraction",
-    tile="blanks filled right",
-    tile_note="one of {vocab_size}",
-    card="masked language model, accuracy",
-)
-LOSS_CHART = ShownChart(
-    name="mlm_loss",
-    y_name="MLM loss, nats",
-    caption="The loss of filling blanks. Below the dashed line the model uses the words around a blank, not only how "
-    "frequent each word is.",
-    curves=(
-        ShownCurve(title="training", metric="train/mlm_loss", css="c1"),
-        ShownCurve(title="held-out", metric="val/mlm_loss", css="c0"),
-    ),
-    level=("frequency alone", "mlm_loss"),
-)
-ACCURACY_CURVE = ShownCurve(title="blanks filled right", metric="val/mlm_accuracy", css="c0")
-TABLES = (
-    ShownTable(name="mlm_loss", metric="mlm_loss", baseline="unigram"),
-    ShownTable(name="mlm_accuracy", metric="mlm_accuracy", baseline=None),
-)
-REPORT_SPEC = ReportSpec(
-    title="the masked language model",
-    summary=f"{SUMMARY}.",
-    score=ACCURACY.name,
-    score_word="accuracy",
-    scores=(LOSS_SCORE, ACCURACY_SCORE),
-    charts=(
-        LOSS_CHART,
-        ShownChart(
-            name="accuracy",
-            y_name="held-out accuracy",
-            caption="The share of blanks filled with exactly the right token.",
-            curves=(ACCURACY_CURVE,),
-            level=None,
-        ),
-    ),
-    tables=TABLES,
 )
 
 
@@ -98,7 +53,8 @@ class MaskedLMObjective(Objective):
     metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY,)
     judged_by: ClassVar[str] = LOSS.name
     advice: ClassVar[Mapping[str, str]] = ADVICE
-    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    title: ClassVar[str] = "the masked language model"
+    summary: ClassVar[str] = f"{SUMMARY}."
 
     def model_class(self) -> type[MaskedLanguageModel]:
         """See `Objective.model_class`."""

@@ -11,16 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import (
-    LearningMargins,
-    LossTerm,
-    Metric,
-    ReportSpec,
-    ShownChart,
-    ShownCurve,
-    ShownScore,
-    ShownTable,
-)
+from bertline.pretraining.objectives.base import LearningMargins, LossTerm, Metric
 from bertline.pretraining.objectives.mlm import MaskedLMObjective
 
 if TYPE_CHECKING:
@@ -28,48 +19,22 @@ if TYPE_CHECKING:
 
     from bertline.modeling.config import ModelConfig
 
-ACCURACY = Metric(name="detection_accuracy", total="detected", count="tokens")
-UNREPLACED = Metric(name="unreplaced_share", total="unreplaced", count="tokens")
-REPORT_SPEC = ReportSpec(
-    title="replaced token detection",
-    summary="On held-out text it says of {detection_accuracy} of the tokens rightly whether its generator replaced "
-    "them (always saying no: {unreplaced_share}). The generator fills {mlm_accuracy} of the blanks with exactly the "
-    "right token; its loss of {mlm_loss} nats is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by frequency "
-    "alone.",
-    score=ACCURACY.name,
-    score_word="detected",
-    scores=(
-        ShownScore(
-            metric=ACCURACY.name,
-            unit="fraction",
-            tile="replaced tokens told",
-            tile_note="of all tokens",
-            card="replaced token detection, accuracy",
-        ),
-        ShownScore(
-            metric=UNREPLACED.name,
-            unit="fraction",
-            tile="always saying no",
-            tile_note="to replaced tokens",
-            card="replaced token detection, always saying no",
-        ),
-        mlm.LOSS_SCORE,
-        mlm.ACCURACY_SCORE,
-    ),
-    charts=(
-        ShownChart(
-            name=ACCURACY.name,
-            y_name="held-out accuracy",
-            caption="The share of tokens judged rightly. The better the generator, the harder it is.",
-            curves=(
-                ShownCurve(title="told rightly", metric=f"val/{ACCURACY.name}", css="c0"),
-                ShownCurve(title="always saying no", metric=f"val/{UNREPLACED.name}", css="c1"),
-            ),
-            level=None,
-        ),
-        mlm.LOSS_CHART,
-    ),
-    tables=(*mlm.TABLES, ShownTable(name=ACCURACY.name, metric=ACCURACY.name, baseline=None)),
+ACCURACY = Metric(
+    name="detection_accuracy",
+    total="detected",
+    count="tokens",
+    title="replaced tokens told",
+    share_of="tokens judged rightly, which is the harder the better the generator is",
+    note="of all tokens",
+    chart="detection_accuracy",
+)
+UNREPLACED = Metric(
+    name="unreplaced_share",
+    total="unreplaced",
+    count="tokens",
+    title="always saying no",
+    note="to replaced tokens",
+    chart="detection_accuracy",
 )
 
 
@@ -100,13 +65,19 @@ class ReplacedToken(MaskedLMObjective):
 
     families: ClassVar[Collection[str]] = ("electra",)
     reads_draws: ClassVar[bool] = True
-    metrics: ClassVar[tuple[Metric, ...]] = (mlm.ACCURACY, ACCURACY, UNREPLACED)
+    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, UNREPLACED, mlm.ACCURACY)
     advice: ClassVar[Mapping[str, str]] = {
         **mlm.ADVICE,
         "detection_at_chance": "It comes after the generator has learned some tokens, so wait while the MLM loss is "
         "near the unigram entropy. Else raise optimizer.lr, or lower objective.generator_width.",
     }
-    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    title: ClassVar[str] = "replaced token detection"
+    summary: ClassVar[str] = (
+        "On held-out text it says of {detection_accuracy} of the tokens rightly whether its generator replaced them "
+        "(always saying no: {unreplaced_share}). The generator fills {mlm_accuracy} of the blanks with exactly the "
+        "right token; its loss of {mlm_loss} nats is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by "
+        "frequency alone."
+    )
 
     kind: Literal["replaced_token"]
     generator_width: float
@@ -166,11 +137,9 @@ class ReplacedToken(MaskedLMObjective):
         mask = batch.get("attention_mask")
         is_real = torch.ones_like(output.is_replaced) if mask is None else mask.bool()
         loss, detected, unreplaced = replaced_token_sums(output.detector_logits, output.is_replaced, is_real)
-        generated = MaskedLMObjective.sums(self, output, batch)  # type: ignore[arg-type]
         return {
-            "mlm_loss": generated["mlm_loss"],
+            **MaskedLMObjective.sums(self, output, batch),  # type: ignore[arg-type]
             "detection_loss": loss,
-            "mlm_correct": generated["mlm_correct"],
             "detected": detected,
             "unreplaced": unreplaced,
         }
