@@ -22,8 +22,7 @@ from bertline.foundation.files import folder_written_atomically, write_atomicall
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.registry import kind_part
-from bertline.pretraining.objectives.base import shown_means
-from bertline.pretraining.objectives.mlm import ACCURACY, LOSS
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, shown_means
 from bertline.tasks.build import DataPart
 
 _OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
@@ -36,10 +35,12 @@ def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
     files have only a header where there is nothing to plot.
     """
     curves = folder / "curves"
-    head, entropy = ["step", "train", "validation"], facts.baselines.get(LOSS.name, "")
-    _write(curves / f"{LOSS.name}.csv", [*head, "unigram"], ([*row, entropy] for row in _curves(facts, LOSS.name)))
+    head, entropy = ["step", "train", "validation"], facts.baselines.get(MLM_LOSS.name, "")
+    _write(
+        curves / f"{MLM_LOSS.name}.csv", [*head, "unigram"], ([*row, entropy] for row in _curves(facts, MLM_LOSS.name))
+    )
     # Of a checkpoint that is fine-tuned as it is, one table with only a header is there, since `dvc.yaml` names it.
-    for metric in (ACCURACY,) if facts.taken_from else facts.pretrained_by.metrics:
+    for metric in (MLM_ACCURACY,) if facts.taken_from else facts.pretrained_by.metrics:
         if metric.share_of:
             _write(curves / "accuracy" / f"{metric.name}.csv", head, _curves(facts, metric.name))
     optimization = _joined(*(facts.curve(metric) for metric in _OPTIMIZATION.values()))

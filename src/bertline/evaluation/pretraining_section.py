@@ -194,9 +194,9 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
         recorded = [(title, metric, css) for title, metric, css in curves if facts.curve(metric)]
         if not recorded:
             return
-        own = [Series(title, facts.curve(at), css, marked=at.startswith("val/")) for title, at, css in recorded]
-        behind = _behind(facts, reference, {at: css for _, at, css in curves if at.startswith("val/")})
-        level = levels[0] if levels else None
+        own = [Series(title, facts.curve(at), css, marked=not at.startswith("train/")) for title, at, css in recorded]
+        behind = _behind(facts, reference, {at: css for _, at, css in curves if not at.startswith("train/")})
+        level = next(iter(levels), None)
         charts[name] = line_chart([*own, *behind], x_name="step", y_name=y_name, level=level, marks=marks)
 
     for term in facts.pretrained_by.terms:
@@ -208,18 +208,8 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
         curves = [(metric.title, f"val/{metric.name}", f"c{index}") for index, metric in enumerate(metrics)]
         levels = [(f"{one.baseline}, {one.title}", facts.baselines[one.name]) for one in metrics if one.baseline]
         draw(name, "held-out accuracy", curves, levels)
-    if facts.curve(_SHIFT):
-        charts["probes"] = line_chart(
-            [
-                Series("two words swapped?", facts.curve(_SHIFT), "c0", marked=True),
-                Series("one word replaced?", facts.curve(_ODD), "c1", marked=True),
-                *_behind(facts, reference, {_SHIFT: "c0", _ODD: "c1"}),
-            ],
-            x_name="step",
-            y_name="accuracy of a linear probe",
-            level=("chance", 0.5),
-            marks=marks,
-        )
+    curves = [("two words swapped?", _SHIFT, "c0"), ("one word replaced?", _ODD, "c1")]
+    draw("probes", "accuracy of a linear probe", curves, [("chance", 0.5)])
     return charts | optimization_charts(facts)
 
 

@@ -125,7 +125,7 @@ def _built(
     )
     best = BestStep(validation, plan, judged_by=job.objective.judged_by)
     shown, path = job.pretrain.mask_predictions, job.mask_predictions_path
-    predictions = MaskPredictionProbe(model, job.objective, tokenizer, shown, path, machine)
+    predictions = MaskPredictionProbe(model, tokenizer, shown, path, machine)
     clock = TrainingClock()
     state = TrainingState(
         job=job,

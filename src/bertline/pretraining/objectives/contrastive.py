@@ -13,9 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import LearningMargins, LossTerm, Metric
-from bertline.pretraining.objectives.mlm import MaskedLMObjective
+from bertline.pretraining.objectives.base import (
+    MLM_ACCURACY,
+    MLM_LOSS,
+    MLM_SUMMARY,
+    LearningMargins,
+    LossTerm,
+    Metric,
+    Objective,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +56,7 @@ class ContrastiveOutput(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Contrastive(MaskedLMObjective):
+class Contrastive(Objective):
     """InfoNCE on two segments of one document with the other pairs of a group as negatives, plus weighted MLM.
 
     A step of `global_batch_size` pairs has `global_batch_size / group_size` groups. A group is computed at once, on one
@@ -64,16 +70,16 @@ class Contrastive(MaskedLMObjective):
 
     num_segments: ClassVar[int] = 2
     examples: ClassVar[str] = "segment_pairs"
-    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, mlm.ACCURACY)
+    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, MLM_ACCURACY)
     judged_by: ClassVar[str] = LOSS.name
     advice: ClassVar[Mapping[str, str]] = {
-        **mlm.ADVICE,
+        **Objective.advice,
         "contrastive_at_chance": "Raise optimizer.lr or train for longer, and see that documents have several "
         "sentences in their order: two segments of one document must have something in common.",
     }
     title: ClassVar[str] = "contrastive learning and the masked language model"
     summary: ClassVar[str] = (
-        f"{mlm.SUMMARY}, and it finds the other segment of the same document in {{contrastive_accuracy}} of cases "
+        f"{MLM_SUMMARY}, and it finds the other segment of the same document in {{contrastive_accuracy}} of cases "
         "(chance: {contrastive_accuracy_baseline})."
     )
 
@@ -105,15 +111,15 @@ class Contrastive(MaskedLMObjective):
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
-        return (LOSS, replace(mlm.LOSS, weight=self.mlm_weight))
+        return (LOSS, replace(MLM_LOSS, weight=self.mlm_weight))
 
     @property
-    def pairs_together(self) -> int | None:
+    def pairs_together(self) -> int:  # type: ignore[override]
         """See `Objective.pairs_together`."""
         return self.group_size
 
     @property
-    def neighbours_together(self) -> int:
+    def neighbours_together(self) -> int:  # type: ignore[override]
         """See `Objective.neighbours_together`."""
         return self.neighbours
 
@@ -157,7 +163,7 @@ class Contrastive(MaskedLMObjective):
         groups = [slice(None)] if "boundaries" in batch else groups
         found = [info_nce_sums(a[one], b[one], is_used[one], temperature=self.temperature) for one in groups]
         return {
-            **MaskedLMObjective.sums(self, output, batch),  # type: ignore[arg-type]
+            **Objective.sums(self, output, batch),  # type: ignore[arg-type]
             "contrastive_loss": sum((loss for loss, _ in found[1:]), found[0][0]),
             "contrastive_correct": sum((correct for _, correct in found[1:]), found[0][1]),
         }
@@ -165,14 +171,14 @@ class Contrastive(MaskedLMObjective):
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the unigram entropy, and loss and accuracy of a uniform guess among the segments of a group."""
         of_pairs = {LOSS.name: math.log(self.group_size), ACCURACY.name: 1 / self.group_size}
-        return {**MaskedLMObjective.baselines(self, known), **of_pairs}
+        return {**Objective.baselines(self, known), **of_pairs}
 
     def alarms(
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """See `Objective.alarms`. Without weight in the loss, the masked language model raises no alarm."""
         if self.mlm_weight > 0:
-            yield from MaskedLMObjective.alarms(self, means, baselines, margins, steps=steps)
+            yield from Objective.alarms(self, means, baselines, margins, steps=steps)
         loss, chance = means[LOSS.name], baselines[LOSS.name]
         if loss > chance - margins.entropy_margin:
             yield (

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import LossTerm, Metric
-from bertline.pretraining.objectives.mlm import MaskedLMObjective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, MLM_SUMMARY, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +33,7 @@ class DistilledOutput(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Distilled(MaskedLMObjective):
+class Distilled(Objective):
     """Masked language model with soft targets: the teacher's distribution at each target, and its hidden states.
 
     The teacher reads the same masked text, without dropout; it is neither trained nor saved.
@@ -46,9 +44,9 @@ class Distilled(MaskedLMObjective):
     """
 
     families: ClassVar[Collection[str]] = tuple(name for name, family in FAMILIES.items() if family.wrapping is None)
-    metrics: ClassVar[tuple[Metric, ...]] = (mlm.ACCURACY, TEACHER)
+    metrics: ClassVar[tuple[Metric, ...]] = (MLM_ACCURACY, TEACHER)
     title: ClassVar[str] = "the masked language model and the distributions of a teacher"
-    summary: ClassVar[str] = f"{mlm.SUMMARY}; its teacher fills {{teacher_accuracy}} of the same blanks."
+    summary: ClassVar[str] = f"{MLM_SUMMARY}; its teacher fills {{teacher_accuracy}} of the same blanks."
 
     kind: Literal["distilled"]
     teacher: str
@@ -75,7 +73,7 @@ class Distilled(MaskedLMObjective):
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
         terms = (
-            replace(mlm.LOSS, weight=self.mlm_weight),
+            replace(MLM_LOSS, weight=self.mlm_weight),
             LossTerm(name="soft_loss", count="targets", weight=self.soft_weight),
             LossTerm(name="cosine_loss", count="tokens", weight=self.cosine_weight),
         )
@@ -97,7 +95,7 @@ class Distilled(MaskedLMObjective):
         return model.mlm_head(at_targets, model.bert.word_embeddings), states
 
     def _without_states(self, model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, None]:
-        return MaskedLMObjective.output(self, model, batch).mlm_logits, None
+        return Objective.output(self, model, batch).mlm_logits, None
 
     def sums(self, output: DistilledOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
         """See `Objective.sums`."""
@@ -108,7 +106,7 @@ class Distilled(MaskedLMObjective):
         labels = batch["masked_labels"]
         logits, teacher_logits = output.mlm_logits, output.teacher_logits
         sums = {
-            **MaskedLMObjective.sums(self, output, batch),  # type: ignore[arg-type]
+            **Objective.sums(self, output, batch),  # type: ignore[arg-type]
             "soft_loss": soft_target_loss_sum(logits, teacher_logits, labels, temperature=self.temperature),
             "teacher_correct": masked_lm_correct(teacher_logits, labels).float(),
         }

@@ -6,9 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import LearningMargins, LossTerm, Metric
-from bertline.pretraining.objectives.mlm import MaskedLMObjective
+from bertline.pretraining.objectives.base import (
+    MLM_ACCURACY,
+    MLM_LOSS,
+    MLM_SUMMARY,
+    LearningMargins,
+    LossTerm,
+    Metric,
+    Objective,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,11 +33,11 @@ def pair_metrics(task: str, name: str) -> tuple[Metric, ...]:
         share_of="sentence pairs judged right",
         baseline="chance",
     )
-    return (mlm.ACCURACY, pairs)
+    return (MLM_ACCURACY, pairs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PairObjective(MaskedLMObjective):
+class PairObjective(Objective):
     """A masked language model that also learns one of two labels of each pair of segments, at the first position."""
 
     num_segments: ClassVar[int] = 2
@@ -51,7 +57,7 @@ class PairObjective(MaskedLMObjective):
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
-        return (mlm.LOSS, self.pair_loss)
+        return (MLM_LOSS, self.pair_loss)
 
     def model_class(self) -> type[MaskedLanguageModel]:
         """See `Objective.model_class`."""
@@ -76,7 +82,7 @@ class PairObjective(MaskedLMObjective):
 
         labels = batch["next_sentence_labels"]
         return {
-            **MaskedLMObjective.sums(self, output, batch),
+            **Objective.sums(self, output, batch),
             f"{self.task}_loss": sequence_loss_sum(output.nsp_logits, labels),
             f"{self.task}_correct": sequences_correct(output.nsp_logits, labels).float(),
         }
@@ -86,7 +92,7 @@ class PairObjective(MaskedLMObjective):
 
         That accuracy is 0.5 if both labels are equally frequent, as in the papers (BERT, A.2).
         """
-        found = MaskedLMObjective.baselines(self, known)
+        found = Objective.baselines(self, known)
         if self.label_prob in known:
             found[f"{self.task}_accuracy"] = max(known[self.label_prob], 1 - known[self.label_prob])
         return found
@@ -95,7 +101,7 @@ class PairObjective(MaskedLMObjective):
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """See `Objective.alarms`. Without weight in the loss, the labels of pairs raise no alarm."""
-        yield from MaskedLMObjective.alarms(self, means, baselines, margins, steps=steps)
+        yield from Objective.alarms(self, means, baselines, margins, steps=steps)
         accuracy, chance = means[f"{self.task}_accuracy"], baselines[f"{self.task}_accuracy"]
         if self.pair_loss.weight > 0 and accuracy < learnt_from(chance, margins.nsp_margin):
             yield (
@@ -112,14 +118,14 @@ class MlmNspObjective(PairObjective):
     examples: ClassVar[str] = "sentence_pairs"
     metrics: ClassVar[tuple[Metric, ...]] = pair_metrics("nsp", "next sentence")
     advice: ClassVar[Mapping[str, str]] = {
-        **mlm.ADVICE,
+        **Objective.advice,
         "nsp_at_chance": "It comes after the blanks, so wait while the MLM loss is near the unigram entropy. Else see "
         "that documents have several sentences in their order; where text has no order, set objective.nsp_weight=0 "
         "or use objective=mlm with examples=full_sentences.",
     }
     title: ClassVar[str] = "the masked language model and next sentence prediction"
     summary: ClassVar[str] = (
-        f"{mlm.SUMMARY}, and it tells the next sentence from a random one in {{nsp_accuracy}} of cases (chance: "
+        f"{MLM_SUMMARY}, and it tells the next sentence from a random one in {{nsp_accuracy}} of cases (chance: "
         "{nsp_accuracy_baseline})."
     )
     task: ClassVar[str] = "nsp"

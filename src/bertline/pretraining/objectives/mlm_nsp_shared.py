@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import LossTerm, Metric
+from bertline.pretraining.objectives.base import MLM_LOSS, LossTerm, Metric
 from bertline.pretraining.objectives.mlm_nsp import MlmNspObjective
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class MlmNspShared(MlmNspObjective):
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
         shared = LossTerm(name="shared_loss", count="sequences", weight=self.shared_weight)
-        return (mlm.LOSS, self.pair_loss, shared)
+        return (MLM_LOSS, self.pair_loss, shared)
 
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import Metric
+from bertline.pretraining.objectives.base import MLM_SUMMARY, Metric, Objective
 from bertline.pretraining.objectives.mlm_nsp import PairObjective, pair_metrics
 
 
@@ -26,13 +25,13 @@ class MlmSop(PairObjective):
     families: ClassVar[Collection[str]] = ("bert", "albert")
     metrics: ClassVar[tuple[Metric, ...]] = pair_metrics("sop", "sentence order")
     advice: ClassVar[Mapping[str, str]] = {
-        **mlm.ADVICE,
+        **Objective.advice,
         "sop_at_chance": "It comes after the blanks, and a small encoder may never learn it. Else see that documents "
         "have several sentences in their order, or use objective=mlm with examples=full_sentences.",
     }
     title: ClassVar[str] = "the masked language model and sentence order prediction"
     summary: ClassVar[str] = (
-        f"{mlm.SUMMARY}, and it tells whether two segments were swapped in {{sop_accuracy}} of cases (chance: "
+        f"{MLM_SUMMARY}, and it tells whether two segments were swapped in {{sop_accuracy}} of cases (chance: "
         "{sop_accuracy_baseline})."
     )
     task: ClassVar[str] = "sop"

@@ -10,9 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import LearningMargins, LossTerm, Metric
-from bertline.pretraining.objectives.mlm import MaskedLMObjective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +48,7 @@ class ReplacedTokenOutput(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReplacedToken(MaskedLMObjective):
+class ReplacedToken(Objective):
     """Replaced token detection: the encoder is the detector, the masked language model a narrower generator.
 
     The detector reads the text with the generator's picks at the targets. A pick is drawn from the generator's
@@ -65,9 +63,9 @@ class ReplacedToken(MaskedLMObjective):
 
     families: ClassVar[Collection[str]] = ("electra",)
     reads_draws: ClassVar[bool] = True
-    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, UNREPLACED, mlm.ACCURACY)
+    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, UNREPLACED, MLM_ACCURACY)
     advice: ClassVar[Mapping[str, str]] = {
-        **mlm.ADVICE,
+        **Objective.advice,
         "detection_at_chance": "It comes after the generator has learned some tokens, so wait while the MLM loss is "
         "near the unigram entropy. Else raise optimizer.lr, or lower objective.generator_width.",
     }
@@ -94,7 +92,7 @@ class ReplacedToken(MaskedLMObjective):
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
-        return (mlm.LOSS, LossTerm(name="detection_loss", count="tokens", weight=self.detection_weight))
+        return (MLM_LOSS, LossTerm(name="detection_loss", count="tokens", weight=self.detection_weight))
 
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
@@ -118,7 +116,7 @@ class ReplacedToken(MaskedLMObjective):
         from bertline.modeling.losses import sampled_tokens
 
         # Not super(): `slots=True` creates a new class, and zero-argument super() refers to the original one.
-        mlm_logits = MaskedLMObjective.output(self, model, batch).mlm_logits
+        mlm_logits = Objective.output(self, model, batch).mlm_logits
         positions, labels = batch["masked_positions"], batch["masked_labels"]
         picks = sampled_tokens(mlm_logits, batch["draws"])
         rows, columns = torch.where(labels != IGNORED_LABEL)
@@ -138,7 +136,7 @@ class ReplacedToken(MaskedLMObjective):
         is_real = torch.ones_like(output.is_replaced) if mask is None else mask.bool()
         loss, detected, unreplaced = replaced_token_sums(output.detector_logits, output.is_replaced, is_real)
         return {
-            **MaskedLMObjective.sums(self, output, batch),  # type: ignore[arg-type]
+            **Objective.sums(self, output, batch),  # type: ignore[arg-type]
             "detection_loss": loss,
             "detected": detected,
             "unreplaced": unreplaced,
@@ -148,7 +146,7 @@ class ReplacedToken(MaskedLMObjective):
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """See `Objective.alarms`. The detector's loss at chance is the entropy of how often tokens are replaced."""
-        yield from MaskedLMObjective.alarms(self, means, baselines, margins, steps=steps)
+        yield from Objective.alarms(self, means, baselines, margins, steps=steps)
         loss, share = means["detection_loss"], means[UNREPLACED.name]
         chance = -sum(part * math.log(part) for part in (share, 1 - share) if part > 0)
         if loss >= chance:
