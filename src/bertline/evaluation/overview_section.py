@@ -102,7 +102,7 @@ def _how_good(facts: Facts) -> str:
             below = baselines[shown.name] - value
             values[f"{shown.name}_baseline"] = in_unit(baselines[shown.name], shown.unit)
             values[f"{shown.name}_margin"] = f"{in_unit(abs(below), shown.unit)} {'below' if below >= 0 else 'above'}"
-    return facts.pretrained_by.summary.format(**values)
+    return f"{facts.pretrained_by.summary.format(**values)}."
 
 
 def _task_table(facts: Facts, overlaps: Overlaps) -> str:

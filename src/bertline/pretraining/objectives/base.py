@@ -85,10 +85,6 @@ MLM_ACCURACY = Metric(
     share_of="blanks filled with exactly the right token",
     note="one of {vocab_size}",
 )
-MLM_SUMMARY = (
-    "On held-out text it fills {mlm_accuracy} of the blanks with exactly the right token. Its loss of {mlm_loss} nats "
-    "is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by frequency alone"
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,9 +135,12 @@ class Objective:
     """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
     title: ClassVar[str] = "the masked language model"
     """What the encoder learns with, as a phrase for the model card."""
-    summary: ClassVar[str] = f"{MLM_SUMMARY}."
-    """Sentences on the held-out scores. Placeholders for each term and metric with a title: `{NAME}`, `{NAME_baseline}`
-    and `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
+    summary: ClassVar[str] = (
+        "On held-out text it fills {mlm_accuracy} of the blanks with exactly the right token. Its loss of {mlm_loss} "
+        "nats is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by frequency alone"
+    )
+    """Sentences on the held-out scores, without the last full stop. Placeholders for each term and metric with a title:
+    `{NAME}`, `{NAME_baseline}` and `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
 
     def model_class(self) -> type[MaskedLanguageModel]:
         """Return the class of an encoder with the heads of the objective."""

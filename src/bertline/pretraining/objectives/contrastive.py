@@ -13,15 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from bertline.pretraining.objectives.base import (
-    MLM_ACCURACY,
-    MLM_LOSS,
-    MLM_SUMMARY,
-    LearningMargins,
-    LossTerm,
-    Metric,
-    Objective,
-)
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,8 +71,8 @@ class Contrastive(Objective):
     }
     title: ClassVar[str] = "contrastive learning and the masked language model"
     summary: ClassVar[str] = (
-        f"{MLM_SUMMARY}, and it finds the other segment of the same document in {{contrastive_accuracy}} of cases "
-        "(chance: {contrastive_accuracy_baseline})."
+        f"{Objective.summary}, and it finds the other segment of the same document in {{contrastive_accuracy}} of "
+        "cases (chance: {contrastive_accuracy_baseline})"
     )
 
     kind: Literal["contrastive"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, MLM_SUMMARY, LossTerm, Metric, Objective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,7 +46,7 @@ class Distilled(Objective):
     families: ClassVar[Collection[str]] = tuple(name for name, family in FAMILIES.items() if family.wrapping is None)
     metrics: ClassVar[tuple[Metric, ...]] = (MLM_ACCURACY, TEACHER)
     title: ClassVar[str] = "the masked language model and the distributions of a teacher"
-    summary: ClassVar[str] = f"{MLM_SUMMARY}; its teacher fills {{teacher_accuracy}} of the same blanks."
+    summary: ClassVar[str] = f"{Objective.summary}; its teacher fills {{teacher_accuracy}} of the same blanks"
 
     kind: Literal["distilled"]
     teacher: str

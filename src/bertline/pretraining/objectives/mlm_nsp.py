@@ -6,15 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from bertline.pretraining.objectives.base import (
-    MLM_ACCURACY,
-    MLM_LOSS,
-    MLM_SUMMARY,
-    LearningMargins,
-    LossTerm,
-    Metric,
-    Objective,
-)
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -125,8 +117,8 @@ class MlmNspObjective(PairObjective):
     }
     title: ClassVar[str] = "the masked language model and next sentence prediction"
     summary: ClassVar[str] = (
-        f"{MLM_SUMMARY}, and it tells the next sentence from a random one in {{nsp_accuracy}} of cases (chance: "
-        "{nsp_accuracy_baseline})."
+        f"{Objective.summary}, and it tells the next sentence from a random one in {{nsp_accuracy}} of cases (chance: "
+        "{nsp_accuracy_baseline})"
     )
     task: ClassVar[str] = "nsp"
     label: ClassVar[str] = "a random second segment"

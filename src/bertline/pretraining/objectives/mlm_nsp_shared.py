@@ -55,8 +55,8 @@ class MlmNspShared(MlmNspObjective):
     metrics: ClassVar[tuple[Metric, ...]] = (*MlmNspObjective.metrics, ACCURACY, ABSENT)
     title: ClassVar[str] = f"{MlmNspObjective.title}, with tokens that both segments share"
     summary: ClassVar[str] = (
-        f"{MlmNspObjective.summary} For {{shared_accuracy}} of the tokens of a sequence it says rightly whether the "
-        "other segment has them (always saying no: {unshared_share})."
+        f"{MlmNspObjective.summary}. For {{shared_accuracy}} of the tokens of a sequence it says rightly whether the "
+        "other segment has them (always saying no: {unshared_share})"
     )
 
     kind: Literal["mlm_nsp_shared"]

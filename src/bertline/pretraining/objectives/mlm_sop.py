@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.pretraining.objectives.base import MLM_SUMMARY, Metric, Objective
+from bertline.pretraining.objectives.base import Metric, Objective
 from bertline.pretraining.objectives.mlm_nsp import PairObjective, pair_metrics
 
 
@@ -31,8 +31,8 @@ class MlmSop(PairObjective):
     }
     title: ClassVar[str] = "the masked language model and sentence order prediction"
     summary: ClassVar[str] = (
-        f"{MLM_SUMMARY}, and it tells whether two segments were swapped in {{sop_accuracy}} of cases (chance: "
-        "{sop_accuracy_baseline})."
+        f"{Objective.summary}, and it tells whether two segments were swapped in {{sop_accuracy}} of cases (chance: "
+        "{sop_accuracy_baseline})"
     )
     task: ClassVar[str] = "sop"
     label: ClassVar[str] = "swapped segments"

@@ -74,7 +74,7 @@ class ReplacedToken(Objective):
         "On held-out text it says of {detection_accuracy} of the tokens rightly whether its generator replaced them "
         "(always saying no: {unreplaced_share}). The generator fills {mlm_accuracy} of the blanks with exactly the "
         "right token; its loss of {mlm_loss} nats is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by "
-        "frequency alone."
+        "frequency alone"
     )
 
     kind: Literal["replaced_token"]
