@@ -22,7 +22,7 @@ def pair_metrics(task: str, name: str) -> tuple[Metric, ...]:
         total=f"{task}_correct",
         count="sequences",
         title=f"{name} right",
-        share_of="sentence pairs judged right",
+        share_of=f"sentence pairs judged right ({name})",
         baseline="chance",
     )
     return (MLM_ACCURACY, pairs)

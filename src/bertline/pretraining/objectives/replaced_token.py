@@ -22,8 +22,8 @@ ACCURACY = Metric(
     total="detected",
     count="tokens",
     title="replaced tokens told",
-    share_of="tokens judged rightly, which is the harder the better the generator is",
-    note="of all tokens",
+    share_of="tokens of which it says rightly whether they were replaced",
+    note="of all tokens; the better the generator, the harder",
     chart="detection_accuracy",
 )
 UNREPLACED = Metric(
