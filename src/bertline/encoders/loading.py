@@ -26,13 +26,10 @@ from bertline.modeling.bert import (
     BertWithClassifier,
     MaskedLanguageModel,
 )
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import family_of
 from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification, BertTextEncoder
 from bertline.modeling.huggingface import architecture_of, config_mapping, load_with_head, read_labels
-from bertline.modeling.weight_files import read_weight_names
 from bertline.tokenization.storage import copy_tokenizer
-from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from bertline.encoders.wrapped import WrappedEncoder, WrappedMaskedLM
@@ -112,29 +109,6 @@ def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertMod
 
         return load_wrapped_encoder(folder)
     return huggingface.load_encoder(folder, attention=attention)
-
-
-def start_language_model(
-    config: ModelConfig, tokenizer: Tokenizer, with_pooler: bool, *, folder: Path | None, seed: int
-) -> WrappedMaskedLM:
-    """Return a masked language model of a wrapped family for pretraining.
-
-    Args:
-        config: The model section.
-        tokenizer: Its number of tokens and its special ones are those of a model from scratch.
-        with_pooler: Whether it has the head on the pooler, too.
-        folder: Checkpoint to continue; a head that it lacks is drawn. None: all weights are, as transformers does.
-        seed: Seed of drawn weights.
-    """
-    from bertline.encoders.wrapped import load_wrapped, new_language_model
-
-    head = "pretraining" if with_pooler else "mlm"
-    if folder is None:
-        return new_language_model(config, tokenizer, head, seed=seed)
-    is_new = not any(name.startswith(huggingface.MLM_HEAD) for name in read_weight_names(folder))
-    dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-    model: Any = load_wrapped(folder, head, num_outputs=None, is_new=is_new, dropout_probs=dropouts, seed=seed)
-    return model
 
 
 def with_weights(model: LanguageModel, weights: Mapping[str, Tensor]) -> LanguageModel:

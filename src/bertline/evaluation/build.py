@@ -22,8 +22,7 @@ from bertline.foundation.files import folder_written_atomically, write_atomicall
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.registry import kind_part
-from bertline.pretraining.objectives.base import ShownTable
-from bertline.pretraining.objectives.registry import TABLES_WITHOUT_PRETRAINING
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, shown_means
 from bertline.tasks.build import DataPart
 
 _OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
@@ -36,10 +35,14 @@ def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
     files have only a header where there is nothing to plot.
     """
     curves = folder / "curves"
-    for shown in TABLES_WITHOUT_PRETRAINING if facts.taken_from else facts.pretrained_by.report_spec.tables:
-        head = ["step", "train", "validation", *([] if shown.baseline is None else [shown.baseline])]
-        where = curves if shown.baseline is not None else curves / "accuracy"
-        _write(where / f"{shown.name}.csv", head, _curves(facts, shown))
+    head, entropy = ["step", "train", "validation"], facts.baselines.get(MLM_LOSS.name, "")
+    _write(
+        curves / f"{MLM_LOSS.name}.csv", [*head, "unigram"], ([*row, entropy] for row in _curves(facts, MLM_LOSS.name))
+    )
+    # Of a checkpoint that is fine-tuned as it is, one table with only a header is there, since `dvc.yaml` names it.
+    for metric in (MLM_ACCURACY,) if facts.taken_from else facts.pretrained_by.metrics:
+        if metric.share_of:
+            _write(curves / "accuracy" / f"{metric.name}.csv", head, _curves(facts, metric.name))
     optimization = _joined(*(facts.curve(metric) for metric in _OPTIMIZATION.values()))
     _write(curves / "optimization.csv", ["step", *_OPTIMIZATION], optimization)
     keys = ["arm", "rows", "test_mean", "test_std"]
@@ -67,10 +70,8 @@ def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
     return found
 
 
-def _curves(facts: Facts, shown: ShownTable) -> Iterable[Sequence[Any]]:
-    curves = _joined(facts.curve(f"train/{shown.metric}"), facts.curve(f"val/{shown.metric}"))
-    baseline = [] if shown.baseline is None else [facts.baselines.get(shown.metric, "")]
-    return ([*row, *baseline] for row in curves)
+def _curves(facts: Facts, name: str) -> list[list[Any]]:
+    return _joined(facts.curve(f"train/{name}"), facts.curve(f"val/{name}"))
 
 
 def _joined(*curves: list[tuple[float, float]]) -> list[list[Any]]:
@@ -159,12 +160,12 @@ def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]
 
 def _pretraining_figures(facts: Facts) -> dict[str, float | int]:
     """Return the held-out scores, then the measured baselines and the distances below them."""
-    training, scores = facts.training, facts.pretrained_by.report_spec.scores
-    figures: dict[str, float | int] = {f"val/{shown.metric}": training[f"val/{shown.metric}"] for shown in scores}
-    for shown in scores:
-        if shown.figure is not None:
-            figures[shown.figure] = training[shown.figure]
-            figures[f"below_{shown.figure}"] = training[shown.figure] - training[f"val/{shown.metric}"]
+    training, scores = facts.training, shown_means(facts.pretrained_by)
+    figures: dict[str, float | int] = {f"val/{shown.name}": training[f"val/{shown.name}"] for shown in scores}
+    for term in facts.pretrained_by.terms:
+        if term.figure is not None:
+            figures[term.figure] = training[term.figure]
+            figures[f"below_{term.figure}"] = training[term.figure] - training[f"val/{term.name}"]
     return figures
 
 

@@ -23,6 +23,7 @@ from bertline.evaluation.overlap import Overlap, Overlaps
 from bertline.evaluation.task_scores import conclusion, scores_sentence, test_score
 from bertline.foundation.formats import count, duration, percent
 from bertline.modeling.families import FAMILIES
+from bertline.pretraining.objectives.base import Metric, shown_means
 
 _FEW_TASKS = 3
 """Maximum number of tasks that get a sentence and a tile each; more tasks get a table."""
@@ -93,15 +94,15 @@ def _source(corpus: dict[str, Any]) -> str:
 
 def _how_good(facts: Facts) -> str:
     """Return the objective's summary of the held-out scores, compared with its baselines."""
-    report_spec, baselines, values = facts.pretrained_by.report_spec, facts.baselines, {}
-    for shown in report_spec.scores:
-        value = facts.training[f"val/{shown.metric}"]
-        values[shown.metric] = in_unit(value, shown.unit)
-        if shown.metric in baselines:
-            below = baselines[shown.metric] - value
-            values[f"{shown.metric}_baseline"] = in_unit(baselines[shown.metric], shown.unit)
-            values[f"{shown.metric}_margin"] = f"{in_unit(abs(below), shown.unit)} {'below' if below >= 0 else 'above'}"
-    return report_spec.summary.format(**values)
+    baselines, values = facts.baselines, {}
+    for shown in shown_means(facts.pretrained_by):
+        value = facts.training[f"val/{shown.name}"]
+        values[shown.name] = in_unit(value, shown.unit)
+        if shown.name in baselines:
+            below = baselines[shown.name] - value
+            values[f"{shown.name}_baseline"] = in_unit(baselines[shown.name], shown.unit)
+            values[f"{shown.name}_margin"] = f"{in_unit(abs(below), shown.unit)} {'below' if below >= 0 else 'above'}"
+    return f"{facts.pretrained_by.summary.format(**values)}."
 
 
 def _task_table(facts: Facts, overlaps: Overlaps) -> str:
@@ -149,11 +150,13 @@ def _overlap_note(overlaps: dict[str, Overlap]) -> str:
 
 def _pretraining_tiles(facts: Facts) -> list[tuple[str, str, str]]:
     vocab_size, tiles = count(facts.tokenizer["vocab_size"]), []
-    for shown in facts.pretrained_by.report_spec.scores:
-        known = facts.baselines.get(shown.metric)
-        baseline = "" if known is None else in_unit(known, shown.unit)
-        note = shown.tile_note.format(baseline=baseline, vocab_size=vocab_size)
-        tiles.append((in_unit(facts.training[f"val/{shown.metric}"], shown.unit), shown.tile, note))
+    for shown in shown_means(facts.pretrained_by):
+        known = facts.baselines.get(shown.name)
+        if known is not None:
+            note = f"{shown.baseline} {in_unit(known, shown.unit)}"
+        else:
+            note = shown.note.format(vocab_size=vocab_size) if isinstance(shown, Metric) else ""
+        tiles.append((in_unit(facts.training[f"val/{shown.name}"], shown.unit), shown.title, note))
     return tiles
 
 

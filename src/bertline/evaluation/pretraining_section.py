@@ -26,7 +26,7 @@ from bertline.evaluation.html import (
 from bertline.evaluation.reference import ReferenceCurve, reference_for
 from bertline.foundation.formats import count, duration, percent
 from bertline.foundation.seeds import unit_interval
-from bertline.pretraining.objectives.base import ShownCurve
+from bertline.pretraining.objectives.base import Metric
 from bertline.tokenization.tokenizer import Tokenizer
 
 _CONSIDERED_DOCUMENTS = 2_000
@@ -189,32 +189,38 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
     """Return the charts by file name; curves that were not recorded have no chart."""
     charts = {}
     reference, marks = reference_for(facts.params), length_changes(facts)
-    for shown in facts.pretrained_by.report_spec.charts:
-        own = [curve for curve in shown.curves if facts.curve(curve.metric)]
-        if own:
-            level = None if shown.level is None else (shown.level[0], facts.baselines[shown.level[1]])
-            held_out = {curve.metric: curve.css for curve in shown.curves if curve.metric.startswith("val/")}
-            series = [*(_series(facts, curve) for curve in own), *_behind(facts, reference, held_out)]
-            charts[shown.name] = line_chart(series, x_name="step", y_name=shown.y_name, level=level, marks=marks)
-    if facts.curve(_SHIFT):
-        charts["probes"] = line_chart(
-            [
-                Series("two words swapped?", facts.curve(_SHIFT), "c0", marked=True),
-                Series("one word replaced?", facts.curve(_ODD), "c1", marked=True),
-                *_behind(facts, reference, {_SHIFT: "c0", _ODD: "c1"}),
-            ],
-            x_name="step",
-            y_name="accuracy of a linear probe",
-            level=("chance", 0.5),
-            marks=marks,
-        )
+
+    def draw(name: str, y_name: str, curves: list[tuple[str, str, str]], levels: list[tuple[str, float]]) -> None:
+        recorded = [(title, metric, css) for title, metric, css in curves if facts.curve(metric)]
+        if not recorded:
+            return
+        own = [Series(title, facts.curve(at), css, marked=not at.startswith("train/")) for title, at, css in recorded]
+        behind = _behind(facts, reference, {at: css for _, at, css in curves if not at.startswith("train/")})
+        level = next(iter(levels), None)
+        charts[name] = line_chart([*own, *behind], x_name="step", y_name=y_name, level=level, marks=marks)
+
+    for term in facts.pretrained_by.terms:
+        if term.title:
+            curves = [("training", f"train/{term.name}", "c1"), ("held-out", f"val/{term.name}", "c0")]
+            levels = [(term.baseline, facts.baselines[term.name])] if term.baseline else []
+            draw(term.name, term.title, curves, levels)
+    for name, metrics in _by_chart(facts).items():
+        curves = [(metric.title, f"val/{metric.name}", f"c{index}") for index, metric in enumerate(metrics)]
+        levels = [(f"{one.baseline}, {one.title}", facts.baselines[one.name]) for one in metrics if one.baseline]
+        draw(name, "held-out accuracy", curves, levels)
+    curves = [("two words swapped?", _SHIFT, "c0"), ("one word replaced?", _ODD, "c1")]
+    draw("probes", "accuracy of a linear probe", curves, [("chance", 0.5)])
     return charts | optimization_charts(facts)
 
 
 def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
     """Return the section with curves, speed, alarms and mask predictions."""
     captions = {
-        **{shown.name: shown.caption for shown in facts.pretrained_by.report_spec.charts},
+        **{term.name: term.caption for term in facts.pretrained_by.terms},
+        **{
+            name: f"The share of {', and of '.join(metric.share_of for metric in metrics if metric.share_of)}."
+            for name, metrics in _by_chart(facts).items()
+        },
         "probes": "What a linear classifier reads off the encoder's frozen vectors of held-out sentences that it was "
         "not fitted on: whether two neighbouring words were swapped, whether a word was replaced by another as "
         "frequent. The first point is the encoder before training.",
@@ -230,8 +236,12 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
     return section("pretraining", "Learning to read", side_by_side(*figures), *below)
 
 
-def _series(facts: Facts, curve: ShownCurve) -> Series:
-    return Series(curve.title, facts.curve(curve.metric), curve.css, marked=curve.metric.startswith("val/"))
+def _by_chart(facts: Facts) -> dict[str, list[Metric]]:
+    """Return the metrics of each chart by its name."""
+    charts: dict[str, list[Metric]] = {}
+    for metric in facts.pretrained_by.metrics:
+        charts.setdefault(metric.chart, []).append(metric)
+    return charts
 
 
 def _behind(facts: Facts, reference: ReferenceCurve | None, colours: Mapping[str, str]) -> list[Series]:

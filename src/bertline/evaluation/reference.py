@@ -20,7 +20,7 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
-from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.base import Objective, shown_means
 from bertline.pretraining.objectives.registry import objective_from
 
 FORMAT_VERSION = 1
@@ -169,7 +169,7 @@ def smoothed(points: Sequence[tuple[float, float]], most: int) -> Curve:
 
 
 def _curves(rows: Sequence[MetricsRow], objective: Objective) -> Iterator[tuple[str, list[list[float]]]]:
-    train, held_out = f"train/{objective.judged_by}", [f"val/{shown.metric}" for shown in objective.report_spec.scores]
+    train, held_out = f"train/{objective.judged_by}", [f"val/{mean.name}" for mean in shown_means(objective)]
     probes = sorted({key for row in rows for key in row.metrics if key.startswith("probe/")})
     for key in (train, *held_out, *probes):
         points = [(row.step, row.metrics[key]) for row in rows if key in row.metrics]

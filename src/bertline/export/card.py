@@ -12,6 +12,7 @@ from bertline.foundation.formats import markdown_table, signed, with_spread, wit
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.mappings import value_at
 from bertline.modeling.families import FAMILIES, GENERATOR
+from bertline.pretraining.objectives.base import LossTerm, Metric, shown_means
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
 
 # Sections of a model card; a section is empty if its facts are unknown.
@@ -25,11 +26,11 @@ def what_it_is(facts: CardFacts) -> str:
         begin += " and word embeddings of co-occurrences in its text"
     if facts.start_from is not None:
         begin = "continued from " + (f"`{facts.hub_start}`" if facts.hub_start else "another checkpoint")
-    learnt = "" if facts.objective is None else f" with {facts.objective.report_spec.title}"
+    learnt = "" if facts.objective is None else f" with {facts.objective.title}"
+    article = "An" if family.title[0] in "AE" else "A"
     return (
-        f"{'An' if family.title[0] in 'AE' else 'A'} {family.title} encoder ({model.num_hidden_layers} layers, "
-        f"hidden size {model.hidden_size}, {facts.num_parameters:,} parameters, {facts.vocab_size:,} {facts.tokenizer} "
-        f"tokens), {begin}{learnt}, "
+        f"{article} {family.title} encoder ({model.num_hidden_layers} layers, hidden size {model.hidden_size}, "
+        f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {facts.tokenizer} tokens), {begin}{learnt}, "
         f"made by bertline {versions_of('bertline')['bertline']}."
     )
 
@@ -81,15 +82,21 @@ def pretraining_scores(facts: CardFacts) -> str:
         return ""
     training, rows = facts.training, []
     baselines = facts.objective.baselines({**facts.examples, **training})
-    for score in facts.objective.report_spec.scores:
-        if f"val/{score.metric}" not in training:
+    for score in shown_means(facts.objective):
+        if f"val/{score.name}" not in training:
             continue
-        rows.append((score.card, f"{training[f'val/{score.metric}']:.3f}"))
-        if score.card_baseline is not None and score.metric in baselines:
-            rows.append((f"its baseline: {score.card_baseline}", f"{baselines[score.metric]:.3f}"))
+        rows.append((_measure(score), f"{training[f'val/{score.name}']:.3f}"))
+        if score.name in baselines:
+            rows.append((f"its baseline: {score.baseline}", f"{baselines[score.name]:.3f}"))
     if not rows:
         return ""
     return f"On held-out documents with fixed masks, one run:\n\n{markdown_table(['measure', 'value'], rows)}"
+
+
+def _measure(score: LossTerm | Metric) -> str:
+    if isinstance(score, LossTerm):
+        return score.title
+    return f"share of {score.share_of}" if score.share_of else f"{score.title} ({score.note})"
 
 
 def conclusion(facts: CardFacts, task: str) -> str:

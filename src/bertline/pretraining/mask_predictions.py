@@ -15,7 +15,6 @@ from bertline.encoders.loading import LanguageModel
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import append_lines, read_json_lines, write_atomically
 from bertline.pretraining.config import MaskPredictionsConfig
-from bertline.pretraining.objectives.base import Objective
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import MASK
 from bertline.training.devices import Machine
@@ -33,8 +32,6 @@ class MaskPredictionProbe(Probe):
     """
 
     model: LanguageModel
-    objective: Objective
-    """Finds the guesses in the output of the model."""
     tokenizer: Tokenizer
     config: MaskPredictionsConfig
     path: Path
@@ -72,7 +69,7 @@ class MaskPredictionProbe(Probe):
         with evaluating(self.model, self.machine) as run:
             output = run(ids, torch.zeros_like(ids), torch.ones_like(ids), torch.full_like(ids[:, :1], position))
         # Embeddings may be padded: ids behind the tokenizer's stand for nothing.
-        logits = self.objective.guesses(output)[0, 0, : self.tokenizer.vocab_size]
+        logits = output.mlm_logits[0, 0, : self.tokenizer.vocab_size]
         probabilities, guesses = logits.float().softmax(-1).topk(self.config.num_guesses)
         tokens = self.tokenizer.tokens(guesses.tolist())
         return [[token, round(prob, 6)] for token, prob in zip(tokens, probabilities.tolist(), strict=True)]

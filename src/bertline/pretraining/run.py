@@ -125,7 +125,7 @@ def _built(
     )
     best = BestStep(validation, plan, judged_by=job.objective.judged_by)
     shown, path = job.pretrain.mask_predictions, job.mask_predictions_path
-    predictions = MaskPredictionProbe(model, job.objective, tokenizer, shown, path, machine)
+    predictions = MaskPredictionProbe(model, tokenizer, shown, path, machine)
     clock = TrainingClock()
     state = TrainingState(
         job=job,
@@ -153,14 +153,13 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     # Wrapped models run as they are: the compiler gains little there and takes minutes.
     if machine.compile and isinstance(module.model, MaskedLanguageModel):
         compile_in_place(module.losses)
-    report_spec = job.objective.report_spec
     progress = TrainingProgress(
         "pretraining",
         first_step=first_step,
         num_steps=num_steps,
         every_s=job.runtime.progress_every_s,
         shown=machine.ranks.is_first,
-        score=(f"train/{report_spec.score}", report_spec.score_word),
+        score=(f"train/{job.objective.metrics[0].name}", "accuracy"),
     )
     left = TimeLeft(plan, work_of_sequences(module.model, dataset.examples, dataset.layouts))
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from bertline.encoders.loading import LanguageModel, load_model, start_language_model
+from bertline.encoders.loading import LanguageModel, load_model
 from bertline.examples.store import ExampleStore, num_segments, token_counts
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.progress import say
@@ -24,6 +24,7 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import MLM_HEAD, architecture_of, load_with_head, read_config
 from bertline.modeling.initialization import initialize
+from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.objectives.distilled import Distilled
@@ -162,15 +163,19 @@ def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
     folder, seed = job.start_from_folder, job.pretrain.seed
     if folder is not None:
         refuse_other_vocabulary(job.model, folder, tokenizer)
-    if isinstance(job.objective, ReplacedToken):
-        from bertline.encoders.wrapped import start_replaced_token  # loads transformers
+    from bertline.encoders.wrapped import load_wrapped, new_language_model, start_replaced_token  # loads transformers
 
+    if isinstance(job.objective, ReplacedToken):
         return start_replaced_token(job.model, tokenizer, job.objective.generator_width, folder=folder, seed=seed)
-    model = start_language_model(job.model, tokenizer, job.objective.with_pooler, folder=folder, seed=seed)
-    if folder is not None and not has_mlm_head(folder):
+    head = "pretraining" if job.objective.with_pooler else "mlm"
+    if folder is None:
+        return new_language_model(job.model, tokenizer, head, seed=seed)
+    is_new = not any(name.startswith(MLM_HEAD) for name in read_weight_names(folder))
+    dropouts = (job.model.hidden_dropout_prob, job.model.attention_probs_dropout_prob)
+    model: Any = load_wrapped(folder, head, num_outputs=None, is_new=is_new, dropout_probs=dropouts, seed=seed)
+    if not has_mlm_head(folder):
         _start_neutral(model, job, tokenizer)
-    if folder is not None:
-        say(f"pretraining starts from {folder}")
+    say(f"pretraining starts from {folder}")
     return model
 
 

@@ -19,7 +19,7 @@ from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.formats import count, markdown_table
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.mappings import value_at
-from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.base import Objective, shown_means
 from bertline.run.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
 from bertline.run.stages import Stage
 from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
@@ -159,7 +159,7 @@ def pipeline_page(
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return the headline metrics of the pipeline's run, from those of `evaluate`, and its name and note."""
     results = {task: read_result(folder / "result.json") for task, folder in sweeps.items()}
-    scores_shown = [f"val/{score.metric}" for score in config.objective.report_spec.scores]
+    scores_shown = [f"val/{mean.name}" for mean in shown_means(config.objective)]
     headline = {key: metrics[key] for key in scores_shown if key in metrics}
     rows, sentences = [], []
     for task, result in results.items():
@@ -250,15 +250,16 @@ def write_headline(
 
 def _patterns(stage: str, objective: Objective) -> dict[str, str]:
     """Return the patterns of the keys of a stage's figures by headline name."""
-    loss, baselines = f"val/{objective.judged_by}", {one.metric: one.figure for one in objective.report_spec.scores}
+    loss = f"val/{objective.judged_by}"
+    baseline = next(term.figure for term in objective.terms if term.name == objective.judged_by)
     patterns = {
         "corpus": {"rows": "train/documents"},
         "tokenizer": {"rows": "vocab_size"},
         "examples": {"rows": r"length_\d+/train_examples"},
         "task_data": {"rows": "train_rows"},
         "pretrain": {
-            "score": f"val/{objective.report_spec.score}",
-            "baseline": baselines.get(objective.judged_by) or "",  # matches no key
+            "score": f"val/{objective.metrics[0].name}",
+            "baseline": baseline or "",  # matches no key
             "loss": loss,
         },
         "sweep": {"score": r"test/.+_mean"},

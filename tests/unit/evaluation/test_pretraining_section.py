@@ -26,6 +26,14 @@ def facts(pipeline: PipelineFolders) -> Facts:
     return read_facts(dataclasses.replace(pipeline, params=params), "title")
 
 
+def test_losses_and_accuracies_are_drawn_with_what_they_are_compared_with(facts: Facts) -> None:
+    charts = pretraining_charts(facts)
+    assert ">by frequency alone<" in charts["mlm_loss"]
+    assert ">chance, next sentence right<" in charts["accuracy"] and ">blanks filled right<" in charts["accuracy"]
+    captions = "blanks filled with exactly the right token, and of sentence pairs judged right (next sentence)."
+    assert captions in pretraining_section(facts, charts)
+
+
 def test_learning_rate_gradient_norm_and_throughput_are_drawn(facts: Facts) -> None:
     charts = pretraining_charts(facts)
     assert {"learning_rate", "grad_norm", "throughput"} <= charts.keys()

@@ -1,14 +1,11 @@
 import pytest
 import torch
 
-import tiny
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import MaskPredictionsConfig
 from bertline.pretraining.mask_predictions import MaskPredictionProbe, mask_predictions_text, read_mask_predictions
-from bertline.pretraining.objectives.base import Objective
-from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
@@ -16,7 +13,7 @@ from bertline.training.devices import Machine, Ranks
 
 @pytest.fixture
 def make_probe(make_job, tmp_path):
-    def make(*sentences: str, rank: int = 0, objective: Objective | None = None) -> MaskPredictionProbe:
+    def make(*sentences: str, rank: int = 0) -> MaskPredictionProbe:
         job = make_job()
         tokenizer = Tokenizer.load(job.tokenizer_folder)
         model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
@@ -24,7 +21,7 @@ def make_probe(make_job, tmp_path):
         machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks(rank=rank))
         config = MaskPredictionsConfig(every_steps=5, sentences=sentences, num_guesses=3)
         path = tmp_path / "mask_predictions.jsonl"
-        return MaskPredictionProbe(model, objective or tiny.mlm_nsp(), tokenizer, config, path, machine=machine)
+        return MaskPredictionProbe(model, tokenizer, config, path, machine=machine)
 
     return make
 
@@ -68,17 +65,6 @@ def test_the_blank_of_a_sentence_is_the_mask_of_any_tokenizer(make_probe):
     ids, position = probe._encode("the [MASK] sat.")
     assert ids[0, position] == probe.tokenizer.mask_id and (ids == probe.tokenizer.mask_id).sum() == 1
     assert ids[0, 0] == probe.tokenizer.cls_id and ids[0, -1] == probe.tokenizer.sep_id
-
-
-def test_the_objective_finds_the_guesses_in_the_output(make_probe, tmp_path):
-    class Opposite(MlmNsp):
-        def guesses(self, output):
-            return -output.mlm_logits
-
-    for objective in (tiny.mlm_nsp(), Opposite(kind="mlm_nsp", nsp_weight=1.0)):
-        make_probe("the [MASK] sat.", objective=objective).probe(0)
-    usual, opposite = read_mask_predictions(tmp_path / "mask_predictions.jsonl")
-    assert {token for token, _ in usual["guesses"]}.isdisjoint(token for token, _ in opposite["guesses"])
 
 
 def test_frames_after_a_step_are_dropped_and_a_torn_line_with_them(make_probe, tmp_path):

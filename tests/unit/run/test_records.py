@@ -15,8 +15,7 @@ import tiny
 from bertline.config import PipelineConfig, pipeline_config
 from bertline.evaluation.facts import RESULT_FORMAT
 from bertline.foundation.validation import to_mapping
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Objective
 from bertline.pretraining.objectives.mlm import Mlm
 from bertline.run.records import (
     NAMES,
@@ -154,11 +153,8 @@ class _Other(Mlm):
     """An objective with other names."""
 
     judged_by = "z_loss"
-    report_spec = dataclasses.replace(
-        mlm.REPORT_SPEC,
-        score="z_accuracy",
-        scores=(dataclasses.replace(mlm.LOSS_SCORE, metric="z_loss", figure="z_chance"), mlm.ACCURACY_SCORE),
-    )
+    terms = (dataclasses.replace(MLM_LOSS, name="z_loss", figure="z_chance"),)
+    metrics = (dataclasses.replace(MLM_ACCURACY, name="z_accuracy"),)
 
 
 def committed(name: str) -> dict[str, float]:

@@ -6,7 +6,6 @@ Training, validation, health alarms, the report and the model card loop over the
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -31,7 +30,16 @@ class LossTerm:
     name: str
     """Name of the sum, and of the metrics `train/NAME` and `val/NAME` in nats."""
     count: Count
-    weight: float
+    weight: float = 1.0
+    title: str = ""
+    """Title in the report and the model card; empty: it is not shown there."""
+    caption: str = ""
+    """Sentences below its chart."""
+    baseline: str = ""
+    """What its baseline is, in words; empty: it has none."""
+    figure: str | None = None
+    """Name of the baseline among the headline figures of pretraining; None if it is not one of them."""
+    unit: ClassVar[Literal["nats"]] = "nats"
 
     @property
     def total(self) -> str:
@@ -41,81 +49,42 @@ class LossTerm:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metric:
-    """Mean that is reported and not trained: `train/NAME` and `val/NAME`."""
+    """Share that is reported and not trained: `train/NAME` and `val/NAME`."""
 
     name: str
     total: str
+    """Name of the sum."""
     count: Count
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownScore:
-    """How the report and the model card show a held-out metric next to its baseline.
-
-    Texts may contain `{baseline}` and `{vocab_size}`.
-    """
-
-    metric: str
-    unit: Literal["nats", "fraction"]
-    tile: str
-    """Title of the tile in the report."""
-    tile_note: str
-    """What the tile's figure is compared with."""
-    card: str
-    """Name in the table of the model card."""
-    card_baseline: str | None = None
-    """Name of the baseline in that table; None if the card shows none."""
-    figure: str | None = None
-    """Name of the baseline among the headline figures of pretraining; None if it is not one of them."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownCurve:
-    """Curve of a chart."""
-
     title: str
-    metric: str
-    """Full name, such as `val/mlm_loss`."""
-    css: Literal["c0", "c1"]
+    """Title in the report."""
+    share_of: str = ""
+    """What it is the share of, in words, for the caption of its chart and the model card; empty: the title says it."""
+    note: str = ""
+    """Remark on the score where it has no baseline; may contain `{vocab_size}`."""
+    baseline: str = ""
+    """What its baseline is, in words; empty: it has none."""
+    chart: str = "accuracy"
+    """Name of the chart in the report that has the curves of all metrics with this name."""
+    unit: ClassVar[Literal["fraction"]] = "fraction"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownChart:
-    """Chart of the report: curves over the steps, and a baseline."""
-
-    name: str
-    y_name: str
-    caption: str
-    curves: tuple[ShownCurve, ...]
-    level: tuple[str, str] | None
-    """Title of the baseline and the metric that it belongs to; None for no baseline."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownTable:
-    """CSV file for `dvc plots`: a metric in training and on held-out text by step."""
-
-    name: str
-    metric: str
-    baseline: str | None
-    """Title of the column of a loss's baseline; None for accuracies, which are plotted from a folder of their own."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReportSpec:
-    """What the report, the model card, the progress and the headline figures show of an objective."""
-
-    title: str
-    summary: str
-    """Sentences on the scores. Placeholders for each metric that is scored: `{NAME}`, `{NAME_baseline}` and
-    `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
-    score: str
-    """Metric that is shown next to the loss where there is room for one: in the progress and the headline figures."""
-    score_word: str
-    """Word for that metric in the progress."""
-    scores: tuple[ShownScore, ...]
-    charts: tuple[ShownChart, ...]
-    tables: tuple[ShownTable, ...]
+MLM_LOSS = LossTerm(
+    name="mlm_loss",
+    count="targets",
+    title="MLM loss, nats",
+    caption="The loss of filling blanks. Below the dashed line the model uses the words around a blank, not only how "
+    "frequent each word is.",
+    baseline="by frequency alone",
+    figure="unigram_entropy",
+)
+MLM_ACCURACY = Metric(
+    name="mlm_accuracy",
+    total="mlm_correct",
+    count="targets",
+    title="blanks filled right",
+    share_of="blanks filled with exactly the right token",
+    note="one of {vocab_size}",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,51 +97,56 @@ class LearningMargins:
     """Margin above chance at which the NSP accuracy counts as learning; proportionally less if chance is above 0.5."""
 
 
-class Objective(ABC):
+class Objective:
     """A pretraining objective: a section of the configuration that knows everything which depends on what is learned.
 
+    Here it is the masked language model alone, on full sentences; an objective says in what it differs.
     An objective is a dataclass in a file of `pretraining/objectives`, which `registry.py` lists in `ObjectiveConfig`.
     The file is imported wherever a configuration is read, so torch and the model are imported inside the methods.
     """
 
     kind: str
-    num_segments: ClassVar[int]
+    num_segments: ClassVar[int] = 1
     """Number of segments of the examples that it learns from."""
-    examples: ClassVar[str]
+    examples: ClassVar[str] = "full_sentences"
     """Such examples, as a choice of the group `examples`."""
-    with_pooler: ClassVar[bool]
+    with_pooler: ClassVar[bool] = False
     """Whether a head reads the pooler."""
     families: ClassVar[Collection[str]] = ("bert",)
     """Families of encoders that can be trained with it."""
+    pairs_together: ClassVar[int | None] = None
+    """Number of examples whose segments are compared with each other, each segment a sequence of its own, at once on
+    one rank. None: each example is one sequence, and none depends on another."""
+    neighbours_together: ClassVar[int] = 1
+    """Number of examples, one after another in the corpus, that steps take together; 1: each is drawn alone."""
     reads_draws: ClassVar[bool] = False
     """Whether batches have `draws`, a random number for each target; see `examples.masking.target_draws`."""
-    terms: ClassVar[tuple[LossTerm, ...]]
+    terms: ClassVar[tuple[LossTerm, ...]] = (MLM_LOSS,)
     """Terms of the loss, in the order in which they are added."""
-    metrics: ClassVar[tuple[Metric, ...]]
-    """Metrics besides the terms of the loss."""
-    judged_by: ClassVar[str]
+    metrics: ClassVar[tuple[Metric, ...]] = (MLM_ACCURACY,)
+    """Metrics besides the terms of the loss; the first is shown next to the loss where there is room for one."""
+    judged_by: ClassVar[str] = MLM_LOSS.name
     """Name of the loss term whose lowest held-out value marks the best step."""
-    advice: ClassVar[Mapping[str, str]]
+    advice: ClassVar[Mapping[str, str]] = {
+        "unigram_entropy": "A large model may stay here for some thousand steps. Else raise optimizer.lr or the "
+        "batch, try optimizer=muon_short, or short sequences first (examples.lengths=[16,64] and two pretrain.phases), "
+        "and see that the text is in order.",
+    }
     """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
-    report_spec: ClassVar[ReportSpec]
-    """What the report, the model card, the progress and the headline figures show."""
+    title: ClassVar[str] = "the masked language model"
+    """What the encoder learns with, as a phrase for the model card."""
+    summary: ClassVar[str] = (
+        "On held-out text it fills {mlm_accuracy} of the blanks with exactly the right token. Its loss of {mlm_loss} "
+        "nats is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by frequency alone"
+    )
+    """Sentences on the held-out scores, without the last full stop. Placeholders for each term and metric with a title:
+    `{NAME}`, `{NAME_baseline}` and `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
 
-    @abstractmethod
     def model_class(self) -> type[MaskedLanguageModel]:
         """Return the class of an encoder with the heads of the objective."""
+        from bertline.modeling.bert import BertForMaskedLM
 
-    @property
-    def pairs_together(self) -> int | None:
-        """Number of examples whose segments are compared with each other, each segment a sequence of its own.
-
-        They are computed at once, on one rank. None: each example is one sequence, and none depends on another.
-        """
-        return None
-
-    @property
-    def neighbours_together(self) -> int:
-        """Number of examples, one after another in the corpus, that steps take together; 1: each is drawn alone."""
-        return 1
+        return BertForMaskedLM
 
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
@@ -201,9 +175,31 @@ class Objective(ABC):
         mask = batch.get("attention_mask")
         return model(batch["input_ids"], batch["token_type_ids"], mask, batch["masked_positions"], masks)
 
-    @abstractmethod
+    @staticmethod
+    def states(model: MaskedLanguageModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return hidden states of the last layer, [B, S, H] or of packed rows [R * S, H], and those at the targets."""
+        import torch
+
+        from bertline.modeling.bert import PackedRows
+        from bertline.modeling.dropout import TokenMasks
+
+        encoder, positions, masks = model.bert, batch["masked_positions"], TokenMasks.of(batch)
+        if "boundaries" in batch:
+            rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+            everywhere = torch.arange(rows.input_ids.numel(), device=rows.input_ids.device)
+            states = encoder.forward_packed_at(rows, everywhere, batch["first_positions"], masks).hidden_states
+            return states, states[positions]
+        mask = batch.get("attention_mask")
+        states = encoder(batch["input_ids"], batch["token_type_ids"], mask, masks).hidden_states
+        return states, states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1]))
+
     def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics."""
+        """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms and of the metrics."""
+        from bertline.modeling.losses import masked_lm_correct, masked_lm_loss_sum
+
+        labels = batch["masked_labels"]
+        loss, _ = masked_lm_loss_sum(output.mlm_logits, labels)
+        return {"mlm_loss": loss, "mlm_correct": masked_lm_correct(output.mlm_logits, labels).float()}
 
     def loss(
         self,
@@ -227,11 +223,6 @@ class Objective(ABC):
         terms = (sums[term.name] * (factor * term.weight / counts[term.count]) for term in self.terms)
         return reduce(add, terms)  # without a zero at the start, which the backward pass would have to follow
 
-    @abstractmethod
-    def guesses(self, output: Any) -> Tensor:
-        """Return the vocabulary logits at the masked positions, [B, P, V], which the mask predictions show."""
-
-    @abstractmethod
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the baseline of each metric that has one: the score that needs no learning from context.
 
@@ -239,17 +230,29 @@ class Objective(ABC):
             known: Settings and measurements of the examples, such as `unigram_entropy`; a baseline whose facts are
                 missing is left out.
         """
+        return {"mlm_loss": known["unigram_entropy"]} if "unigram_entropy" in known else {}
 
-    @abstractmethod
     def alarms(
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """Yield kind and message of an alarm for each metric still at its baseline; `means` cover the last `steps`."""
+        loss, entropy = means["mlm_loss"], baselines["mlm_loss"]
+        if loss > entropy - margins.entropy_margin:
+            yield (
+                "unigram_entropy",
+                f"the MLM loss of the last {steps:,} steps is {loss:.2f} nats; guessing blanks by frequency "
+                f"alone gives {entropy:.2f}",
+            )
 
 
 def sum_names(objective: Objective) -> tuple[str, ...]:
-    """Return the names of the sums of an objective, in the order of `Objective.sums`."""
+    """Return the names of the sums of an objective, terms before metrics."""
     return tuple(mean.total for mean in _of(objective))
+
+
+def shown_means(objective: Objective) -> tuple[LossTerm | Metric, ...]:
+    """Return the terms and metrics that the report and the model card show."""
+    return tuple(mean for mean in _of(objective) if mean.title)
 
 
 def means(objective: Objective, total: Mapping[str, float]) -> dict[str, float]:

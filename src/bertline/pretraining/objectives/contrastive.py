@@ -10,85 +10,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import (
-    LearningMargins,
-    LossTerm,
-    Metric,
-    ReportSpec,
-    ShownChart,
-    ShownCurve,
-    ShownScore,
-    ShownTable,
-)
-from bertline.pretraining.objectives.mlm import MaskedLMObjective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
+    from bertline.modeling.bert import MaskedLanguageModel
     from bertline.modeling.config import ModelConfig
 
-LOSS = LossTerm(name="contrastive_loss", count="sequences", weight=1.0)
-ACCURACY = Metric(name="contrastive_accuracy", total="contrastive_correct", count="sequences")
-ADVICE = {
-    **mlm.ADVICE,
-    "contrastive_at_chance": "Raise optimizer.lr or train for longer, and see that documents have several sentences "
-    "in their order: two segments of one document must have something in common.",
-}
-REPORT_SPEC = ReportSpec(
-    title="contrastive learning and the masked language model",
-    summary=f"{mlm.SUMMARY}, and it finds the other segment of the same document in {{contrastive_accuracy}} of cases "
-    "(chance: {contrastive_accuracy_baseline}).",
-    score=ACCURACY.name,
-    score_word="pairs found",
-    scores=(
-        ShownScore(
-            metric=LOSS.name,
-            unit="nats",
-            tile="contrastive loss, nats",
-            tile_note="chance {baseline}",
-            card="contrastive loss (nats)",
-            card_baseline="guessing (nats)",
-        ),
-        ShownScore(
-            metric=ACCURACY.name,
-            unit="fraction",
-            tile="pairs found",
-            tile_note="chance {baseline}",
-            card="other segment of the document found, accuracy",
-            card_baseline="guessing",
-        ),
-        mlm.LOSS_SCORE,
-        mlm.ACCURACY_SCORE,
-    ),
-    charts=(
-        ShownChart(
-            name="contrastive_loss",
-            y_name="contrastive loss, nats",
-            caption="The loss of finding the other segment of the same document among those of a group.",
-            curves=(
-                ShownCurve(title="training", metric=f"train/{LOSS.name}", css="c1"),
-                ShownCurve(title="held-out", metric=f"val/{LOSS.name}", css="c0"),
-            ),
-            level=("chance", LOSS.name),
-        ),
-        mlm.LOSS_CHART,
-        ShownChart(
-            name="accuracy",
-            y_name="held-out accuracy",
-            caption="The share of segments whose partner is nearest, and of blanks filled with the right token.",
-            curves=(
-                ShownCurve(title="pairs found", metric=f"val/{ACCURACY.name}", css="c1"),
-                mlm.ACCURACY_CURVE,
-            ),
-            level=("chance, pairs", ACCURACY.name),
-        ),
-    ),
-    tables=(*mlm.TABLES, ShownTable(name=ACCURACY.name, metric=ACCURACY.name, baseline=None)),
+LOSS = LossTerm(
+    name="contrastive_loss",
+    count="sequences",
+    title="contrastive loss, nats",
+    caption="The loss of finding the other segment of the same document among those of a group.",
+    baseline="chance",
+)
+ACCURACY = Metric(
+    name="contrastive_accuracy",
+    total="contrastive_correct",
+    count="sequences",
+    title="pairs found",
+    share_of="segments whose partner is nearest",
+    baseline="chance",
 )
 
 
@@ -102,7 +48,7 @@ class ContrastiveOutput(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Contrastive(MaskedLMObjective):
+class Contrastive(Objective):
     """InfoNCE on two segments of one document with the other pairs of a group as negatives, plus weighted MLM.
 
     A step of `global_batch_size` pairs has `global_batch_size / group_size` groups. A group is computed at once, on one
@@ -116,10 +62,18 @@ class Contrastive(MaskedLMObjective):
 
     num_segments: ClassVar[int] = 2
     examples: ClassVar[str] = "segment_pairs"
-    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, mlm.ACCURACY)
+    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, MLM_ACCURACY)
     judged_by: ClassVar[str] = LOSS.name
-    advice: ClassVar[Mapping[str, str]] = ADVICE
-    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    advice: ClassVar[Mapping[str, str]] = {
+        **Objective.advice,
+        "contrastive_at_chance": "Raise optimizer.lr or train for longer, and see that documents have several "
+        "sentences in their order: two segments of one document must have something in common.",
+    }
+    title: ClassVar[str] = "contrastive learning and the masked language model"
+    summary: ClassVar[str] = (
+        f"{Objective.summary}, and it finds the other segment of the same document in {{contrastive_accuracy}} of "
+        "cases (chance: {contrastive_accuracy_baseline})"
+    )
 
     kind: Literal["contrastive"]
     group_size: int
@@ -149,15 +103,15 @@ class Contrastive(MaskedLMObjective):
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
-        return (LOSS, LossTerm(name=mlm.LOSS.name, count="targets", weight=self.mlm_weight))
+        return (LOSS, replace(MLM_LOSS, weight=self.mlm_weight))
 
     @property
-    def pairs_together(self) -> int | None:
+    def pairs_together(self) -> int:  # type: ignore[override]
         """See `Objective.pairs_together`."""
         return self.group_size
 
     @property
-    def neighbours_together(self) -> int:
+    def neighbours_together(self) -> int:  # type: ignore[override]
         """See `Objective.neighbours_together`."""
         return self.neighbours
 
@@ -200,29 +154,23 @@ class Contrastive(MaskedLMObjective):
         # Packed rows are those of one group, padded to a common number of sequences.
         groups = [slice(None)] if "boundaries" in batch else groups
         found = [info_nce_sums(a[one], b[one], is_used[one], temperature=self.temperature) for one in groups]
-        of_blanks = MaskedLMObjective.sums(self, output, batch)  # type: ignore[arg-type]
         return {
+            **Objective.sums(self, output, batch),  # type: ignore[arg-type]
             "contrastive_loss": sum((loss for loss, _ in found[1:]), found[0][0]),
-            "mlm_loss": of_blanks["mlm_loss"],
             "contrastive_correct": sum((correct for _, correct in found[1:]), found[0][1]),
-            "mlm_correct": of_blanks["mlm_correct"],
         }
-
-    def guesses(self, output: LanguageModelOutput) -> Tensor:
-        """See `Objective.guesses`."""
-        return output.mlm_logits
 
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the unigram entropy, and loss and accuracy of a uniform guess among the segments of a group."""
         of_pairs = {LOSS.name: math.log(self.group_size), ACCURACY.name: 1 / self.group_size}
-        return {**MaskedLMObjective.baselines(self, known), **of_pairs}
+        return {**Objective.baselines(self, known), **of_pairs}
 
     def alarms(
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """See `Objective.alarms`. Without weight in the loss, the masked language model raises no alarm."""
         if self.mlm_weight > 0:
-            yield from MaskedLMObjective.alarms(self, means, baselines, margins, steps=steps)
+            yield from Objective.alarms(self, means, baselines, margins, steps=steps)
         loss, chance = means[LOSS.name], baselines[LOSS.name]
         if loss > chance - margins.entropy_margin:
             yield (

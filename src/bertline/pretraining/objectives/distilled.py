@@ -7,35 +7,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import LossTerm, Metric, ReportSpec, ShownCurve, ShownScore
-from bertline.pretraining.objectives.mlm import MaskedLMObjective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-TEACHER = Metric(name="teacher_accuracy", total="teacher_correct", count="targets")
-REPORT_SPEC = replace(
-    mlm.REPORT_SPEC,
-    title="the masked language model and the distributions of a teacher",
-    summary=f"{mlm.SUMMARY}; its teacher fills {{teacher_accuracy}} of the same blanks.",
-    scores=(
-        *mlm.REPORT_SPEC.scores,
-        ShownScore(
-            metric=TEACHER.name,
-            unit="fraction",
-            tile="its teacher",
-            tile_note="blanks filled right",
-            card="masked language model, accuracy of the teacher",
-        ),
-    ),
-    charts=(
-        mlm.LOSS_CHART,
-        replace(
-            mlm.REPORT_SPEC.charts[1],
-            curves=(mlm.ACCURACY_CURVE, ShownCurve(title="its teacher", metric=f"val/{TEACHER.name}", css="c1")),
-        ),
-    ),
+TEACHER = Metric(
+    name="teacher_accuracy",
+    total="teacher_correct",
+    count="targets",
+    title="its teacher",
+    note="blanks filled right",
 )
 
 
@@ -51,7 +33,7 @@ class DistilledOutput(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Distilled(MaskedLMObjective):
+class Distilled(Objective):
     """Masked language model with soft targets: the teacher's distribution at each target, and its hidden states.
 
     The teacher reads the same masked text, without dropout; it is neither trained nor saved.
@@ -62,8 +44,9 @@ class Distilled(MaskedLMObjective):
     """
 
     families: ClassVar[Collection[str]] = tuple(name for name, family in FAMILIES.items() if family.wrapping is None)
-    metrics: ClassVar[tuple[Metric, ...]] = (mlm.ACCURACY, TEACHER)
-    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    metrics: ClassVar[tuple[Metric, ...]] = (MLM_ACCURACY, TEACHER)
+    title: ClassVar[str] = "the masked language model and the distributions of a teacher"
+    summary: ClassVar[str] = f"{Objective.summary}; its teacher fills {{teacher_accuracy}} of the same blanks"
 
     kind: Literal["distilled"]
     teacher: str
@@ -90,7 +73,7 @@ class Distilled(MaskedLMObjective):
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
         terms = (
-            LossTerm(name="mlm_loss", count="targets", weight=self.mlm_weight),
+            replace(MLM_LOSS, weight=self.mlm_weight),
             LossTerm(name="soft_loss", count="targets", weight=self.soft_weight),
             LossTerm(name="cosine_loss", count="tokens", weight=self.cosine_weight),
         )
@@ -112,7 +95,7 @@ class Distilled(MaskedLMObjective):
         return model.mlm_head(at_targets, model.bert.word_embeddings), states
 
     def _without_states(self, model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, None]:
-        return MaskedLMObjective.output(self, model, batch).mlm_logits, None
+        return Objective.output(self, model, batch).mlm_logits, None
 
     def sums(self, output: DistilledOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
         """See `Objective.sums`."""
@@ -121,16 +104,15 @@ class Distilled(MaskedLMObjective):
         from bertline.modeling.losses import cosine_distance_sum, masked_lm_correct, soft_target_loss_sum
 
         labels = batch["masked_labels"]
-        hard = MaskedLMObjective.sums(self, output, batch)  # type: ignore[arg-type]
-        soft = soft_target_loss_sum(output.mlm_logits, output.teacher_logits, labels, temperature=self.temperature)
-        sums = {"mlm_loss": hard["mlm_loss"], "soft_loss": soft}
+        logits, teacher_logits = output.mlm_logits, output.teacher_logits
+        sums = {
+            **Objective.sums(self, output, batch),  # type: ignore[arg-type]
+            "soft_loss": soft_target_loss_sum(logits, teacher_logits, labels, temperature=self.temperature),
+            "teacher_correct": masked_lm_correct(teacher_logits, labels).float(),
+        }
         if output.states is not None and output.teacher_states is not None:
             mask = batch["sequence_ids"] if "sequence_ids" in batch else batch.get("attention_mask")
             is_real = (torch.ones_like(batch["input_ids"]) if mask is None else mask) > 0
             shape = output.states.shape[:-1]
             sums["cosine_loss"] = cosine_distance_sum(output.states, output.teacher_states, is_real.reshape(shape))
-        return {
-            **sums,
-            "mlm_correct": hard["mlm_correct"],
-            "teacher_correct": masked_lm_correct(output.teacher_logits, labels).float(),
-        }
+        return sums

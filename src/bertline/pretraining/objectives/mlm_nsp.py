@@ -6,18 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import (
-    LearningMargins,
-    LossTerm,
-    Metric,
-    ReportSpec,
-    ShownChart,
-    ShownCurve,
-    ShownScore,
-    ShownTable,
-)
-from bertline.pretraining.objectives.mlm import MaskedLMObjective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,58 +14,22 @@ if TYPE_CHECKING:
     from bertline.modeling.bert import MaskedLanguageModel, PreTrainingOutput
     from bertline.modeling.config import ModelConfig
 
-ADVICE = {
-    **mlm.ADVICE,
-    "nsp_at_chance": "It comes after the blanks, so wait while the MLM loss is near the unigram entropy. Else see that "
-    "documents have several sentences in their order; where text has no order, set objective.nsp_weight=0 "
-    "or use objective=mlm with examples=full_sentences.",
-}
 
-
-def pair_metrics(task: str) -> tuple[Metric, ...]:
+def pair_metrics(task: str, name: str) -> tuple[Metric, ...]:
     """Return the accuracies of blanks and of the labels of pairs; `task` is the prefix of the names."""
-    return (mlm.ACCURACY, Metric(name=f"{task}_accuracy", total=f"{task}_correct", count="sequences"))
-
-
-def pair_report(task: str, name: str, ability: str) -> ReportSpec:
-    """Return what is shown of a label of pairs beside the masked language model; `ability` is what the model does."""
-    accuracy = f"{task}_accuracy"
-    return ReportSpec(
-        title=f"the masked language model and {name} prediction",
-        summary=f"{mlm.SUMMARY}, and it {ability} in {{{accuracy}}} of cases (chance: {{{accuracy}_baseline}}).",
-        score=mlm.ACCURACY.name,
-        score_word="accuracy",
-        scores=(
-            mlm.LOSS_SCORE,
-            mlm.ACCURACY_SCORE,
-            ShownScore(
-                metric=accuracy,
-                unit="fraction",
-                tile=f"{name} right",
-                tile_note="chance {baseline}",
-                card=f"{name}, accuracy",
-                card_baseline="guessing",
-            ),
-        ),
-        charts=(
-            mlm.LOSS_CHART,
-            ShownChart(
-                name="accuracy",
-                y_name="held-out accuracy",
-                caption="The share of blanks filled with exactly the right token, and of sentence pairs judged right.",
-                curves=(mlm.ACCURACY_CURVE, ShownCurve(title=f"{name} right", metric=f"val/{accuracy}", css="c1")),
-                level=(f"chance, {name}", accuracy),
-            ),
-        ),
-        tables=(*mlm.TABLES, ShownTable(name=accuracy, metric=accuracy, baseline=None)),
+    pairs = Metric(
+        name=f"{task}_accuracy",
+        total=f"{task}_correct",
+        count="sequences",
+        title=f"{name} right",
+        share_of=f"sentence pairs judged right ({name})",
+        baseline="chance",
     )
-
-
-REPORT_SPEC = pair_report("nsp", "next sentence", "tells the next sentence from a random one")
+    return (MLM_ACCURACY, pairs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PairObjective(MaskedLMObjective):
+class PairObjective(Objective):
     """A masked language model that also learns one of two labels of each pair of segments, at the first position."""
 
     num_segments: ClassVar[int] = 2
@@ -96,7 +49,7 @@ class PairObjective(MaskedLMObjective):
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
-        return (mlm.LOSS, self.pair_loss)
+        return (MLM_LOSS, self.pair_loss)
 
     def model_class(self) -> type[MaskedLanguageModel]:
         """See `Objective.model_class`."""
@@ -120,11 +73,9 @@ class PairObjective(MaskedLMObjective):
         from bertline.modeling.losses import sequence_loss_sum, sequences_correct
 
         labels = batch["next_sentence_labels"]
-        of_blanks = MaskedLMObjective.sums(self, output, batch)
         return {
-            "mlm_loss": of_blanks["mlm_loss"],
+            **Objective.sums(self, output, batch),
             f"{self.task}_loss": sequence_loss_sum(output.nsp_logits, labels),
-            "mlm_correct": of_blanks["mlm_correct"],
             f"{self.task}_correct": sequences_correct(output.nsp_logits, labels).float(),
         }
 
@@ -133,7 +84,7 @@ class PairObjective(MaskedLMObjective):
 
         That accuracy is 0.5 if both labels are equally frequent, as in the papers (BERT, A.2).
         """
-        found = MaskedLMObjective.baselines(self, known)
+        found = Objective.baselines(self, known)
         if self.label_prob in known:
             found[f"{self.task}_accuracy"] = max(known[self.label_prob], 1 - known[self.label_prob])
         return found
@@ -142,7 +93,7 @@ class PairObjective(MaskedLMObjective):
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """See `Objective.alarms`. Without weight in the loss, the labels of pairs raise no alarm."""
-        yield from MaskedLMObjective.alarms(self, means, baselines, margins, steps=steps)
+        yield from Objective.alarms(self, means, baselines, margins, steps=steps)
         accuracy, chance = means[f"{self.task}_accuracy"], baselines[f"{self.task}_accuracy"]
         if self.pair_loss.weight > 0 and accuracy < learnt_from(chance, margins.nsp_margin):
             yield (
@@ -157,9 +108,18 @@ class MlmNspObjective(PairObjective):
     """Everything of the objective `mlm_nsp` but its name, for objectives that vary it."""
 
     examples: ClassVar[str] = "sentence_pairs"
-    metrics: ClassVar[tuple[Metric, ...]] = pair_metrics("nsp")
-    advice: ClassVar[Mapping[str, str]] = ADVICE
-    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    metrics: ClassVar[tuple[Metric, ...]] = pair_metrics("nsp", "next sentence")
+    advice: ClassVar[Mapping[str, str]] = {
+        **Objective.advice,
+        "nsp_at_chance": "It comes after the blanks, so wait while the MLM loss is near the unigram entropy. Else see "
+        "that documents have several sentences in their order; where text has no order, set objective.nsp_weight=0 "
+        "or use objective=mlm with examples=full_sentences.",
+    }
+    title: ClassVar[str] = "the masked language model and next sentence prediction"
+    summary: ClassVar[str] = (
+        f"{Objective.summary}, and it tells the next sentence from a random one in {{nsp_accuracy}} of cases (chance: "
+        "{nsp_accuracy_baseline})"
+    )
     task: ClassVar[str] = "nsp"
     label: ClassVar[str] = "a random second segment"
     label_prob: ClassVar[str] = "random_next_prob"

@@ -9,20 +9,10 @@ steps, below the last layer, so that the first position can read it there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from bertline.pretraining.objectives import mlm, mlm_nsp
-from bertline.pretraining.objectives.base import (
-    LossTerm,
-    Metric,
-    ReportSpec,
-    ShownChart,
-    ShownCurve,
-    ShownScore,
-    ShownTable,
-    sum_names,
-)
+from bertline.pretraining.objectives.base import MLM_LOSS, LossTerm, Metric
 from bertline.pretraining.objectives.mlm_nsp import MlmNspObjective
 
 if TYPE_CHECKING:
@@ -31,44 +21,22 @@ if TYPE_CHECKING:
     from bertline.modeling.bert import PreTrainingOutput
     from bertline.modeling.config import ModelConfig
 
-ACCURACY = Metric(name="shared_accuracy", total="shared_correct", count="sequences")
-ABSENT = Metric(name="unshared_share", total="unshared", count="sequences")
-REPORT_SPEC = replace(
-    mlm_nsp.REPORT_SPEC,
-    title=f"{mlm_nsp.REPORT_SPEC.title}, with tokens that both segments share",
-    summary=f"{mlm_nsp.REPORT_SPEC.summary} For {{shared_accuracy}} of the tokens of a sequence it says rightly "
-    "whether the other segment has them (always saying no: {unshared_share}).",
-    scores=(
-        *mlm_nsp.REPORT_SPEC.scores,
-        ShownScore(
-            metric=ACCURACY.name,
-            unit="fraction",
-            tile="shared tokens right",
-            tile_note="mean over sequences",
-            card="tokens of both segments, accuracy",
-        ),
-        ShownScore(
-            metric=ABSENT.name,
-            unit="fraction",
-            tile="always saying no",
-            tile_note="to shared tokens",
-            card="tokens of both segments, always saying no",
-        ),
-    ),
-    charts=(
-        *mlm_nsp.REPORT_SPEC.charts,
-        ShownChart(
-            name=ACCURACY.name,
-            y_name="held-out accuracy",
-            caption="The share of a sequence's tokens for which it says rightly whether the other segment has them.",
-            curves=(
-                ShownCurve(title="shared tokens right", metric=f"val/{ACCURACY.name}", css="c0"),
-                ShownCurve(title="always saying no", metric=f"val/{ABSENT.name}", css="c1"),
-            ),
-            level=None,
-        ),
-    ),
-    tables=(*mlm_nsp.REPORT_SPEC.tables, ShownTable(name=ACCURACY.name, metric=ACCURACY.name, baseline=None)),
+ACCURACY = Metric(
+    name="shared_accuracy",
+    total="shared_correct",
+    count="sequences",
+    title="shared tokens right",
+    share_of="a sequence's tokens for which it says rightly whether the other segment has them",
+    note="mean over sequences",
+    chart="shared_accuracy",
+)
+ABSENT = Metric(
+    name="unshared_share",
+    total="unshared",
+    count="sequences",
+    title="always saying no",
+    note="to shared tokens",
+    chart="shared_accuracy",
 )
 
 
@@ -85,7 +53,11 @@ class MlmNspShared(MlmNspObjective):
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (*MlmNspObjective.metrics, ACCURACY, ABSENT)
-    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    title: ClassVar[str] = f"{MlmNspObjective.title}, with tokens that both segments share"
+    summary: ClassVar[str] = (
+        f"{MlmNspObjective.summary}. For {{shared_accuracy}} of the tokens of a sequence it says rightly whether the "
+        "other segment has them (always saying no: {unshared_share})"
+    )
 
     kind: Literal["mlm_nsp_shared"]
     shared_weight: float
@@ -99,7 +71,7 @@ class MlmNspShared(MlmNspObjective):
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
         shared = LossTerm(name="shared_loss", count="sequences", weight=self.shared_weight)
-        return (mlm.LOSS, self.pair_loss, shared)
+        return (MLM_LOSS, self.pair_loss, shared)
 
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
@@ -130,10 +102,9 @@ class MlmNspShared(MlmNspObjective):
         first, second = output.before_last.float().chunk(2, dim=-1)
         logits = (first.sum(-1) - second.sum(-1)) / output.before_last.shape[-1] ** 0.5
         loss, correct, absent = shared_token_sums(logits, ids, batch["token_type_ids"], sequences)
-        found = {
+        return {
             **MlmNspObjective.sums(self, output, batch),
             "shared_loss": loss,
             "shared_correct": correct,
             "unshared": absent,
         }
-        return {name: found[name] for name in sum_names(self)}

@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import Metric, ReportSpec
-from bertline.pretraining.objectives.mlm_nsp import PairObjective, pair_metrics, pair_report
+from bertline.pretraining.objectives.base import Metric, Objective
+from bertline.pretraining.objectives.mlm_nsp import PairObjective, pair_metrics
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,13 +23,17 @@ class MlmSop(PairObjective):
 
     examples: ClassVar[str] = "sentence_order"
     families: ClassVar[Collection[str]] = ("bert", "albert")
-    metrics: ClassVar[tuple[Metric, ...]] = pair_metrics("sop")
+    metrics: ClassVar[tuple[Metric, ...]] = pair_metrics("sop", "sentence order")
     advice: ClassVar[Mapping[str, str]] = {
-        **mlm.ADVICE,
+        **Objective.advice,
         "sop_at_chance": "It comes after the blanks, and a small encoder may never learn it. Else see that documents "
         "have several sentences in their order, or use objective=mlm with examples=full_sentences.",
     }
-    report_spec: ClassVar[ReportSpec] = pair_report("sop", "sentence order", "tells whether two segments were swapped")
+    title: ClassVar[str] = "the masked language model and sentence order prediction"
+    summary: ClassVar[str] = (
+        f"{Objective.summary}, and it tells whether two segments were swapped in {{sop_accuracy}} of cases (chance: "
+        "{sop_accuracy_baseline})"
+    )
     task: ClassVar[str] = "sop"
     label: ClassVar[str] = "swapped segments"
     label_prob: ClassVar[str] = "swapped_prob"

@@ -6,19 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertline.foundation.validation import validate
-from bertline.pretraining.objectives.base import Objective, ShownTable
+from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.distilled import Distilled
-from bertline.pretraining.objectives.mlm import TABLES, Mlm
+from bertline.pretraining.objectives.mlm import Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
 from bertline.pretraining.objectives.mlm_sop import MlmSop
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
 
 ObjectiveConfig = Mlm | MlmNsp | MlmNspShared | MlmSop | Contrastive | ReplacedToken | Distilled
-
-TABLES_WITHOUT_PRETRAINING: tuple[ShownTable, ...] = TABLES
-"""Tables that `dvc.yaml` plots also where a checkpoint is fine-tuned as it is; they have only a header there."""
 
 
 def objective_from(section: Mapping[str, Any]) -> Objective:

@@ -10,66 +10,29 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from bertline.pretraining.objectives import mlm
-from bertline.pretraining.objectives.base import (
-    LearningMargins,
-    LossTerm,
-    Metric,
-    ReportSpec,
-    ShownChart,
-    ShownCurve,
-    ShownScore,
-    ShownTable,
-)
-from bertline.pretraining.objectives.mlm import MaskedLMObjective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bertline.modeling.config import ModelConfig
 
-ACCURACY = Metric(name="detection_accuracy", total="detected", count="tokens")
-UNREPLACED = Metric(name="unreplaced_share", total="unreplaced", count="tokens")
-REPORT_SPEC = ReportSpec(
-    title="replaced token detection",
-    summary="On held-out text it says of {detection_accuracy} of the tokens rightly whether its generator replaced "
-    "them (always saying no: {unreplaced_share}). The generator fills {mlm_accuracy} of the blanks with exactly the "
-    "right token; its loss of {mlm_loss} nats is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by frequency "
-    "alone.",
-    score=ACCURACY.name,
-    score_word="detected",
-    scores=(
-        ShownScore(
-            metric=ACCURACY.name,
-            unit="fraction",
-            tile="replaced tokens told",
-            tile_note="of all tokens",
-            card="replaced token detection, accuracy",
-        ),
-        ShownScore(
-            metric=UNREPLACED.name,
-            unit="fraction",
-            tile="always saying no",
-            tile_note="to replaced tokens",
-            card="replaced token detection, always saying no",
-        ),
-        mlm.LOSS_SCORE,
-        mlm.ACCURACY_SCORE,
-    ),
-    charts=(
-        ShownChart(
-            name=ACCURACY.name,
-            y_name="held-out accuracy",
-            caption="The share of tokens judged rightly. The better the generator, the harder it is.",
-            curves=(
-                ShownCurve(title="told rightly", metric=f"val/{ACCURACY.name}", css="c0"),
-                ShownCurve(title="always saying no", metric=f"val/{UNREPLACED.name}", css="c1"),
-            ),
-            level=None,
-        ),
-        mlm.LOSS_CHART,
-    ),
-    tables=(*mlm.TABLES, ShownTable(name=ACCURACY.name, metric=ACCURACY.name, baseline=None)),
+ACCURACY = Metric(
+    name="detection_accuracy",
+    total="detected",
+    count="tokens",
+    title="replaced tokens told",
+    share_of="tokens of which it says rightly whether they were replaced",
+    note="of all tokens; the better the generator, the harder",
+    chart="detection_accuracy",
+)
+UNREPLACED = Metric(
+    name="unreplaced_share",
+    total="unreplaced",
+    count="tokens",
+    title="always saying no",
+    note="to replaced tokens",
+    chart="detection_accuracy",
 )
 
 
@@ -85,7 +48,7 @@ class ReplacedTokenOutput(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReplacedToken(MaskedLMObjective):
+class ReplacedToken(Objective):
     """Replaced token detection: the encoder is the detector, the masked language model a narrower generator.
 
     The detector reads the text with the generator's picks at the targets. A pick is drawn from the generator's
@@ -100,13 +63,19 @@ class ReplacedToken(MaskedLMObjective):
 
     families: ClassVar[Collection[str]] = ("electra",)
     reads_draws: ClassVar[bool] = True
-    metrics: ClassVar[tuple[Metric, ...]] = (mlm.ACCURACY, ACCURACY, UNREPLACED)
+    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, UNREPLACED, MLM_ACCURACY)
     advice: ClassVar[Mapping[str, str]] = {
-        **mlm.ADVICE,
+        **Objective.advice,
         "detection_at_chance": "It comes after the generator has learned some tokens, so wait while the MLM loss is "
         "near the unigram entropy. Else raise optimizer.lr, or lower objective.generator_width.",
     }
-    report_spec: ClassVar[ReportSpec] = REPORT_SPEC
+    title: ClassVar[str] = "replaced token detection"
+    summary: ClassVar[str] = (
+        "On held-out text it says of {detection_accuracy} of the tokens rightly whether its generator replaced them "
+        "(always saying no: {unreplaced_share}). The generator fills {mlm_accuracy} of the blanks with exactly the "
+        "right token; its loss of {mlm_loss} nats is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by "
+        "frequency alone"
+    )
 
     kind: Literal["replaced_token"]
     generator_width: float
@@ -123,7 +92,7 @@ class ReplacedToken(MaskedLMObjective):
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         """See `Objective.terms`."""
-        return (mlm.LOSS, LossTerm(name="detection_loss", count="tokens", weight=self.detection_weight))
+        return (MLM_LOSS, LossTerm(name="detection_loss", count="tokens", weight=self.detection_weight))
 
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int
@@ -147,7 +116,7 @@ class ReplacedToken(MaskedLMObjective):
         from bertline.modeling.losses import sampled_tokens
 
         # Not super(): `slots=True` creates a new class, and zero-argument super() refers to the original one.
-        mlm_logits = MaskedLMObjective.output(self, model, batch).mlm_logits
+        mlm_logits = Objective.output(self, model, batch).mlm_logits
         positions, labels = batch["masked_positions"], batch["masked_labels"]
         picks = sampled_tokens(mlm_logits, batch["draws"])
         rows, columns = torch.where(labels != IGNORED_LABEL)
@@ -166,11 +135,9 @@ class ReplacedToken(MaskedLMObjective):
         mask = batch.get("attention_mask")
         is_real = torch.ones_like(output.is_replaced) if mask is None else mask.bool()
         loss, detected, unreplaced = replaced_token_sums(output.detector_logits, output.is_replaced, is_real)
-        generated = MaskedLMObjective.sums(self, output, batch)  # type: ignore[arg-type]
         return {
-            "mlm_loss": generated["mlm_loss"],
+            **Objective.sums(self, output, batch),  # type: ignore[arg-type]
             "detection_loss": loss,
-            "mlm_correct": generated["mlm_correct"],
             "detected": detected,
             "unreplaced": unreplaced,
         }
@@ -179,7 +146,7 @@ class ReplacedToken(MaskedLMObjective):
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """See `Objective.alarms`. The detector's loss at chance is the entropy of how often tokens are replaced."""
-        yield from MaskedLMObjective.alarms(self, means, baselines, margins, steps=steps)
+        yield from Objective.alarms(self, means, baselines, margins, steps=steps)
         loss, share = means["detection_loss"], means[UNREPLACED.name]
         chance = -sum(part * math.log(part) for part in (share, 1 - share) if part > 0)
         if loss >= chance:
