@@ -26,7 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bertline.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
+from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
 from bertline.demo.docstrings import docstrings_kept_in
 from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.files import (
@@ -443,7 +443,7 @@ def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfi
                 waiting += [Path(template.format(task=task)) for template in stage.inputs]
                 made_under = lock.get(stage.full_name(task), {}).get("params", {}).get("params.yaml")
                 if made_under is not None:
-                    changed |= differences(made_under, tracked_sections(stage, task, config))
+                    changed |= differences(_with_defaults(made_under, config), tracked_sections(stage, task, config))
     if changed:
         keys = ", ".join(f"{key} ({old!r} there, {new!r} here)" for key, (old, new) in sorted(changed.items())[:5])
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
@@ -451,6 +451,19 @@ def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfi
             f"{artifact} was made under another configuration: {keys}{more}. Leave these keys as they are, or save "
             f"them and run `dvc repro`, or name a folder that was made under them: inputs.{name}=FOLDER"
         )
+
+
+def _with_defaults(made_under: Mapping[str, Any], config: PipelineConfig) -> dict[str, Any]:
+    """Return sections of dvc.lock with the defaults of keys that no YAML names; invalid ones as they are."""
+    whole = to_mapping(config)
+    for key, value in made_under.items():
+        section, _, name = key.partition(".")
+        whole[section] = {**whole[section], name: value} if name else value
+    try:
+        checked = to_mapping(each_section(whole))
+    except ConfigError:
+        return dict(made_under)
+    return {key: value_at(checked, key) for key in made_under}
 
 
 def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, str | None]:

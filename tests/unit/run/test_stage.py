@@ -221,6 +221,30 @@ def test_by_hand_an_artifact_of_another_configuration_is_refused_and_a_named_fol
         pass
 
 
+def test_by_hand_an_artifact_that_dvc_made_is_read(project: Path, composed: Callable[..., dict[str, Any]]) -> None:
+    mapping = {**composed(), "task_name": "docs_library"}
+    mapping["tracking"]["enabled"] = False
+    for name in ("pretrain", "tasks/docs_library"):
+        write_json(project / "artifacts" / name / "manifest.json", {"of": name})
+    made_under = {
+        "pretrain": {key: mapping[key] for key in ("model", "objective", "optimizer", "schedule", "pretrain")},
+        "task_data@docs_library": {
+            "tasks.docs_library": mapping["tasks"]["docs_library"],
+            "python_docs": mapping["python_docs"],
+        },
+    }
+    assert "family" not in mapping["model"]  # a default that no YAML names
+    stages = {name: {"params": {"params.yaml": sections}} for name, sections in made_under.items()}
+    Path("dvc.lock").write_text(yaml.safe_dump({"stages": stages}))
+    with open_stage("sweep", mapping) as stage:
+        assert stage.inputs["pretrain"] == Path("artifacts/pretrain")
+    with (
+        pytest.raises(ArtifactError, match=r"model\.num_hidden_layers \(2 there, 3 here\)"),
+        open_stage("sweep", {**mapping, "model": {**mapping["model"], "num_hidden_layers": 3}}),
+    ):
+        pass
+
+
 def test_dvc_is_given_no_inputs_by_hand(
     project: Path, composed: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
