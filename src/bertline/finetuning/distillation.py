@@ -9,36 +9,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from bertline.finetuning.encoding import INDICES
 from bertline.finetuning.task_kind import SOFT_TARGETS, UNLABELLED, Batch, Batches
 from bertline.foundation.seeds import generator
-
-
-def softmax_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return the divergence [...] of a student's distribution from its teacher's, in nats, times temperature squared.
-
-    The factor keeps the size of the gradient, which falls with the square of the temperature. The divergence is the
-    cross-entropy of the paper less a constant, so that a student that equals its teacher has the loss 0.
-
-    Args:
-        logits: Logits of the student [..., L].
-        teacher: Logits of the teacher [..., L].
-        temperature: What both are divided by.
-
-    Example:
-        >>> loss = softmax_divergence(torch.tensor([0.0, 0.0]), torch.tensor([20.0, 0.0]), 1.0)
-        >>> round(loss.exp().item(), 4)  # a uniform guess where the teacher is sure of one of two
-        2.0
-
-    References:
-        Hinton et al. 2015, Distilling the Knowledge in a Neural Network (arXiv 1503.02531), section 2.
-    """
-    student, target = (torch.log_softmax(each / temperature, dim=-1) for each in (logits, teacher))
-    return F.kl_div(student, target, reduction="none", log_target=True).sum(-1) * temperature**2
+from bertline.modeling.losses import softmax_divergence
 
 
 def sigmoid_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:

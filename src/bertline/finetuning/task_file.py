@@ -14,7 +14,7 @@ from bertline.foundation.validation import to_mapping, validate
 from bertline.kinds.registry import TaskConfig
 
 TASK_FILE = "task.json"
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

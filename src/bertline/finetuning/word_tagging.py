@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.distillation import softmax_divergence
 from bertline.finetuning.encoding import scoring_batches
 from bertline.finetuning.task_kind import Batch, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
 from bertline.foundation.labels import IGNORED_LABEL
+from bertline.modeling.losses import softmax_divergence
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine

@@ -177,23 +177,37 @@ def replaced_token_sums(logits: Tensor, is_replaced: Tensor, is_real: Tensor) ->
     return (losses * is_real).sum(), (is_right & is_real).sum().float(), (~is_replaced & is_real).sum().float()
 
 
-def soft_target_loss_sum(logits: Tensor, teacher_logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
-    """Return the divergence of a model's distributions from its teacher's at the targets, in nats, summed.
+def softmax_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Return the divergence [...] of a student's distribution from its teacher's, in nats, times temperature squared.
 
-    Both are softened by the temperature; its square keeps the size of the gradients.
+    The factor keeps the size of the gradient, which falls with the square of the temperature. The divergence is the
+    cross-entropy of the paper less a constant, so that a student that equals its teacher has the loss 0.
 
     Args:
-        logits: [..., P, V].
-        teacher_logits: [..., P, V].
-        labels: [..., P], -100 in unused positions.
-        temperature: Divisor of the logits.
+        logits: Logits of the student [..., L].
+        teacher: Logits of the teacher [..., L].
+        temperature: What both are divided by.
+
+    Example:
+        >>> loss = softmax_divergence(torch.tensor([0.0, 0.0]), torch.tensor([20.0, 0.0]), 1.0)
+        >>> round(loss.exp().item(), 4)  # a uniform guess where the teacher is sure of one of two
+        2.0
 
     References:
-        Hinton et al. (arXiv 1503.02531), section 2; Sanh et al., DistilBERT (arXiv 1910.01108), section 2.
+        Hinton et al. 2015, Distilling the Knowledge in a Neural Network (arXiv 1503.02531), section 2.
     """
-    ours, theirs = (each.flatten(0, -2).float().div(temperature).log_softmax(-1) for each in (logits, teacher_logits))
-    divergences = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1)
-    return (divergences * (labels.flatten() != IGNORED_LABEL)).sum() * temperature**2
+    student, target = (torch.log_softmax(each / temperature, dim=-1) for each in (logits, teacher))
+    return F.kl_div(student, target, reduction="none", log_target=True).sum(-1) * temperature**2
+
+
+def soft_target_loss_sum(logits: Tensor, teacher_logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
+    """Return the `softmax_divergence` [..., P] of logits [..., P, V], summed over the targets (labels not -100).
+
+    References:
+        Sanh et al., DistilBERT (arXiv 1910.01108), section 2.
+    """
+    divergences = softmax_divergence(logits.float(), teacher_logits.float(), temperature)
+    return (divergences * (labels != IGNORED_LABEL)).sum()
 
 
 def cosine_distance_sum(states: Tensor, teacher_states: Tensor, is_real: Tensor) -> Tensor:

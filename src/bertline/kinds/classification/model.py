@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning import temperature as scaling
-from bertline.finetuning.distillation import sigmoid_divergence, softmax_divergence
+from bertline.finetuning.distillation import sigmoid_divergence
 from bertline.finetuning.encoding import (
     LengthSortedBatches,
     Sequences,
@@ -38,7 +38,7 @@ from bertline.finetuning.task_kind import (
 )
 from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
 from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.modeling.losses import focal_factor
+from bertline.modeling.losses import focal_factor, softmax_divergence
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer

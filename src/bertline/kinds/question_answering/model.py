@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.distillation import softmax_divergence
 from bertline.finetuning.encoding import INPUT_NAMES, scoring_indices
 from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics, TaskKind
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.modeling.heads import AnswerLogits
+from bertline.modeling.losses import softmax_divergence
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Layout, Tokenizer
