@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from bertline.encoders.loading import LanguageModel, load_model
+from bertline.encoders.loading import LanguageModel, load_model, spread_layers
 from bertline.examples.store import ExampleStore, num_segments, token_counts
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.progress import say
@@ -130,12 +130,12 @@ def _teacher(job: PretrainJob, objective: Distilled, tokenizer: Tokenizer) -> nn
 
 
 def start_at_layers(student: Any, teacher: Any) -> None:
-    """Copy every n-th layer of the teacher, and all that both have besides (DistilBERT, arXiv 1910.01108, section 3).
+    """Copy layers of the teacher (`spread_layers`), and all that both have besides (arXiv 1910.01108, section 3).
 
     Raises:
         ConfigError: A weight has another shape.
     """
-    layers = every_nth_layer(len(teacher.bert.layers), len(student.bert.layers))
+    layers = spread_layers(len(teacher.bert.layers), len(student.bert.layers))
     theirs, weights = teacher.state_dict(), student.state_dict()
     for name, weight in weights.items():
         source = re.sub(r"(?<=layers\.)\d+", lambda number: str(layers[int(number[0])]), name)
@@ -146,16 +146,6 @@ def start_at_layers(student: Any, teacher: Any) -> None:
                 "or set it to false."
             )
         weight.copy_(theirs.get(source, weight))
-
-
-def every_nth_layer(num_layers: int, num_taken: int) -> list[int]:
-    """Return which layers a student of `num_taken` layers takes: evenly spread, the last one among them.
-
-    Example:
-        >>> every_nth_layer(12, 6), every_nth_layer(6, 4)
-        ([1, 3, 5, 7, 9, 11], [0, 2, 3, 5])
-    """
-    return [(number + 1) * num_layers // num_taken - 1 for number in range(num_taken)]
 
 
 def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:

@@ -60,7 +60,7 @@ class Distilled(Objective):
     cosine_weight: float
     """Weight of the cosine distance of hidden states, at all real positions; above 0, both have one hidden size."""
     start_from_teacher: bool
-    """Whether the student starts from the teacher's embeddings, heads and every n-th layer, instead of random
+    """Whether the student starts from the teacher's embeddings, heads and evenly spread layers, instead of random
     weights."""
 
     def __post_init__(self) -> None:
