@@ -65,18 +65,17 @@ def _columns(split: str, table: Any, asked: Mapping[str, str]) -> tuple[list[tup
     """
     names = getattr(table, "column_names", getattr(table, "columns", None))  # datasets, else data frames
     if names is None:
-        table = list(table)
-        for place, row in enumerate(table):
+        entries = list(table)
+        for place, row in enumerate(entries):
             if not isinstance(row, Mapping):
                 problem = f"{split}, index {place}: {row!r} is no dictionary."
                 raise DataError(f"{problem} Give a data frame, a dataset, or a list of dictionaries, one a row.")
-        names = dict.fromkeys(name for row in table for name in row)
+        names = dict.fromkeys(name for row in entries for name in row)
+        table = {name: [row.get(name) for row in entries] for name in names}
     for argument, name in asked.items():
         if name not in names:
             shown = ", ".join(map(repr, names))
             raise DataError(_in_pythons_terms(f"{split} has no column {name!r} ({argument}). It has {shown}.", {}))
-    if isinstance(table, list):
-        return [tuple(row.get(name) for name in asked.values()) for row in table], range(len(table))
     cells = {name: list(table[name]) for name in asked.values()}
     label = asked["label_column"]
     if classes := getattr(getattr(table, "features", {}).get(label), "names", None):  # a dataset's numbers of classes

@@ -111,25 +111,23 @@ def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
         DataError: A row lacks a text.
     """
     train = task.splits["train"]
-    match train:
-        case PairedRows():
-            columns = [getattr(source, "text_column", "text")]
-            columns += [] if train.text_pairs is None else [getattr(source, "text_pair_column", "text_pair")]
-            fields = ["texts", "text_pairs"]
-        case TaggedRows():
-            columns, fields = ["words"], ["words"]
-        case QuestionRows():
-            columns, fields = ["question", "context"], ["questions", "contexts"]
-        case QueryRows():
-            columns, fields = ["query"], ["queries"]
-        case _:
-            raise ConfigError("tasks of this kind have no rows without labels; set unlabelled to null.")
+    if not isinstance(train, PairedRows | TaggedRows | QuestionRows | QueryRows):
+        raise ConfigError("tasks of this kind have no rows without labels; set unlabelled to null.")
+    inputs = {
+        "texts": getattr(source, "text_column", "text"),
+        "text_pairs": getattr(source, "text_pair_column", "text_pair"),
+        "words": "words",
+        "questions": "question",
+        "contexts": "context",
+        "queries": "query",
+    }
+    columns = {name: column for name, column in inputs.items() if getattr(train, name, None) is not None}
 
     def parse(record: Record) -> list[Any]:
-        cells = [value_in(record, column) for column in columns]
+        cells = [value_in(record, column) for column in columns.values()]
         texts = [cell if isinstance(cell, list) else (text_in(cell) or "").strip() for cell in cells]
         if not all(texts):
-            raise BadRow("empty_text", f"a text is empty (of {', '.join(map(str, columns))})")
+            raise BadRow("empty_text", f"a text is empty (of {', '.join(map(str, columns.values()))})")
         return [record.where, *texts]
 
     layout = replace(layout_of(source) if isinstance(source, TableSourceConfig) else JSON_LINES, format="auto")
@@ -137,7 +135,7 @@ def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
     if not records:
         raise DataError(f"{path} has no rows without labels. Give a file with some, or set unlabelled to null.")
     ids, *texts = map(list, zip(*records, strict=True))
-    values: dict[str, Any] = dict(zip(fields, texts, strict=False))
+    values: dict[str, Any] = dict(zip(columns, texts, strict=True))
     if isinstance(train, TaggedRows):
         values |= {"documents": ids, "tags": [[task.labels[0]] * len(words) for words in values["words"]]}
     elif isinstance(train, QuestionRows):
