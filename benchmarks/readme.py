@@ -487,13 +487,13 @@ def flavours() -> str:
         found = [figures.get(name) for name in ("mlm_loss", *names)]
         cells = ["" if each is None else with_spread(each["mean"], each["std"]) for each in found]
         rows.append(f"| {flavour} | {figures['steps']:,} | {' | '.join(cells)} |")
-    differ = [
-        f"{first} is {each['verdict']} than {second} on `{task}` ({signed(each['difference'])})"
-        for pair, of_tasks in record["verdicts"].items()
-        for first, second in [pair.split(" - ")]
-        for task, each in of_tasks.items()
-        if each.get("verdict") in ("better", "worse")
-    ]
+    differ = []
+    for pair, of_tasks in record["verdicts"].items():
+        first, second = pair.split(" - ")
+        for verdict in ("better", "worse"):
+            tasks = [f"`{task}`" for task, each in of_tasks.items() if each.get("verdict") == verdict]
+            if tasks:
+                differ.append(f"{first} is {verdict} than {second} on {', '.join(tasks)}")
     note = (
         f"Each training had {record['minutes']:g} minutes of one core ({record['device']}), the teacher twice as many; "
         f"mean ± standard deviation over {record['seeds']} seeds. Beyond the noise of seeds and rows: "
