@@ -163,7 +163,9 @@ def build_examples(
         }
         manifest: dict[str, Any] = {
             "seed": config.seed,
-            "masking": {key: value for key, value in to_mapping(config.masking).items() if value != "token"},
+            "masking": {
+                key: value for key, value in to_mapping(config.masking).items() if (key, value) != ("unit", "token")
+            },
             "dupe_factor": _dupe_factor(config),
             "random_next_prob": config.random_next_prob,
             "short_sequence_prob": config.short_sequence_prob,

@@ -126,7 +126,7 @@ def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, po
 
     The unit `word` chooses whole words in random order, `span` runs of words whose number is geometric; all targets of
     a span are replaced alike. Both choose no more targets than `token` would: what is longer than what is left of them
-    is passed over, and a span ends early. Some targets remain unused where no word is short enough; only where none is
+    is skipped, and a span ends early. Some targets remain unused where no word is short enough; only where none is
     from the start, the beginning of one is chosen.
 
     Notes:
@@ -250,21 +250,21 @@ def _spans(keys: Array, maskable: Array, begins: Array, num_targets: Array, max_
     in_words = (rows[:, None] * (length + 1) + firsts)[maskable]
     sizes = np.bincount(in_words, minlength=len(rows) * (length + 1)).reshape(-1, length + 1)
     spans, left = np.full_like(sizes, -1), num_targets.copy()
-    order = np.minimum(_in_random_order(keys, begins), length)  # behind the last word: a place without a word
+    order = np.minimum(_in_random_order(keys, begins), length)  # after the last word: a position without a word
     for start in order.T:
         if not left.any() or (start == length).all():
             break
         drawn = _unit_interval(_output(keys, _OUTPUT_FOR_NUMBER + np.uint64(1) + start.astype(np.uint64)))
         num_words = np.minimum(1 + np.searchsorted(_SPAN_WORDS, drawn, side="right"), max_words)
-        word, goes_on = start, np.ones(len(rows), dtype=bool)
+        word, continues = start, np.ones(len(rows), dtype=bool)
         for number in range(max_words):
             size = sizes[rows, word]
-            goes_on &= (number < num_words) & (size > 0) & (size <= left) & (spans[rows, word] < 0)
-            if not goes_on.any():
+            continues &= (number < num_words) & (size > 0) & (size <= left) & (spans[rows, word] < 0)
+            if not continues.any():
                 break
-            spans[rows[goes_on], word[goes_on]] = start[goes_on]
-            left = left - size * goes_on
-            word = np.where(goes_on, word + size, length)
+            spans[rows[continues], word[continues]] = start[continues]
+            left = left - size * continues
+            word = np.where(continues, word + size, length)
     too_long = (left == num_targets) & (left > 0)  # each word is
     spans[rows[too_long], order[too_long, 0]] = order[too_long, 0]
     is_target = maskable & (columns - firsts < num_targets[:, None])
