@@ -82,7 +82,7 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
         name, task, own_paths = asked_task(composed, files)
         several = isinstance(composed["start_from"], list)
         given = composed["start_from"] if several else [composed["start_from"]]
-        student = None if several else student_of(composed)
+        student = student_of(composed)
         starts = [student] if student else [start_of({**composed, "start_from": one}) for one in given]
         composed["pretrain"]["start_from"] = starts[0]
         if several:  # arms of the sweep, of which dev chooses one
@@ -289,6 +289,8 @@ def student_of(composed: dict[str, Any]) -> str | None:
         from bertline.finetuning.task_file import read_teacher
 
         read_teacher(Path(teacher))
+        if isinstance(composed["start_from"], list):
+            raise ConfigError("a teacher has one student: give one encoder as start_from, or student_layers, no list.")
     if layers is None:
         return None
     if teacher is None or composed["start_from"] is not None:

@@ -36,7 +36,7 @@ def task_charts(task: TaskFacts) -> dict[str, str]:
             Series(
                 row["name"].replace("_", " "), [(row["ms_32"], row["score"])], css, [row["spread"] or 0.0], marked=True
             )
-            for row, css in zip(task.distillation["rows"], ("c4", "c0", "c9", "c2"), strict=False)
+            for row, css in zip(task.distillation["rows"], ("c4", "c0", "c9", "c5"), strict=False)
         ]
         costs = f"milliseconds for 32 rows of {task.distillation['max_length']} tokens"
         worth = f"test {metric_name(task.metric)}"

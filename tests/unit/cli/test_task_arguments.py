@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bertline.cli.finetune import student_of
 from bertline.cli.labelled_files import GivenFiles, conll_layout, format_of, given_files
 from bertline.cli.task_arguments import placed, task_name_of, task_of_files
 from bertline.foundation.errors import ConfigError, DataError
@@ -271,3 +272,17 @@ def test_the_task_is_named_after_its_file_or_the_folder_of_train(tmp_path: Path)
     assert names == ["hotel_reviews", "a_b"]
     with pytest.raises(ConfigError, match="letters, digits and underscores"):
         task_name_of(None, "a/b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"student_layers": 3}, "student_layers takes layers of the teacher.*give teacher=FOLDER"),
+        ({"student_layers": 3, "teacher": "it", "start_from": "other"}, "leave start_from out"),
+        ({"teacher": "it", "start_from": ["a", "b"]}, "a teacher has one student: give one encoder"),
+    ],
+)
+def test_a_student_is_named_once(arguments: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertline.finetuning.task_file.read_teacher", lambda folder: None)
+    with pytest.raises(ConfigError, match=problem):
+        student_of({"student_layers": None, "teacher": None, "start_from": None, **arguments})
