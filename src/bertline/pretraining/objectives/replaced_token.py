@@ -119,10 +119,10 @@ class ReplacedToken(Objective):
         mlm_logits = Objective.output(self, model, batch).mlm_logits
         positions, labels = batch["masked_positions"], batch["masked_labels"]
         picks = sampled_tokens(mlm_logits, batch["draws"])
-        rows, columns = torch.where(labels != IGNORED_LABEL)
-        at = (rows, positions[rows, columns])
-        read = batch["input_ids"].index_put(at, picks[rows, columns])
-        is_replaced = torch.zeros_like(read, dtype=torch.bool).index_put(at, (picks != labels)[rows, columns])
+        # Unused entries have position 0, a special token, which stays as it is.
+        used, ids = labels != IGNORED_LABEL, batch["input_ids"]
+        read = ids.scatter(1, positions, torch.where(used, picks, ids.gather(1, positions)))
+        is_replaced = torch.zeros_like(ids, dtype=torch.bool).scatter(1, positions, used & (picks != labels))
         logits = model.detect(read, batch["token_type_ids"], batch.get("attention_mask"))
         return ReplacedTokenOutput(mlm_logits, logits, is_replaced)
 
