@@ -101,7 +101,7 @@ def _teacher(job: PretrainJob, objective: Distilled, tokenizer: Tokenizer) -> nn
     Raises:
         ConfigError: It cannot teach this student.
     """
-    folder = resolve_folder(objective.teacher, None)
+    folder = resolve_folder(objective.teacher)
     config = read_config(folder)[0]
     ours, problems = job.model, []
     if FAMILIES[config.family].wrapping is not None or not has_mlm_head(folder):

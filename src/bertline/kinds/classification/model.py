@@ -85,14 +85,12 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     """Rescales probabilities as if the logits had been divided by a temperature."""
 
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        """See `TaskKind.new_model`."""
         model: Any = super().new_model(folder, head)
         if self.config.shared_tokens == "marked":
             add_marked_types(model.bert, NUM_MATCHES)
         return model
 
     def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
-        """See `TaskKind.encode`."""
         config = self.config
         texts = rows.texts, rows.text_pairs
         if config.long_texts == "windows":
@@ -105,7 +103,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         return EncodedTexts(windows, rows.labels)
 
     def num_cut(self, encoded: EncodedTexts) -> int:
-        """See `TaskKind.num_cut`."""
         return int(encoded.windows.cut.sum())
 
     def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
@@ -124,7 +121,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         return LengthSortedBatches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """See `TaskKind.hard_loss`."""
         return self.loss_of_logits(outputs.float(), batch, options)
 
     def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
@@ -138,7 +134,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         """Compute the mean loss from logits [B, labels]."""
 
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
-        """See `TaskKind.predict`."""
         read = self.probabilities
         return self.pooled(outputs_of(model, encoded.sequences, machine, len(self.labels), read=read), encoded.windows)
 
@@ -208,7 +203,6 @@ class Classification(TextClassifier[TextRows]):
         return total / options.class_weights[batch["labels"]].sum()
 
     def label_counts(self, rows: TextRows) -> NDArray[np.int64]:
-        """See `TaskKind.label_counts`."""
         return np.bincount(rows.labels, minlength=len(self.labels))
 
     def pooled(self, of_windows: Probabilities, windows: Windows) -> Probabilities:

@@ -100,7 +100,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     # ---- training
 
     def encode(self, rows: CandidateRows, tokenizer: Tokenizer) -> EncodedCandidates:
-        """See `TaskKind.encode`."""
         sizes = [len(candidates) for candidates in rows.candidates]
         queries = [query for query, size in zip(rows.queries, sizes, strict=True) for _ in range(size)]
         texts = [text for candidates in rows.candidates for text in candidates]
@@ -130,7 +129,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     # ---- predicting and scoring
 
     def predict(self, model: nn.Module, encoded: EncodedCandidates, machine: Machine) -> CandidateScores:
-        """See `TaskKind.predict`."""
         scores = outputs_of(model, encoded.sequences, machine, 1)[:, 0]
         return np.split(scores, encoded.offsets[1:-1]) if len(encoded.offsets) > 1 else []
 

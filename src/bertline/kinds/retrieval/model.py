@@ -246,7 +246,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return int(encoded.queries.cut.sum())
 
     def num_cut_documents(self, encoded: EncodedSearch) -> int:
-        """See `TaskKind.num_cut_documents`."""
         return int(encoded.documents.cut.sum())
 
     def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
