@@ -130,9 +130,8 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
 def refuse_same_encoders(key: str, named: Iterable[tuple[str, Path]]) -> None:
     """Check that no encoder is named twice: under one name, by two paths to its folder, or as a copy of its weights.
 
-    Args:
-        key: Key of the configuration that names them.
-        named: Name and folder of each. What is no folder here, such as a hub name, is compared by its name.
+    Each has a name, under `key` of the configuration, and a folder; one without weights, as of a hub name, has only the
+    name to compare.
 
     Raises:
         ConfigError: Two are the same.

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning import temperature as scaling
-from bertline.finetuning.distillation import sigmoid_divergence
 from bertline.finetuning.encoding import (
     LengthSortedBatches,
     Sequences,
@@ -38,7 +37,7 @@ from bertline.finetuning.task_kind import (
 )
 from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
 from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.modeling.losses import focal_factor, softmax_divergence
+from bertline.modeling.losses import focal_factor, sigmoid_divergence, softmax_divergence
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -159,13 +158,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def calibration_errors(
         self, predictions: Probabilities, calibration: Calibration, error: Callable[..., float]
     ) -> dict[str, float]:
-        """Return the expected calibration error without (`before`) and, if there is a temperature, with it (`after`).
-
-        Args:
-            predictions: The model's predictions before temperature scaling.
-            calibration: The calibration chosen on dev.
-            error: Computes the error of probabilities [N, labels].
-        """
+        """Return the error of the probabilities without the temperature (`before`) and, if any, with it (`after`)."""
         errors = {"before": error(predictions)}
         if scaling.TEMPERATURE in calibration:
             errors["after"] = error(self.calibrated(predictions, calibration))

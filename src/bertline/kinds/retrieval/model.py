@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.distillation import vector_distance
 from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Sequences, encode_texts, outputs_of
 from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.finetuning.vector_index import VectorIndex
@@ -23,7 +22,7 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.seeds import generator
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.modeling.bert import BertModel
-from bertline.modeling.losses import softmax_divergence
+from bertline.modeling.losses import softmax_divergence, vector_distance
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.bm25 import Bm25
 from bertline.tasks.metrics import ranking

@@ -142,15 +142,9 @@ def best_threshold(
     probabilities: NDArray[np.floating],
     score: Callable[[NDArray[np.integer]], float],
 ) -> float:
-    """Return the probability from which on predicting the second of two labels scores best.
+    """Return the probability from which on predicting the second of two labels scores best, by a confusion matrix.
 
-    Args:
-        gold: [N] label ids, 0 or 1.
-        probabilities: [N] of the second label.
-        score: Score of a confusion matrix.
-
-    Returns:
-        0.5 or the middle of two neighbouring probabilities; of equally good ones, the nearest to 0.5.
+    It is 0.5 or the middle of two neighbouring probabilities [N]; of equally good ones, the nearest to 0.5.
 
     Example:
         >>> best_threshold(np.array([0, 1, 1]), np.array([0.1, 0.3, 0.4]), accuracy)
