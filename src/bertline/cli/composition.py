@@ -196,11 +196,7 @@ def run_composed(
 
 @contextmanager
 def composed_in_python(config: str, overrides: Sequence[str], ignored: Collection[str]) -> Iterator[_Composed]:
-    """Compose a file of conf/ as `run_composed` does, in a program of the user's own, whose state of Hydra stays.
-
-    Raises:
-        ConfigError: See `run_composed`.
-    """
+    """Compose a file of conf/ as `run_composed` does, in a program of the user's own, whose state of Hydra stays."""
     state = Singleton.get_state()
     GlobalHydra.instance().clear()
     try:

@@ -274,7 +274,6 @@ class WrappedReplacedToken(WrappedMaskedLM):
         return self.hf(**self.bert.inputs(input_ids, token_type_ids, attention_mask)).logits
 
     def without_weights(self) -> WrappedReplacedToken:
-        """See `WrappedMaskedLM.without_weights`."""
         alone = super().without_weights()
         return WrappedReplacedToken(alone.hf, alone.bert, self.generator.without_weights())
 

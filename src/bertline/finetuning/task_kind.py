@@ -54,9 +54,7 @@ class DistilledBatches:
     """
 
     def __init__(self, parts: Sequence[tuple[Batches, NDArray[np.float32]]], *, seed: int) -> None:
-        self._parts = parts
-        self._seed = seed
-        self._epochs = 0
+        self._parts, self._seed, self._epochs = parts, seed, 0
 
     def __len__(self) -> int:
         return sum(len(batches) for batches, _ in self._parts)

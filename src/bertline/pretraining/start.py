@@ -81,8 +81,8 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, res
         attention=pretraining_attention(job.runtime, job.model, device, first_length).kind,
     )
     if isinstance(job.objective, Distilled):
-        teacher = _teacher(job, job.objective, tokenizer).to(machine.device)
-        object.__setattr__(model, "teacher", teacher)  # not registered as a submodule
+        # Not registered as a submodule.
+        object.__setattr__(model, "teacher", _teacher(job, job.objective, tokenizer).to(machine.device))
     if job.start_from_folder is not None:
         _start_at_checkpoint(model, job, job.start_from_folder, tokenizer)
         return model

@@ -89,10 +89,8 @@ class ArmBench:
     """Task data of one arm: the rows of each split and their encoding, loaded once; with a teacher its soft targets."""
 
     def __init__(self, job: SweepJob, start: EncoderStart, machine: Machine, teacher: str | None = None) -> None:
-        self.start = start
-        self._machine = machine
+        self._job, self.start, self._machine = job, start, machine
         self.kind: TaskKind[Any, Any, Any] = kind_of(job, start)
-        self._job = job
         self._tokenizer = Tokenizer.load(start.folder)
         self.teacher = None if teacher is None else Teacher(Path(teacher), self.kind, self._tokenizer)
         self._splits: dict[tuple[SplitName, int | None], TaskSplit] = {}

@@ -245,10 +245,10 @@ def resolve_folder(name_or_folder: str, revision: str | None = None) -> Path:
         return folder
     if folder.is_file():
         raise DataError(f"{folder} is a file; expected a folder with a checkpoint or a Hugging Face hub name.")
-    if name_or_folder.count("/") > 1 or name_or_folder.startswith((".", "/", "~")):
+    name, _, own_revision = name_or_folder.partition("@")
+    if name.count("/") > 1 or name_or_folder.startswith((".", "/", "~")):
         raise DataError(f"{folder} does not exist; expected a folder with a checkpoint or a hub name (owner/name).")
-    name, _, revision_of_name = name_or_folder.partition("@")
-    return _hub_snapshot(name, revision_of_name or revision)
+    return _hub_snapshot(name, own_revision or revision)
 
 
 def _hub_snapshot(name: str, revision: str | None) -> Path:

@@ -261,9 +261,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def soft_targets(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> NDArray[np.float32]:
         """Return the vectors of all queries, then of all documents, with the size of the teacher's."""
-        return np.concatenate(
-            [self.vectors(model, encoded.queries, machine), self.vectors(model, encoded.documents, machine)]
-        )
+        return np.concatenate([self.vectors(model, side, machine) for side in (encoded.queries, encoded.documents)])
 
     def soft_loss(self, outputs: list[Tensor], teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean distance from the teacher's vectors or, where those have another size, the divergence from

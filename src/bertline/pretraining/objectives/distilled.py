@@ -50,7 +50,7 @@ class Distilled(Objective):
 
     kind: Literal["distilled"]
     teacher: str
-    """Folder or hub name of an encoder with a masked language model head and the same vocabulary."""
+    """Encoder with a masked language model head and the same vocabulary: a folder or a hub name (`NAME@REVISION`)."""
     temperature: float
     """Divisor of the logits of both before the softmax."""
     soft_weight: float
