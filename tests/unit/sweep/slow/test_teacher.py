@@ -15,7 +15,7 @@ from bertline.finetuning.task_kind import HeadSettings, task_kind
 from bertline.foundation.errors import ConfigError
 from bertline.kinds.classification.model import Classification
 from bertline.sweep import repetitions
-from bertline.sweep.teacher import Teacher
+from bertline.sweep.bench import Teacher
 from bertline.tasks.stored_rows import write_rows
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
