@@ -122,7 +122,7 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
         starts[f"encoder_{number}"] = EncoderStart(other, other, resolve_folder(other), "pretrained")
         read_config(starts[f"encoder_{number}"].folder)
     if job.sweep.encoders:
-        named = [(start.title, start.folder) for start in starts.values() if start.weights == "pretrained"]
+        named = [(start.title, start.folder) for arm, start in starts.items() if arm.startswith("encoder")]
         refuse_same_encoders("sweep.encoders", named)
     return starts
 
