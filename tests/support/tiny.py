@@ -93,6 +93,7 @@ def runtime_section(**changes: Any) -> dict[str, Any]:
         "num_devices": 1,
         "num_nodes": 1,
         "num_workers": 0,
+        "engine": "local",
         "num_threads": 1,
         "micro_batch_size": None,
         "micro_batch_tokens": None,

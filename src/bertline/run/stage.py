@@ -28,6 +28,7 @@ from typing import Any
 
 from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
 from bertline.demo.docstrings import docstrings_kept_in
+from bertline.foundation.engine import Engine, engine_named
 from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.files import (
     drop_leftovers,
@@ -128,6 +129,16 @@ class StageRun:
         )
 
     @property
+    def engine(self) -> Engine:
+        """Where the work on shards is done."""
+        return engine_named(self.config.runtime.engine, self.config.runtime.num_workers)
+
+    @property
+    def shards(self) -> Path:
+        """Folder of what `engine` makes of shards, with which a run that was killed goes on; gone after `finish`."""
+        return self.folder / "shards"
+
+    @property
     def record(self) -> RunRecord:
         """What MLflow shows of this stage."""
         return self.records.stage
@@ -205,6 +216,7 @@ class StageRun:
             write_status(self.folder, Status(state="finished", metrics=dict(metrics)))
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
+        shutil.rmtree(self.shards, ignore_errors=True)
         say(f"{self.name}: {self.output} ({shown})")
 
     def _refuse_changes(self) -> None:

@@ -1,0 +1,187 @@
+"""Work over shards: a pure function of each, done once, in processes of this machine or by Ray on many machines.
+
+    counts = engine.map(partial(clean_shard, config), shards, work / "clean")
+
+Each shard gets a folder below `out`, in which the task writes its files. The folder has a manifest with their digests
+when it is whole, so that a run that was killed goes on with the shards that are missing. The engine decides where the
+work is done, never what comes out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from bertline.foundation.errors import MachineError
+from bertline.foundation.files import sha256_of_file, write_json, writing
+from bertline.foundation.parallel import ordered_map
+from bertline.foundation.progress import progress
+
+Shard = TypeVar("Shard")
+Counts = dict[str, Any]
+"""What a task returns: plain data of JSON, small enough to be held for all shards at once."""
+Task = Callable[[Shard, Path], Counts]
+"""A picklable pure function: it reads a shard and writes files into a folder of its own, which exists and is empty."""
+
+_MANIFEST = "shard.json"
+
+
+class Engine(Protocol):
+    """Does work over shards."""
+
+    def map(self, task: Task[Shard], shards: Sequence[Shard], out: Path, *, description: str = "") -> list[Counts]:
+        """Apply a task to each shard whose folder is not whole yet.
+
+        Args:
+            task: Function of a shard and its folder.
+            shards: Picklable descriptions of the work, whose `repr` tells them apart. They depend on the input alone.
+            out: Folder of the folders `00000`, `00001`, ... in the order of the shards; other folders in it are
+                removed. It must be one for each task, configuration and input.
+            description: What a progress line shows.
+
+        Returns:
+            The counts of each shard, in order.
+
+        Raises:
+            MachineError: A worker was killed, a folder cannot be written, or there is no cluster.
+        """
+        ...
+
+
+def shard_folder(out: Path, index: int) -> Path:
+    """Return the folder of a shard's files."""
+    return out / f"{index:05d}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Processes of this machine."""
+
+    num_workers: int
+    """Number of processes; with 0 or 1 the work is done in this one."""
+
+    def map(self, task: Task[Shard], shards: Sequence[Shard], out: Path, *, description: str = "") -> list[Counts]:
+        """Apply a task to each shard whose folder is not whole yet; see `Engine.map`."""
+        work = partial(_whole_or_done, task, out)
+        num_workers = min(self.num_workers, len(shards))
+        results = ordered_map(work, _numbered(shards, out), num_workers=num_workers)
+        return list(progress(results, description=description, total=len(shards)))
+
+
+@dataclass(frozen=True, slots=True)
+class RayEngine:
+    """Ray's scheduler, on the machines of a cluster that share the folders of the work.
+
+    The cluster is started by hand, in an allocation of Slurm (`ray symmetric-run`) or on Kubernetes, and is found by
+    `RAY_ADDRESS` or on this machine. Ray repeats the shards of a machine that is lost.
+    """
+
+    num_cpus: float = 1.0
+    """Cores for a shard."""
+
+    def map(self, task: Task[Shard], shards: Sequence[Shard], out: Path, *, description: str = "") -> list[Counts]:
+        """Apply a task to each shard whose folder is not whole yet; see `Engine.map`."""
+        ray = _connected()
+        # Each task is retried for as long as machines are lost; an error of the task itself is raised at once.
+        remote = ray.remote(num_cpus=self.num_cpus, max_retries=-1)(_whole_or_done)
+        where = out.absolute()
+        sent = ray.put(task)
+        waiting = [remote.remote(sent, where, item) for item in _numbered(shards, where)]
+        try:
+            return list(progress(map(ray.get, waiting), description=description, total=len(shards)))
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            if cause is not None and not isinstance(cause, ray.exceptions.RayError):
+                raise cause from error  # what the task raised
+            raise MachineError(f"Ray could not do the work ({error}). The same command resumes it.") from error
+
+
+def engine_named(name: Literal["local", "ray"], num_workers: int) -> Engine:
+    """Return the engine of `runtime.engine`."""
+    return LocalEngine(num_workers) if name == "local" else RayEngine()
+
+
+def _connected() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise MachineError(
+            'runtime.engine is ray, which is not installed. Install it (pip install "bertline[ray]"), or use local.'
+        ) from error
+    if not ray.is_initialized():
+        address = os.environ.get("RAY_ADDRESS", "auto")
+        host, _, port = address.rpartition(":")
+        try:
+            if port.isdecimal():  # Ray itself waits a minute and a half for an address that does not answer
+                socket.create_connection((host.removeprefix("ray://").strip("[]"), int(port)), timeout=5).close()
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        except (OSError, ValueError) as error:
+            raise MachineError(
+                f"runtime.engine is ray, and no Ray cluster answers at {address}. Start one "
+                "(ray start --head), name it in RAY_ADDRESS, or use runtime.engine=local."
+            ) from error
+    return ray
+
+
+def _numbered(shards: Sequence[Shard], out: Path) -> Iterable[tuple[int, Shard]]:
+    """Return the shards with their numbers, and remove what is no folder of one of them."""
+    out.mkdir(parents=True, exist_ok=True)
+    expected = {shard_folder(out, index).name for index in range(len(shards))}
+    for path in out.iterdir():
+        if path.name not in expected:  # of a run that was killed: one run at a time has the folder
+            shutil.rmtree(path, ignore_errors=True)
+    return enumerate(shards)
+
+
+def _whole_or_done(task: Task[Shard], out: Path, numbered: tuple[int, Shard]) -> Counts:
+    """Return the counts of a shard, of its manifest if its folder is whole, else after doing the work."""
+    index, shard = numbered
+    folder = shard_folder(out, index)
+    identity = hashlib.sha256(repr(shard).encode()).hexdigest()
+    counts = _counts_of(folder, identity)
+    if counts is not None:
+        return counts
+    with writing(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=out))
+    try:
+        made = task(shard, new)
+        with writing(folder):
+            files = {path.relative_to(new).as_posix(): sha256_of_file(path) for path in _files(new)}
+            write_json(new / _MANIFEST, {"shard": identity, "files": files, "counts": made})
+            new.rename(folder)
+    except MachineError:
+        # A machine that Ray gave up for lost may have been slow only, and have finished the same work.
+        if (counts := _counts_of(folder, identity)) is None:
+            raise
+        return counts
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    # Through JSON in any case: so are the counts of work that was done before.
+    return dict(json.loads(json.dumps(made)))
+
+
+def _counts_of(folder: Path, identity: str) -> Counts | None:
+    """Return the counts of a shard's manifest; None if it is missing, torn, or of other files or another shard."""
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        digests = {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in _files(folder)}
+        del digests[_MANIFEST]
+        is_whole = manifest["shard"] == identity and manifest["files"] == digests
+        return dict(manifest["counts"]) if is_whole else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
