@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertline.finetuning.encoding import INDICES
-from bertline.finetuning.task_kind import SOFT_TARGETS, UNLABELLED, Batch, Batches
 from bertline.foundation.seeds import generator
+from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, Batch, Batches
 from bertline.modeling.losses import softmax_divergence
 
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertline.finetuning.task_file import FinishedTask, read_teacher
-from bertline.finetuning.task_kind import TaskKind
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.progress import say
+from bertline.kinds.base import TaskKind
 from bertline.modeling.huggingface import read_config
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.task_kind import HeadSettings, LossOptions
-from bertline.kinds.classification.model import Classification, MultiLabel
-from bertline.kinds.classification.serving import predictor
+from bertline.inference.predictor import TaskPredictor
+from bertline.kinds.base import HeadSettings, LossOptions
+from bertline.kinds.classification import Classification, MultiLabel
 from bertline.modeling.losses import focal_factor
 from bertline.tasks.metrics.classification import row_counts, scores_of_counts
 from bertline.tasks.stored_rows import TextRows
@@ -253,10 +253,10 @@ def test_the_tuned_score_is_that_of_all_scores(inputs, metric):
 def test_a_served_model_predicts_by_the_threshold_on_the_probabilities_that_it_shows(inputs, model, tokenizer):
     kind = Classification(inputs.task(), inputs.LABELS)
     first, second = inputs.LABELS
-    (shown,) = predictor(kind, {"temperature": 2.0}, model, tokenizer).predict([HIGH])
+    (shown,) = TaskPredictor(kind, {"temperature": 2.0}, model, tokenizer).predict([HIGH])
     probability = shown.probabilities[second]
     for threshold, label in ((probability, second), (np.nextafter(probability, 1.0), first)):
-        served = predictor(kind, {"temperature": 2.0, "threshold": threshold}, model, tokenizer)
+        served = TaskPredictor(kind, {"temperature": 2.0, "threshold": threshold}, model, tokenizer)
         (found,) = served.predict([HIGH])
         assert found == (label, shown.probabilities[label], shown.probabilities)
         assert served.file_outputs([HIGH])[0]["predicted"] == label

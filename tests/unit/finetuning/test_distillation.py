@@ -20,8 +20,8 @@ from bertline.finetuning.distillation import (
 )
 from bertline.finetuning.encoding import INDICES
 from bertline.finetuning.finetune import TaskSplit, fine_tune
-from bertline.finetuning.task_kind import SOFT_TARGETS, UNLABELLED, LossOptions
-from bertline.kinds.classification.model import Classification
+from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, LossOptions
+from bertline.kinds.classification import Classification
 from bertline.modeling.losses import softmax_divergence
 from bertline.tokenization.tokenizer import Tokenizer
 

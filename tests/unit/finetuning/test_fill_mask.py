@@ -11,9 +11,9 @@ import transformers
 
 import tiny
 from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.task_kind import LossOptions, task_kind
-from bertline.kinds.fill_mask.config import FillMaskTaskConfig
-from bertline.kinds.fill_mask.model import FillMask, _evenly
+from bertline.kinds.base import LossOptions
+from bertline.kinds.fill_mask import FillMask, FillMaskTaskConfig, _evenly
+from bertline.kinds.registry import task_kind
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.stored_rows import PlainRows

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.task_kind import HeadSettings, LossOptions
-from bertline.kinds.classification.model import MultiLabel
+from bertline.kinds.base import HeadSettings, LossOptions
+from bertline.kinds.classification import MultiLabel
 from bertline.tasks.stored_rows import MultiLabelRows
 from bertline.tokenization.tokenizer import Tokenizer
 from tiny import WORDS

@@ -12,14 +12,13 @@ from torch import nn
 
 import tiny
 from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.task_kind import LossOptions
-from bertline.kinds.question_answering.baselines import baselines
-from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
-from bertline.kinds.question_answering.model import (
+from bertline.kinds.base import LossOptions
+from bertline.kinds.question_answering import (
     NO_ANSWER_THRESHOLD,
     NO_SPAN,
     AnswerPredictions,
     QuestionAnswering,
+    QuestionAnsweringTaskConfig,
     best_spans,
     encode_questions,
     given_answers,
@@ -299,12 +298,12 @@ def test_the_threshold_is_tuned_for_the_metric_of_the_task():
 
 def test_baselines_answer_with_the_first_sentence_and_never_answer_only_where_that_can_be_right():
     answered = rows_of(("a", "  The cat sat. The dog did not.\nMore.", "cat"), ("a", "A title\nAnd text.", "title"))
-    [first] = baselines(BaselineInputs(kind=None, train=answered, dev=answered, tests={"test": answered}))
+    kind = QuestionAnswering(config(), ())
+    [first] = kind.baselines(BaselineInputs(kind=kind, train=answered, dev=answered, tests={"test": answered}))
     assert first.predictions["test"].texts == ["The cat sat.", "A title"]
     assert first.predictions["dev"].starts.tolist() == [2, 0]
     mixed = rows_of(("a", "b c", "b"), ("a", "b c", None))
-    _, never = baselines(BaselineInputs(kind=None, train=mixed, dev=mixed, tests={"test": mixed}))
-    kind = QuestionAnswering(config(), ())
+    _, never = kind.baselines(BaselineInputs(kind=kind, train=mixed, dev=mixed, tests={"test": mixed}))
     assert never.name == "no_answer"
     assert kind.scores(kind.statistics(mixed, never.predictions["test"], {}))["no_answer_f1"] == 1.0
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import DataError
-from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.kinds.regression.model import Regression
+from bertline.kinds.base import HeadSettings, LossOptions
+from bertline.kinds.registry import task_kind
+from bertline.kinds.regression import Regression, RegressionTaskConfig
 from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import NumberRows

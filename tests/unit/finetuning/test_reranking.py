@@ -12,8 +12,9 @@ import transformers
 import search_inputs
 import tiny
 from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
-from bertline.kinds.reranking.model import Reranking
+from bertline.kinds.base import HeadSettings, LossOptions
+from bertline.kinds.registry import task_kind
+from bertline.kinds.reranking import Reranking
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.stored_rows import CandidateRows
 

@@ -13,11 +13,18 @@ import search_inputs
 import tiny
 from bertline.finetuning.encoding import assemble
 from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import ArtifactError
-from bertline.kinds.retrieval import baselines as search_baselines
-from bertline.kinds.retrieval.baselines import found_by, tuned_bm25
-from bertline.kinds.retrieval.model import EncodedSearch, Found, PairBatches, Retrieval, contrastive_loss
+from bertline.kinds.base import HeadSettings, LossOptions
+from bertline.kinds.registry import task_kind
+from bertline.kinds.retrieval import (
+    EncodedSearch,
+    Found,
+    PairBatches,
+    Retrieval,
+    contrastive_loss,
+    found_by,
+    tuned_bm25,
+)
 from bertline.sweep.baselines.base import BaselineInputs
 from bertline.tasks.stored_rows import COLLECTION, Documents, QueryRows, write_rows
 
@@ -178,7 +185,7 @@ class TestScoring:
         assert kind.scores(kind.statistics(queries, baseline.predictions["test"], {}))["ndcg@10"] == 1.0
         assert kind.scores(kind.statistics(queries, found_by(kind.bm25, queries), {}))["ndcg@10"] == 0.0
         # Of a large collection only the first documents are tried, and those that dev judges: here the first two.
-        monkeypatch.setattr(search_baselines, "MOST_DOCUMENTS", 0)
+        monkeypatch.setattr("bertline.kinds.retrieval.MOST_DOCUMENTS", 0)
         fewer = tuned_bm25(BaselineInputs(kind=kind, train=queries, dev=queries, tests={"test": queries}))
         assert fewer.settings["terms"] != "words"
         assert kind.scores(kind.statistics(queries, fewer.predictions["test"], {}))["ndcg@10"] == 1.0

@@ -13,13 +13,10 @@ from torch import nn
 
 import tiny
 from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.sentence_groups import encode_documents
-from bertline.finetuning.task_kind import LossOptions
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.kinds.summarisation.baselines import baselines
-from bertline.kinds.summarisation.config import SummarisationTaskConfig
-from bertline.kinds.summarisation.data import chosen_sentences
-from bertline.kinds.summarisation.model import Summarisation
+from bertline.kinds.base import LossOptions
+from bertline.kinds.sentence_labelling import encode_documents
+from bertline.kinds.summarisation import Summarisation, SummarisationTaskConfig, chosen_sentences
 from bertline.sweep.baselines.base import BaselineInputs
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.stored_rows import SummaryRows
@@ -167,7 +164,7 @@ def test_the_best_sentences_are_given_in_the_order_of_the_document():
 def test_the_oracle_is_reported_beside_and_is_not_beaten_by_the_first_sentences():
     kind = Summarisation(config(), ())
     rows = rows_of(["c", "d", "a b"], ["e", "f", "g", "b", "a"])
-    [lead] = baselines(BaselineInputs(kind=None, train=rows, dev=rows, tests={"test": rows}))
+    [lead] = kind.baselines(BaselineInputs(kind=kind, train=rows, dev=rows, tests={"test": rows}))
     oracle = kind.details(rows, lead.predictions["test"], {})["oracle"]
     assert oracle["rouge1"] == 1.0
     assert kind.table(rows, lead.predictions["test"], {})["predicted"].to_pylist() == ["c d", "e f"]
@@ -193,7 +190,7 @@ def test_a_small_model_learns_to_choose_and_is_the_same_after_saving(encoder, jo
     train, dev = (learnable(num_rows, seed=num_rows) for num_rows in (160, 48))
     made = job_of(kind, encoder, train, dev, num_epochs=6, learning_rate=1e-2, dropout_prob=0.0)
     result = fine_tune(made)
-    [lead] = baselines(BaselineInputs(kind=None, train=None, dev=made.dev.rows, tests={}))
+    [lead] = kind.baselines(BaselineInputs(kind=kind, train=None, dev=made.dev.rows, tests={}))
     baseline = kind.scores(kind.statistics(made.dev.rows, lead.predictions["dev"], {}))
     assert result.dev_scores["rouge1"] > 0.95
     assert baseline["rouge1"] < 0.7

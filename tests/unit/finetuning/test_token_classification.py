@@ -10,13 +10,11 @@ import torch
 import transformers
 
 import tiny
-from bertline.finetuning import word_tagging
 from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.task_kind import HeadSettings, LossOptions
-from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.kinds.token_classification.baselines import baselines
-from bertline.kinds.token_classification.model import TokenClassification
+from bertline.kinds.base import HeadSettings, LossOptions
+from bertline.kinds.tagging import OUTSIDE_MARGIN, TagPredictions, _decided
+from bertline.kinds.token_classification import TokenClassification
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.base import BaselineInputs
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
@@ -75,7 +73,7 @@ def test_a_run_learns_what_can_be_learnt(encoder, job_of, head):
     tagging = kind(head=head)
     train, dev = (rows(number, seed=number) for number in (200, 60))
     result = fine_tune(job_of(tagging, encoder, train, dev, num_epochs=4, learning_rate=1e-2))
-    baseline = baselines(BaselineInputs(kind=tagging, train=train, dev=dev, tests={}))[0]
+    baseline = tagging.baselines(BaselineInputs(kind=tagging, train=train, dev=dev, tests={}))[0]
     by_words = tagging.scores(tagging.statistics(dev, baseline.predictions["dev"], {}))["entity_f1"]
     found = result.dev_scores["entity_f1"]
     # Words alone do not tell whether a continuation is of a person or of a place.
@@ -274,7 +272,7 @@ class TestOutsideMargin:
             logits[:, 0] = row
             logits[np.arange(len(row)), tags] = 0.0
             of_rows.append(torch.log_softmax(torch.from_numpy(logits), dim=-1).numpy())
-        return word_tagging._decided(of_rows, 0.0)
+        return _decided(of_rows, 0.0)
 
     def test_dev_chooses_the_margin_that_finds_what_argmax_misses(self):
         tagging = kind(outside_margin="dev")
@@ -282,14 +280,14 @@ class TestOutsideMargin:
         predictions = self.of_log_odds([[0.62, 1.3], [-2.0, 1.7]], [[3, 3], [1, 1]])
         assert tagging.scores(tagging.statistics(some, predictions, {}))["entity_f1"] == pytest.approx(2 / 3)
         calibration = tagging.calibrate(some, predictions)
-        assert calibration == {word_tagging.OUTSIDE_MARGIN: 0.7}
+        assert calibration == {OUTSIDE_MARGIN: 0.7}
         assert tagging.scores(tagging.statistics(some, predictions, calibration))["entity_f1"] == 1.0
         first, second = tagging.table(some, predictions, calibration).to_pylist()
         assert (first["predicted"], second["predicted"]) == ("B-PER O", "B-LOC O")
         sure = 1 / (1 + np.exp(0.62)) * 1 / (1 + np.exp(-1.3))
         assert first["score"] == pytest.approx(sure)
         assert tagging.calibrate(some, self.of_log_odds([[-1.0, 1.0], [-1.0, 1.0]], [[3, 3], [1, 1]])) == {
-            word_tagging.OUTSIDE_MARGIN: 0.0
+            OUTSIDE_MARGIN: 0.0
         }
 
     def test_it_is_off_unless_asked_for_and_refused_with_a_crf(self):
@@ -307,7 +305,7 @@ class TestMostFrequentTag:
         )
         test = TaggedRows(["t"], ["t"], [["Ada", "ADA", "ada", "Rome"]], [["B-PER", "O", "O", "B-LOC"]])
         given = BaselineInputs(kind=tagging, train=train, dev=test, tests={"test": test, "test_more": test})
-        baseline = baselines(given)[0]
+        baseline = given.kind.baselines(given)[0]
         assert baseline.name == "most_frequent_tag"
         assert set(baseline.predictions) == {"dev", "test", "test_more"}
         assert baseline.predictions["test"].labels[0].tolist() == [3, 0, 0, 1]
@@ -319,7 +317,7 @@ class TestLinearTaggers:
         tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
         found = {}
         given = BaselineInputs(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
-        for baseline in baselines(given):
+        for baseline in given.kind.baselines(given):
             statistics = tagging.statistics(splits[2], baseline.predictions["test"], {})
             found[baseline.name] = tagging.scores(statistics)["entity_f1"]
         assert found["window_tagger"] > found["most_frequent_tag"] + 0.2
@@ -336,7 +334,7 @@ class TestLinearTaggers:
             return baseline.predictions["test"]
 
         found = made()
-        most_frequent = baselines(given)[0]
+        most_frequent = given.kind.baselines(given)[0]
         scores = [
             tagging.scores(tagging.statistics(splits[2], predictions, {}))["entity_f1"]
             for predictions in (found, most_frequent.predictions["test"])

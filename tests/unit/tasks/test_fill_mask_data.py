@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tiny
-from bertline.kinds.fill_mask.config import FillMaskTaskConfig
-from bertline.kinds.fill_mask.data import built_task
+from bertline.kinds.fill_mask import FillMask, FillMaskTaskConfig
 from bertline.tasks.source_config import PlainTextSourceConfig
 
 
@@ -29,7 +28,7 @@ def config(path, source=None, **changes):
 
 
 def fill_mask_task(made_of):
-    return built_task("blanks", made_of)
+    return FillMask.build("blanks", made_of)
 
 
 def all_texts(task):

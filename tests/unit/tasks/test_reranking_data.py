@@ -8,7 +8,7 @@ import pytest
 
 import search_inputs as inputs
 from bertline.foundation.errors import DataError
-from bertline.kinds.reranking.data import built_task
+from bertline.kinds.reranking import Reranking
 from bertline.tasks.source_config import AnswersSourceConfig
 
 
@@ -37,7 +37,7 @@ def answers(tmp_path):
 @pytest.fixture
 def built():
     def make(source, **changes):
-        return built_task("rerank", inputs.reranking(source, **changes))
+        return Reranking.build("rerank", inputs.reranking(source, **changes))
 
     return make
 

@@ -10,8 +10,7 @@ import pytest
 
 import tiny
 from bertline.foundation.errors import DataError
-from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
-from bertline.kinds.question_answering.data import read_squad
+from bertline.kinds.question_answering import QuestionAnsweringTaskConfig, read_squad
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.build import build_task
 from bertline.tasks.source_config import SquadSourceConfig

@@ -8,7 +8,7 @@ import pytest
 
 import tiny
 from bertline.foundation.errors import DataError
-from bertline.kinds.summarisation.config import SummarisationTaskConfig
+from bertline.kinds.summarisation import SummarisationTaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.stored_rows import SummaryRows, read_rows, read_task_manifest

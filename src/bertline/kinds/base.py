@@ -1,33 +1,45 @@
-"""Interface of a kind of task, as fine-tuning, sweep, prediction and export use it."""
+"""What a kind of task is: one class with its rows, its model, its baselines, its answers to users, and its report.
+
+A kind is one file, `kinds/NAME.py`, with its settings and a subclass of `TaskKind`. What is heavy, or belongs to a
+package above (torch, scikit-learn, `evaluation`), is imported inside methods, so that reading a configuration loads
+none of it. `run.fingerprints` tells which members a stage's result depends on.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from bertline.encoders.loading import Head, load_model, save_model
+from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches, Sequences, outputs_of
+from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.kinds.registry import TaskConfig, kind_part
-from bertline.modeling.attention import AttentionKind
-from bertline.tasks.stored_rows import PairedRows, SplitName, StoredRows, read_rows
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Machine
+from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.stored_rows import BuiltTask, PairedRows, SplitName, StoredRows, read_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bertline.encoders.loading import Head
+    from bertline.export.usage import Usage
+    from bertline.inference.predictor import TaskPredictor
+    from bertline.modeling.attention import AttentionKind
+    from bertline.sweep.baselines.base import Baseline, BaselineInputs
+    from bertline.tokenization.tokenizer import Tokenizer
+    from bertline.training.devices import Machine
 
 Rows = TypeVar("Rows", bound=StoredRows)
 Encoded = TypeVar("Encoded")
 Predictions = TypeVar("Predictions")
 
-Batch = dict[str, Tensor]
+Batch = dict[str, "Tensor"]
 SOFT_TARGETS, UNLABELLED = "soft_targets", "unlabelled"
 """Keys of a batch of distillation: the teacher's soft targets, and the mark of rows whose labels mean nothing."""
 Statistics = NDArray[np.float64]
@@ -68,6 +80,8 @@ class LossOptions:
 
     def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Compute the mean cross-entropy of logits [B, S, L] over the labels [B, S] that are not `IGNORED_LABEL`."""
+        import torch.nn.functional as F
+
         return F.cross_entropy(
             logits.flatten(0, 1).float(),
             labels.flatten(),
@@ -76,9 +90,40 @@ class LossOptions:
             ignore_index=IGNORED_LABEL,
         )
 
+    def smoothed(self, targets: Tensor) -> Tensor:
+        """Move targets of binary decisions, 0 or 1, towards 0.5."""
+        return targets * (1 - self.label_smoothing) + self.label_smoothing / 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileColumns:
+    """Columns of an input file; each kind of task reads some of them. `.txt` files have only `text`.
+
+    A column is given by name, or by number from 0 if the file has no header.
+    """
+
+    text: str | int = "text"
+    text_pair: str | int | None = None
+    """Column of the second text, for pair tasks."""
+    question: str | int = "question"
+    context: str | int = "context"
+    query: str | int = "query"
+    candidates: str | int = "candidates"
+    """Column with a list of texts (in CSV, as JSON)."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputColumn:
+    """Input column of a task."""
+
+    name: str | int
+    holds: str
+    """Type of the values: `text`, `texts` (a list) or `text or texts`."""
+    may_be_empty: bool = True
+
 
 class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
-    """Kind of a task: encodes its rows, makes and trains its model, predicts and scores.
+    """Kind of a task: reads its rows, makes and trains its model, predicts, scores, and describes what came out.
 
     The unit of scoring is a row of `Rows`: `statistics` returns the contribution of each row to every score, and
     `scores` computes the scores of any set of rows from their statistics, so that intervals and tests can resample rows
@@ -87,6 +132,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     `labels` are those of the task's manifest, in order; a task without labels has none.
     """
 
+    config_class: ClassVar[type[BaseTaskConfig]]
+    """Settings of a task; its field `kind` has the name under which the kind is registered."""
     rows_class: type[Rows]
     right_from: float = 0.5
     """Prediction is an error if its `correct` is less (see `table`)."""
@@ -99,18 +146,44 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     score_names: tuple[str, ...]
     """Names of the scores of a task whose statistics are the scores of each row."""
 
-    def __init__(self, config: TaskConfig, labels: Sequence[str]) -> None:
+    def __init__(self, config: BaseTaskConfig, labels: Sequence[str]) -> None:
         self.config: Any = config
         self.labels = tuple(labels)
 
+    @classmethod
+    def of(cls, config: Any, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
+        """Return the kind of a task; a subclass of the class where the configuration asks for one."""
+        return cls(config, labels)
+
+    # ---- rows
+
+    @staticmethod
+    @abstractmethod
+    def build(name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
+        """Read the rows of the source of the task `name`, and split them.
+
+        Args:
+            modules: Documentation strings, for the sources of the demo.
+
+        Raises:
+            DataError: The data is invalid. The message names file and line, the problem and how to fix it.
+        """
+
+    @classmethod
+    def stored_rows(cls, task_folder: Path, split: SplitName) -> Rows:
+        """Read a split from the task's artifact."""
+        return read_rows(task_folder, split, cls.rows_class)
+
     def read(self, task_folder: Path, split: SplitName) -> Rows:
-        """Read the rows of a split from the task's artifact."""
+        """Read a split from the task's artifact, and what all splits share."""
         return read_rows(task_folder, split, self.rows_class)
 
     # ---- the model
 
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
         """Load the encoder of any folder and add a new head."""
+        from bertline.encoders.loading import load_model
+
         return load_model(
             folder,
             self.head,
@@ -123,10 +196,14 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
         """Load a fine-tuned model from a folder that `save_model` wrote."""
+        from bertline.encoders.loading import load_model
+
         return load_model(folder, self.head, attention=attention, **self._of_head)
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
         """Write config.json and the weights, named as in the Hugging Face class for this kind of task."""
+        from bertline.encoders.loading import save_model
+
         if self.head == "vectors":
             save_model(cast(Any, model).bert, folder)
         else:
@@ -262,6 +339,83 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         """Return whether the model predicts the same for every row, which marks a failed run (arXiv 2006.04884)."""
         return False
 
+    # ---- what it is compared with
+
+    @abstractmethod
+    def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
+        """Fit the strongest simple methods on train, and tune them on dev; none depends on a seed."""
+
+    # ---- answers to users
+
+    file_columns: ClassVar[tuple[tuple[str, str], ...]] = (("text", "text"),)
+    """Fields of `FileColumns` that a file has, in the order of the arguments of `serve`, and what each holds (see
+    `InputColumn`)."""
+    may_be_empty: ClassVar[bool] = True
+    """Whether an input may be empty."""
+    answers: ClassVar[tuple[type, ...]] = ()
+    """Classes of what `serve` returns, for the reference."""
+    output_schema: pa.Schema
+    """Columns that are added to those of an input file."""
+
+    @abstractmethod
+    def serve(self, predictor: TaskPredictor, *inputs: Any) -> list[Any]:
+        """Return the prediction for each input of a user, in order, by the computation of evaluation.
+
+        Raises:
+            DataError: An input has the wrong type.
+        """
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        """Return the columns to read from a file, in the order of the arguments of `serve`."""
+        named = [(getattr(columns, name), holds) for name, holds in self.file_columns]
+        return [InputColumn(column, holds, self.may_be_empty) for column, holds in named if column is not None]
+
+    def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
+        """Predict the added columns of some rows of a file."""
+        return [self.file_output(predicted) for predicted in self.serve(predictor, *inputs)]
+
+    def file_output(self, predicted: Any) -> dict[str, Any]:
+        """Return the added columns of a row from a prediction of `serve`."""
+        raise NotImplementedError
+
+    # ---- the report and the model card
+
+    asks: ClassVar[str]
+    """What a task asks for, in a sentence; `{}` stands for its labels."""
+    label_noun: ClassVar[str] = "label"
+    measures: ClassVar[str | None] = None
+    """What the column `correct` of the predictions measures, in words; None: the task's metric."""
+
+    @classmethod
+    def about(cls, labels: Sequence[str]) -> str:
+        """Return a sentence on what a task with these labels asks for."""
+        from bertline.evaluation.html import counted
+
+        return cls.asks.format(counted(labels, cls.label_noun))
+
+    @classmethod
+    def row_measure(cls, metric: str) -> str:
+        """Return what the column `correct` of the predictions measures, in words; `metric` is the task's."""
+        from bertline.evaluation.html import metric_name
+
+        return cls.measures or metric_name(metric)
+
+    @staticmethod
+    def error_block(error: dict[str, Any]) -> str:
+        """Return the HTML of an error: a row of `table` without `correct`."""
+        from bertline.evaluation.html import label_block
+
+        return label_block(error)
+
+    @abstractmethod
+    def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
+        """Return what the model card says of a model; `pair` is whether an input is a pair of texts."""
+
+
+def list_of(**fields: pa.DataType) -> pa.DataType:
+    """Return the type of a column with a list of records in each row."""
+    return pa.list_(pa.struct(list(fields.items())))
+
 
 def paired_columns(rows: PairedRows) -> dict[str, Any]:
     """Return the columns `id`, `text` and `text_pair` of a table of predictions."""
@@ -269,6 +423,58 @@ def paired_columns(rows: PairedRows) -> dict[str, Any]:
     return {"id": rows.ids, "text": rows.texts, "text_pair": pairs}
 
 
-def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return kind_part(config.kind, "model").task_kind(config, labels)
+# Checks of the inputs of users.
+
+
+def row_ids(count: int) -> list[str]:
+    """Return ids for `count` rows without ids."""
+    return [str(number) for number in range(count)]
+
+
+def require_several(values: Any, name: str) -> None:
+    """Raise a `DataError` if the values are a single string."""
+    if isinstance(values, str):
+        raise DataError(f"{name} is one string; expected a list of strings, such as [{values[:30]!r}].")
+
+
+def require_texts(values: Any, name: str) -> list[str]:
+    """Return the values as a list of strings.
+
+    Raises:
+        DataError: `values` is a single string, or contains something other than strings.
+    """
+    require_several(values, name)
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            raise DataError(f"{name}[{index}] is {value!r}; expected a string.")
+    return list(values)
+
+
+def require_lists(values: Any, name: str) -> list[list[str]]:
+    """Return the values as a list of lists of strings.
+
+    Raises:
+        DataError: They are not lists of strings.
+    """
+    if isinstance(values, str):
+        raise DataError(f"{name} is one string; expected a list of lists of strings.")
+    return [require_texts(value, f"{name}[{index}]") for index, value in enumerate(values)]
+
+
+def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list[str], list[str]]:
+    """Return both values as lists of strings of equal length.
+
+    Raises:
+        DataError: They are not lists of strings, or their lengths differ.
+    """
+    one, other = require_texts(first, names[0]), require_texts(second, names[1])
+    if len(one) != len(other):
+        raise DataError(f"{len(one)} {names[0]} and {len(other)} {names[1]}; expected one of each for each pair.")
+    return one, other
+
+
+def texts_and_pairs(texts: Sequence[str], text_pairs: Sequence[str] | None) -> tuple[list[str], list[str] | None]:
+    """Return texts and optional second texts as lists of strings; see `require_pairs`."""
+    if text_pairs is None:
+        return require_texts(texts, "texts"), None
+    return require_pairs(texts, text_pairs, ("texts", "text_pairs"))
