@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertline.finetuning.encoding import INDICES
+from bertline.finetuning.encoding import INDICES, Epochs, tensors
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, Batch, Batches
 from bertline.modeling.losses import softmax_divergence
@@ -33,30 +33,23 @@ def vector_distance(vectors: Tensor, teacher: Tensor) -> Tensor:
     return (vectors - teacher).square().sum(-1)
 
 
-class DistilledBatches:
-    """Batches with the teacher's soft targets: those of labelled rows and, marked, of unlabelled ones.
+def distilled_batches(parts: Sequence[tuple[Batches, NDArray[np.float32]]], *, seed: int) -> Epochs:
+    """Return batches with the teacher's soft targets: those of labelled rows and, marked, of unlabelled ones.
 
     Each epoch has all batches of both, in an order that depends on the seed and the epoch number.
 
     Args:
         parts: The batches of labelled and, if there are any, of unlabelled rows, each with the soft targets that their
             `INDICES` count.
+        seed: Seed of the order.
     """
+    turns = np.repeat(np.arange(len(parts)), [len(batches) for batches, _ in parts])
 
-    def __init__(self, parts: Sequence[tuple[Batches, NDArray[np.float32]]], *, seed: int) -> None:
-        self._parts = parts
-        self._seed = seed
-        self._epochs = 0
-
-    def __len__(self) -> int:
-        return sum(len(batches) for batches, _ in self._parts)
-
-    def __iter__(self) -> Iterator[Batch]:
-        turns = np.repeat(np.arange(len(self._parts)), [len(batches) for batches, _ in self._parts])
-        order = generator(self._seed, "parts", self._epochs).permutation(turns)
-        self._epochs += 1
-        epochs = [iter(batches) for batches, _ in self._parts]
-        for part in order:
-            batch, soft = next(epochs[part]), self._parts[part][1]
-            batch[SOFT_TARGETS] = torch.from_numpy(soft[batch[INDICES].numpy()])
+    def batches(epoch: int) -> Iterator[Batch]:
+        batches_of_parts = [iter(batches) for batches, _ in parts]
+        for part in generator(seed, "parts", epoch).permutation(turns):
+            batch, soft = next(batches_of_parts[part]), parts[part][1]
+            batch |= tensors(**{SOFT_TARGETS: soft[batch[INDICES].numpy()]})
             yield batch if part == 0 else {**batch, UNLABELLED: torch.ones(())}
+
+    return Epochs(len(turns), 1, batches)

@@ -237,6 +237,28 @@ def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
     return room - half, half
 
 
+class Epochs:
+    """Batches that are made anew for each epoch.
+
+    Args:
+        num_items: Number of items of an epoch.
+        batch_size: Number of items in a batch; the last one may have fewer.
+        batches: Yields the batches of an epoch, a function of its number, from 0.
+    """
+
+    def __init__(self, num_items: int, batch_size: int, batches: Callable[[int], Iterator[dict[str, Tensor]]]) -> None:
+        self._num_batches = math.ceil(num_items / batch_size)
+        self._batches = batches
+        self._num_begun = 0
+
+    def __len__(self) -> int:
+        return self._num_batches
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        self._num_begun += 1
+        yield from self._batches(self._num_begun - 1)
+
+
 class LengthSortedBatches:
     """Batches of training sequences of similar length, in a new random order each epoch.
 

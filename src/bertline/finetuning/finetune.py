@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.distillation import DistilledBatches
+from bertline.finetuning.distillation import distilled_batches
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.seeds import seed_for
@@ -173,7 +173,7 @@ def _train(
         if (others := job.unlabelled) is not None and others.soft_targets is not None:
             more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
             parts.append((more, others.soft_targets))
-        batches = DistilledBatches(parts, seed=job.seed)
+        batches = distilled_batches(parts, seed=job.seed)
     options = LossOptions(
         config.label_smoothing, _class_weights(job), config.focal_gamma, config.soft_weight, config.soft_temperature
     )

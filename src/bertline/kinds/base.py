@@ -24,6 +24,7 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.stored_rows import BuiltTask, PairedRows, SplitName, StoredRows, read_rows
 
+# Types for annotations; kinds import them from here.
 if TYPE_CHECKING:
     from torch import Tensor, nn
 

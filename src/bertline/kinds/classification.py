@@ -65,13 +65,7 @@ from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, Tex
 from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bertline.export.usage import Usage
-    from bertline.inference.predictor import TaskPredictor
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
-    from bertline.tokenization.tokenizer import Tokenizer
-    from bertline.training.devices import Machine
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
 
 
 ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
@@ -333,7 +327,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         """Return the expected calibration error without (`before`) and, if there is a temperature, with it (`after`).
 
         Args:
-            predictions: The model's predictions before temperature
+            predictions: The predictions without the temperature.
             calibration: The calibration chosen on dev.
             error: Computes the error of probabilities [N, labels].
         """

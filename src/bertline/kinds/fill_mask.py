@@ -28,14 +28,8 @@ from bertline.tasks.stored_rows import BuiltTask, PlainRows
 from bertline.tasks.table_source import Record, TableLayout, parsed_records, read_lines, value_in
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from bertline.examples.masking import MaskingPolicy
-    from bertline.export.usage import Usage
-    from bertline.inference.predictor import TaskPredictor
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
-    from bertline.tokenization.tokenizer import Tokenizer
-    from bertline.training.devices import Machine
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
 
 
 # Paper, section 3.1: 80 % of the targets are replaced by [MASK], 10 % by a random token, 10 % stay unchanged.
@@ -162,14 +156,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
         A hash of its words assigns a passage to a split, so equal passages stay together. A train passage that also
         occurs in dev or test, or a dev passage that also occurs in test, is dropped and counted.
         """
-        source = config.source
-        splits, dropped = read_splits(
-            source,
-            config,
-            lambda file, bad_rows: read_passages(file, source, bad_rows),
-            same=lambda row: same_text([row.text]),
-            name="passage",
-        )
+        splits, dropped = read_splits(config, read_passages, same=lambda row: same_text([row.text]), name="passage")
         return BuiltTask(splits={split: PlainRows.of(rows) for split, rows in splits.items()}, dropped=dropped)
 
     # ---- the model

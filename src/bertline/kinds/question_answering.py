@@ -30,14 +30,9 @@ from bertline.tasks.stored_rows import BuiltTask, QuestionRows
 from bertline.tasks.table_source import JSON_LINES, read_records
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bertline.export.usage import Usage
-    from bertline.inference.predictor import TaskPredictor
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
     from bertline.modeling.heads import AnswerLogits
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
-    from bertline.tokenization.tokenizer import Layout, Tokenizer
-    from bertline.training.devices import Machine
+    from bertline.tokenization.tokenizer import Layout
 
 
 NOT_TRAINED = -1
@@ -221,11 +216,9 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         A train question whose context also occurs in dev or test, or a dev question whose context also occurs in test,
         is dropped and counted, so that no context is scored after training on it.
         """
-        source = config.source
         splits, dropped = read_splits(
-            source,
             config,
-            lambda file, bad_rows: read_squad(file, bad_rows, may_move=source.on_bad_row == "skip"),
+            read_squad,
             kept_together=lambda row: row.title,
             same=lambda row: same_text([row.context]),
             name="context",
@@ -669,51 +662,60 @@ def _marked(context: str, gold: str, predicted: str) -> str:
 # SQuAD files.
 
 
-def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Question]:
+def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list[Question]:
     """Read the questions of a SQuAD file of either version, plain or `.gz`: articles, or JSONL or Parquet of questions.
 
-    Args:
-        path: The file.
-        bad_rows: Collects invalid questions, and counts moved answers.
-        may_move: Whether an answer that is not at its `answer_start` is moved to where it occurs in the context, if it
-            occurs exactly once.
+    Where invalid questions are skipped, an answer that is not at its `answer_start` is moved to where it occurs in the
+    context, if it occurs exactly once; `bad_rows` counts moved answers, too.
 
     Raises:
         DataError: The file is not SQuAD JSON, or a question is invalid and invalid questions are errors. The message
             names file, article and question.
     """
-    questions: list[Question] = []
-    seen: set[str] = set()
-    for where, title, context, qa in _questions(path, bad_rows):
+    questions: dict[str, Question] = {}
+    flat = _flat_format(path)
+    for where, title, context, qa in _articles(path) if flat is None else _flat_questions(path, flat, bad_rows):
         try:
-            question, moved = _question(title, context, qa, seen, may_move=may_move)
+            question, num_moved = _question(title, context, qa, may_move=source.on_bad_row == "skip")
+            if question.id in questions:
+                raise BadRow("duplicate_id", "another question of the file has the same id")
         except BadRow as bad:
             bad_rows.report(bad.reason, f"{where}: {bad}. Fix it or remove the question.")
             continue
-        seen.add(question.id)
-        questions.append(question)
-        bad_rows.dropped[MOVED] += moved
-    return questions
+        questions[question.id] = question
+        bad_rows.dropped[MOVED] += num_moved
+    return [*questions.values()]
 
 
-def _questions(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, str, Any, Any]]:
+def _articles(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield, for each question, its place (for messages), its article's title, its context and its JSON object."""
-    if (flat := _flat_format(path)) is not None:
-        yield from _flat_questions(path, flat, bad_rows)
-        return
-    content = _json(path)
-    articles = content.get("data") if isinstance(content, dict) else None
+    try:
+        content = json.loads(decoded_text(path, "utf-8", NO_OPTIONS))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole?") from error
+    articles = _member(content, "data")
     if not isinstance(articles, list):
         raise DataError(f'{path}: expected SQuAD JSON, {{"data": [articles]}}, but found no list "data" in it.')
     for number, article in enumerate(articles, start=1):
-        title = article.get("title") if isinstance(article, dict) else None
+        title = _member(article, "title")
         # Annotation tools omit titles; a number keeps the articles apart.
         title = title if isinstance(title, str) and title.strip() else f"article {number}"
         for paragraph in _list(article, "paragraphs", f"{path}, article {title!r}"):
-            context = paragraph.get("context") if isinstance(paragraph, dict) else None
             for qa in _list(paragraph, "qas", f"{path}, article {title!r}, a paragraph"):
-                identity = qa.get("id") if isinstance(qa, dict) else None
-                yield f"{path}, article {title!r}, question {identity!r}", title, context, qa
+                where = f"{path}, article {title!r}, question {_member(qa, 'id')!r}"
+                yield where, title, _member(paragraph, "context"), qa
+
+
+def _member(value: Any, key: str) -> Any:
+    """Return a value of a JSON object; None if it is no object or lacks it."""
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _list(value: Any, key: str, where: str) -> list[Any]:
+    inner = _member(value, key)
+    if not isinstance(inner, list):
+        raise DataError(f'{where}: expected a list "{key}", as SQuAD has it.')
+    return inner
 
 
 def _flat_format(path: Path) -> Literal["jsonl", "parquet"] | None:
@@ -731,7 +733,7 @@ def _flat_format(path: Path) -> Literal["jsonl", "parquet"] | None:
 def _flat_questions(
     path: Path, kind: Literal["jsonl", "parquet"], bad_rows: BadRows
 ) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield what `_questions` does. Questions without a title have one for each context, without an id their line."""
+    """Yield what `_articles` does. Questions without a title have one for each context, without an id their line."""
     titles: dict[str, str] = {}
     for record in read_records(path, replace(JSON_LINES, format=kind), bad_rows):
         row = record.values
@@ -746,28 +748,11 @@ def _flat_questions(
         yield f"{path}:{record.line}, question {qa['id']!r}", title, context, qa
 
 
-def _list(value: Any, key: str, where: str) -> list[Any]:
-    inner = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(inner, list):
-        raise DataError(f'{where}: expected a list "{key}", as SQuAD has it.')
-    return inner
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(decoded_text(path, "utf-8", NO_OPTIONS))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole?") from error
-
-
-def _question(title: str, context: Any, qa: Any, seen: set[str], *, may_move: bool) -> tuple[Question, int]:
+def _question(title: str, context: Any, qa: Any, *, may_move: bool) -> tuple[Question, int]:
     """Return the question, and how many of its answers were moved."""
-    if not isinstance(qa, dict) or not isinstance(qa.get("id"), str | int):
+    if not isinstance(_member(qa, "id"), str | int):
         raise BadRow("missing_key", 'it has no "id"')
     require_whole_characters([title, context, qa])
-    identity = str(qa["id"])
-    if identity in seen:
-        raise BadRow("duplicate_id", "another question of the file has the same id")
     for name, text in (("context", context), ("question", qa.get("question"))):
         if not isinstance(text, str):
             raise BadRow("missing_key", f'it has no "{name}"')
@@ -781,30 +766,23 @@ def _question(title: str, context: Any, qa: Any, seen: set[str], *, may_move: bo
         raise BadRow("impossible_with_answers", "it is marked is_impossible and has answers all the same")
     if not impossible and not answers:
         raise BadRow("no_answer", "it has no answers and is not marked is_impossible (SQuAD 2.0), so none can be right")
-    texts, starts, moved = [], [], 0
-    for answer in answers:
-        text, start = _answer(answer)
-        place = start if context.startswith(text, start) else _found_place(context, text, start, may_move)
-        texts.append(text)
-        starts.append(place)
-        moved += place != start
-    return Question(identity, title, qa["question"], context, texts, starts), moved
+    texts = [_member(answer, "text") for answer in answers]
+    given = [_member(answer, "answer_start") for answer in answers]
+    starts = [_start(context, text, start, may_move) for text, start in zip(texts, given, strict=True)]
+    num_moved = sum(start != place for start, place in zip(given, starts, strict=True))
+    return Question(str(qa["id"]), title, qa["question"], context, texts, starts), num_moved
 
 
-def _answer(answer: Any) -> tuple[str, int]:
-    text = answer.get("text") if isinstance(answer, dict) else None
-    start = answer.get("answer_start") if isinstance(answer, dict) else None
+def _start(context: str, text: Any, start: Any, may_move: bool) -> int:
+    """Return where an answer starts: at `start`, or where it occurs if that is one place and it may be moved."""
     if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
         raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"')
     if not text.strip():
         raise BadRow("empty_answer", "an answer is empty")
     if start < 0:
         raise BadRow("answer_not_in_context", f"answer_start of {text!r} is {start}; places count from 0")
-    return text, start
-
-
-def _found_place(context: str, text: str, start: int, may_move: bool) -> int:
-    """Return the start of the answer if it occurs exactly once in the context and may be moved; else raise `BadRow`."""
+    if context.startswith(text, start):
+        return start
     first = context.find(text)
     if may_move and first >= 0 and context.find(text, first + 1) < 0:
         return first

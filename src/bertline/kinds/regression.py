@@ -34,14 +34,7 @@ from bertline.tasks.stored_rows import BuiltTask, NumberRows
 from bertline.tasks.table_source import ANumber, read_table, table_versions
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bertline.encoders.loading import Head
-    from bertline.export.usage import Usage
-    from bertline.inference.predictor import TaskPredictor
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
-    from bertline.tokenization.tokenizer import Tokenizer
-    from bertline.training.devices import Machine
+    from bertline.kinds.base import Baseline, BaselineInputs, Head, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
 
 
 # Fraction of the scale: predictions within a smaller range count as equal.

@@ -17,6 +17,7 @@ from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import (
     INDICES,
+    Epochs,
     LengthSortedBatches,
     Sequences,
     any_of,
@@ -46,19 +47,13 @@ from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
-from bertline.tasks.table_source import Record, TableLayout, read_records
+from bertline.tasks.table_source import TableLayout, read_records
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bertline.export.usage import Usage
-    from bertline.inference.predictor import TaskPredictor
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
     from bertline.sweep.baselines.encoder_vectors import TextVectors
     from bertline.sweep.baselines.vectors import Name
     from bertline.tasks.bm25 import Bm25
-    from bertline.tokenization.tokenizer import Tokenizer
-    from bertline.training.devices import Machine
 
 
 CandidateScores = list[NDArray[np.float32]]
@@ -84,28 +79,20 @@ class RerankingTaskConfig(BaseTaskConfig):
     """Metric on dev that selects trials; higher is better."""
 
 
-class Answer(NamedTuple):
-    """A candidate answer."""
-
-    id: str
-    """File and first line of the row, such as `train.csv:17`."""
-    text: str
-    relevance: int
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with all its candidates, in file order."""
+    """A question of a table with all its candidates, in file order."""
 
-    id: str
-    """Id of its first candidate."""
     text: str
-    answers: list[Answer]
+    ids: list[str]
+    """File and first line of the row of each candidate, such as `train.csv:17`."""
+    answers: list[str]
+    relevances: list[int]
 
     @property
-    def relevances(self) -> list[int]:
-        """Relevance of each candidate."""
-        return [answer.relevance for answer in self.answers]
+    def id(self) -> str:
+        """Id of its first candidate."""
+        return self.ids[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +165,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Batches:
         """See `TaskKind.training_batches`: a batch consists of query-candidate pairs."""
-        return _SampledBatches(encoded, num_negatives=self.config.num_negatives, batch_size=batch_size, seed=seed)
+        return _sampled_batches(encoded, num_negatives=self.config.num_negatives, batch_size=batch_size, seed=seed)
 
     def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean divergence from the teacher's probability of relevance."""
@@ -305,47 +292,36 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         )
 
 
-class _SampledBatches:
-    """Batches of all relevant candidates and, for each, up to `num_negatives` irrelevant ones of its query.
+def _sampled_batches(encoded: EncodedCandidates, *, num_negatives: int, batch_size: int, seed: int) -> Epochs:
+    """Return batches of all relevant candidates and, for each, up to `num_negatives` irrelevant ones of its query.
 
     The irrelevant candidates are redrawn each epoch; `num_negatives` 0 takes all of them.
     """
+    groups: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
+    for places in np.split(np.arange(len(encoded.relevant)), encoded.offsets[1:-1]):
+        right, wrong = places[encoded.relevant[places]], places[~encoded.relevant[places]]
+        num_drawn = len(wrong) if num_negatives == 0 else min(len(wrong), num_negatives * len(right))
+        groups.append((right, wrong, num_drawn))
 
-    def __init__(self, encoded: EncodedCandidates, *, num_negatives: int, batch_size: int, seed: int) -> None:
-        self._encoded = encoded
-        self._batch_size = batch_size
-        self._seed = seed
-        self._epochs = 0
-        self._groups: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
-        for start, end in zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True):
-            places = np.arange(start, end)
-            right, wrong = places[encoded.relevant[start:end]], places[~encoded.relevant[start:end]]
-            drawn = len(wrong) if num_negatives == 0 else min(len(wrong), num_negatives * len(right))
-            self._groups.append((right, wrong, drawn))
-        self._num_pairs = sum(len(right) + drawn for right, _, drawn in self._groups)
-
-    def __len__(self) -> int:
-        return math.ceil(self._num_pairs / self._batch_size)
-
-    def __iter__(self) -> Iterator[Batch]:
-        random = generator(self._seed, "negatives", self._epochs)
+    def batches(epoch: int) -> Iterator[Batch]:
+        random = generator(seed, "negatives", epoch)
         chosen = np.concatenate(
             [
                 part
-                for right, wrong, drawn in self._groups
-                for part in (right, random.choice(wrong, drawn, replace=False) if len(wrong) else wrong)
+                for right, wrong, num_drawn in groups
+                for part in (right, random.choice(wrong, num_drawn, replace=False) if len(wrong) else wrong)
             ]
         )
-        sequences, relevant = self._encoded.sequences, self._encoded.relevant
 
         def make(indices: NDArray[np.integer]) -> Batch:
             pairs = chosen[indices]
-            of_pairs = tensors(**{INDICES: pairs, "relevant": relevant[pairs].astype(np.float32)})
-            return {**sequences.batch(pairs), **of_pairs}
+            of_pairs = tensors(**{INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)})
+            return {**encoded.sequences.batch(pairs), **of_pairs}
 
-        epoch_seed = int(random.integers(2**62))
-        self._epochs += 1
-        yield from LengthSortedBatches(sequences.lengths[chosen], make, batch_size=self._batch_size, seed=epoch_seed)
+        lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
+        yield from LengthSortedBatches(lengths, make, batch_size=batch_size, seed=epoch_seed)
+
+    return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 
 
 def _sigmoid(value: float) -> float:
@@ -381,32 +357,32 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
 
     bad_rows = BadRows(source.on_bad_row)
     read = {split: read_answers(file, source, bad_rows) for split, file in split_files(source).items()}
-    dropped = Counter(bad_rows.dropped)
-    splits = {split: _answerable(each, dropped) for split, each in read.items()}
+    # Where no candidate is right, no order is better than another; trec_eval skips those questions, too.
+    splits = {
+        split: [each for each in of_split if ranking.num_relevant(each.relevances)] for split, of_split in read.items()
+    }
+    num_dropped = sum(len(read[split]) - len(splits[split]) for split in read)
+    dropped = bad_rows.dropped + Counter(question_without_right_answer=num_dropped)
     dropped += complete_splits(splits, config, same=lambda row: same_text([row.text]), name="question")
     splits = shortened(splits, config, dropped)
     if not any(splits.values()):
         raise DataError(f"tasks.{name}: no question has a right answer (a label above 0 in {source.label_column!r}).")
     # Document frequencies come from the candidates of all splits; labels are not used.
-    texts = sorted({answer.text for questions in read.values() for each in questions for answer in each.answers})
-    bm25 = Bm25(texts)
-    numbers = {text: number for number, text in enumerate(texts)}
+    texts = sorted({text for questions in read.values() for each in questions for text in each.answers})
+    bm25, numbers = Bm25(texts), {text: number for number, text in enumerate(texts)}
+
+    def stored(each: Question) -> list[Any]:
+        scores = bm25.scores(each.text)[np.array([numbers[text] for text in each.answers])].tolist()
+        return [each.id, each.text, each.ids, each.answers, each.relevances, scores, each.relevances]
+
     always_right = {
         split: sum(ranking.num_relevant(each.relevances) == len(each.answers) for each in questions)
         for split, questions in splits.items()
     }
-    rows = {split: _rows_of(questions, bm25, numbers) for split, questions in splits.items()}
+    rows = {split: CandidateRows.of(map(stored, questions)) for split, questions in splits.items()}
     fix = f"Check {source.label_column!r} (source.label_column), or add others."
     _check_candidates(name, config, rows["train"], fix)
     return BuiltTask(splits={**rows}, dropped=dropped, more={"questions_with_right_answers_only": always_right})
-
-
-def _answerable(questions: list[Question], dropped: Counter[str]) -> list[Question]:
-    """Return the questions with a right answer. For others no order is better than another; trec_eval skips them
-    too."""
-    answerable = [question for question in questions if ranking.num_relevant(question.relevances)]
-    dropped["question_without_right_answer"] += len(questions) - len(answerable)
-    return answerable
 
 
 def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, fix: str) -> None:
@@ -420,16 +396,7 @@ def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRo
         )
 
 
-def _rows_of(questions: list[Question], bm25: Bm25, numbers: dict[str, int]) -> CandidateRows:
-    rows = []
-    for question in questions:
-        ids, texts, relevances = zip(*question.answers, strict=True)
-        scores = bm25.scores(question.text)[np.array([numbers[text] for text in texts])].tolist()
-        rows.append((question.id, question.text, list(ids), list(texts), list(relevances), scores, list(relevances)))
-    return CandidateRows.of(rows)
-
-
-def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
+def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
     """Read the questions of a `.csv` or `.tsv` file with a header, in the order of their first row.
 
     With `quoting`, quoted fields may contain separators and line breaks. A field that begins with two backquotes or has
@@ -439,40 +406,33 @@ def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> 
         DataError: A column is missing or named twice, quotes are unbalanced, the encoding is wrong, or a row is invalid
             and invalid rows are errors. The message names the file and line.
     """
+    kind: Literal["csv", "tsv"] = "tsv" if ".tsv" in path.suffixes else "csv"
+    layout = TableLayout(kind, header=True, quoting=source.quoting, encoding=source.encoding, options=_OPTIONS)
     questions: dict[str, Question] = {}
-    for row in _rows(path, config, bad_rows):
-        where, fields = f"{path}:{row.line}", row.values
-        query, text = one_line(fields[config.query_column]), one_line(fields[config.text_column])
-        relevance = relevance_of(fields[config.label_column])
+    for row in read_records(path, layout, bad_rows):
+        cells = {}
+        for option in ("query_column", "text_column", "label_column"):
+            column = getattr(source, option)
+            if column not in row.values:
+                existing = ", ".join(map(str, row.values))
+                raise DataError(f"{path} has no column {column!r} (source.{option}). It has {existing}.")
+            cells[column] = one_line(row.values[column])
+        query, text, cell = cells.values()
+        relevance = relevance_of(cell)
         if not query or not text:
-            column = config.text_column if query else config.query_column
-            bad_rows.report("empty_text", f"{where}: the text in column {column!r} is empty.")
+            column = source.text_column if query else source.query_column
+            bad_rows.report("empty_text", f"{path}:{row.line}: the text in column {column!r} is empty.")
         elif relevance is None:
-            cell = fields[config.label_column]
-            bad_rows.report("bad_label", f"{where}: the label is {cell!r}; expected 0, 1 or another whole number.")
+            message = f"{path}:{row.line}: the label is {cell!r}; expected 0, 1 or another whole number."
+            bad_rows.report("bad_label", message)
         else:
-            answer = Answer(row.where, text, relevance)
-            questions.setdefault(query, Question(answer.id, query, [])).answers.append(answer)
+            question = questions.setdefault(query, Question(query, [], [], []))
+            question.ids.append(row.where)
+            question.answers.append(text)
+            question.relevances.append(relevance)
     if not questions:
         raise DataError(f"{path} has no rows that can be used.")
     return list(questions.values())
-
-
-def _rows(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> Iterator[Record]:
-    kind: Literal["csv", "tsv"] = "tsv" if ".tsv" in path.suffixes else "csv"
-    layout = TableLayout(kind, header=True, quoting=config.quoting, encoding=config.encoding, options=_OPTIONS)
-    for row in read_records(path, layout, bad_rows):
-        _check_columns(path, row, config)
-        yield row
-
-
-def _check_columns(path: Path, row: Record, config: AnswersSourceConfig) -> None:
-    for option in ("query_column", "text_column", "label_column"):
-        if getattr(config, option) not in row.values:
-            raise DataError(
-                f"{path} has no column {getattr(config, option)!r} (source.{option}). It has "
-                f"{', '.join(map(str, row.values))}."
-            )
 
 
 def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Sequences, encode_texts, outputs_of, tensors
+from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, Sequences, encode_texts, outputs_of, tensors
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind, require_texts, row_ids
@@ -30,17 +29,11 @@ from bertline.tasks.source_config import (
 from bertline.tasks.stored_rows import COLLECTION, BuiltTask, Documents, QueryRows, SplitName, read_rows
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bertline.export.usage import Usage
     from bertline.finetuning.vector_index import VectorIndex
-    from bertline.inference.predictor import TaskPredictor
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
     from bertline.sweep.baselines.encoder_vectors import TextVectors
     from bertline.sweep.baselines.vectors import Name
     from bertline.tasks.bm25 import Bm25
-    from bertline.tokenization.tokenizer import Tokenizer
-    from bertline.training.devices import Machine
 
 
 Numbers = NDArray[np.int64]
@@ -229,7 +222,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
         """See `TaskKind.training_batches`: a batch consists of (query, relevant document) pairs."""
         num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
-        return PairBatches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
+        return pair_batches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
 
     def training_outputs(self, model: nn.Module, batch: Batch) -> list[Tensor]:
         """Return the vectors of the batch's queries [B, H] and documents [D, H]."""
@@ -443,56 +436,38 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         )
 
 
-class PairBatches:
-    """Batches of (query, relevant document) pairs; each epoch has every pair once, in a new order.
+def pair_batches(encoded: EncodedSearch, *, batch_size: int, num_hard_negatives: int, seed: int) -> Epochs:
+    """Return batches of (query, relevant document) pairs; each epoch has every pair once, in a new order.
 
     Each query of a batch adds up to `num_hard_negatives` of its hard negatives, redrawn each epoch. A document occurs
     once in a batch. Pairs are not sorted by length: the model could then tell documents apart by length alone.
-
-    Args:
-        encoded: Queries and collection.
-        batch_size: Number of pairs in a batch.
-        num_hard_negatives: Maximum number of hard negatives per query.
-        seed: Seed of the order, which is a function of the seed and the epoch number.
     """
+    sizes = [len(documents) for documents in encoded.relevant]
+    query_of = np.repeat(np.arange(len(sizes)), sizes)
+    document_of = np.concatenate([np.zeros(0, dtype=np.int64), *encoded.relevant])
 
-    def __init__(self, encoded: EncodedSearch, *, batch_size: int, num_hard_negatives: int, seed: int) -> None:
-        self._encoded = encoded
-        self._batch_size = batch_size
-        self._num_hard_negatives = num_hard_negatives
-        self._seed = seed
-        self._epochs = 0
-        sizes = [len(documents) for documents in encoded.relevant]
-        self._queries = np.repeat(np.arange(len(sizes)), sizes)
-        self._documents = np.concatenate([np.zeros(0, dtype=np.int64), *encoded.relevant])
-
-    def __len__(self) -> int:
-        return math.ceil(len(self._queries) / self._batch_size)
-
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        random = generator(self._seed, "order", self._epochs)
-        self._epochs += 1
-        order = random.permutation(len(self._queries))
-        for start in range(0, len(order), self._batch_size):
-            yield self._batch(order[start : start + self._batch_size], random)
-
-    def _batch(self, pairs: NDArray[np.integer], random: np.random.Generator) -> Batch:
-        queries, positives = self._queries[pairs], self._documents[pairs]
-        negatives = [self._drawn(query, random) for query in queries]
+    def batch(pairs: NDArray[np.integer], random: np.random.Generator) -> Batch:
+        queries, positives = query_of[pairs], document_of[pairs]
+        known = [encoded.hard_negatives[query] for query in queries]
+        negatives = [random.choice(each, min(num_hard_negatives, len(each)), replace=False) for each in known]
         documents, places = np.unique(np.concatenate([positives, *negatives]), return_inverse=True)
-        relevant = np.stack([np.isin(documents, self._encoded.relevant[query]) for query in queries])
+        relevant = np.stack([np.isin(documents, encoded.relevant[query]) for query in queries])
         targets = places[: len(pairs)]
         relevant[np.arange(len(pairs)), targets] = False
         return {
-            **tensors(**{INDICES: np.concatenate([queries, len(self._encoded.queries) + documents])}),
-            **{f"query_{name}": tensor for name, tensor in self._encoded.queries.batch(queries).items()},
-            **{f"document_{name}": tensor for name, tensor in self._encoded.documents.batch(documents).items()},
+            **tensors(**{INDICES: np.concatenate([queries, len(encoded.queries) + documents])}),
+            **{f"query_{name}": tensor for name, tensor in encoded.queries.batch(queries).items()},
+            **{f"document_{name}": tensor for name, tensor in encoded.documents.batch(documents).items()},
             **tensors(targets=targets.astype(np.int64), also_relevant=relevant),
         }
 
-    def _drawn(self, query: int, random: np.random.Generator) -> Numbers:
-        candidates = self._encoded.hard_negatives[query]
-        return random.choice(candidates, min(self._num_hard_negatives, len(candidates)), replace=False)
+    def batches(epoch: int) -> Iterator[Batch]:
+        random = generator(seed, "order", epoch)
+        order = random.permutation(len(query_of))
+        for start in range(0, len(order), batch_size):
+            yield batch(order[start : start + batch_size], random)
+
+    return Epochs(len(query_of), batch_size, batches)
 
 
 def contrastive_loss(

@@ -45,15 +45,10 @@ from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, valu
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-    from torch import Tensor, nn
 
-    from bertline.export.usage import Usage
-    from bertline.inference.predictor import TaskPredictor
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
     from bertline.sweep.baselines.linear import Features, LinearModel
     from bertline.sweep.baselines.text_features import NgramFeatures
-    from bertline.tokenization.tokenizer import Tokenizer
-    from bertline.training.devices import Machine
 
 
 OfSentences = list[NDArray[np.float64]]
@@ -230,16 +225,10 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
         A hash of its text assigns a document to a split, so equal documents stay together. A train document that also
         occurs in dev or test, or a dev document that also occurs in test, is dropped and counted.
         """
-        source = config.source
         splits, dropped = read_splits(
-            source,
-            config,
-            lambda file, bad_rows: read_documents(file, source, bad_rows),
-            same=text_of,
-            name="document",
-            labels=lambda row: row.labels,
+            config, read_documents, same=text_of, name="document", labels=lambda row: row.labels
         )
-        bad_rows = BadRows(source.on_bad_row)
+        bad_rows = BadRows(config.source.on_bad_row)
         labels = tuple(map(label_in, config.labels or ())) or ordered_labels(
             label for row in splits["train"] for label in row.labels
         )

@@ -37,12 +37,7 @@ from bertline.tasks.stored_rows import BuiltTask, SummaryRows
 from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, value_in
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bertline.export.usage import Usage
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
-    from bertline.tokenization.tokenizer import Tokenizer
-    from bertline.training.devices import Machine
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Tensor, Tokenizer, Usage, nn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,10 +98,7 @@ class Summarisation(SentenceReader[SummaryRows]):
     @staticmethod
     def build(name: str, config: SummarisationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
         """See `SentenceLabelling.build`; selects the target sentences, too."""
-        source = config.source
-        splits, dropped = read_splits(
-            source, config, lambda file, bad_rows: read_summaries(file, source, bad_rows), same=text_of, name="document"
-        )
+        splits, dropped = read_splits(config, read_summaries, same=text_of, name="document")
         stored = {
             split: SummaryRows.of(
                 (*row, chosen_sentences(row.sentences, row.summary, most=config.num_sentences)) for row in rows

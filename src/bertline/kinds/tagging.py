@@ -40,13 +40,7 @@ from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bertline.export.usage import Usage
-    from bertline.inference.predictor import TaskPredictor
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
-    from bertline.tokenization.tokenizer import Tokenizer
-    from bertline.training.devices import Machine
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
 
 
 OUTSIDE_MARGIN = "outside_margin"
@@ -135,10 +129,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         train sentence whose words also occur in dev or test, or a dev sentence whose words also occur in test, is
         dropped and counted.
         """
-        source = config.source
-        splits, dropped = tagged_splits(
-            source, config, lambda file, bad_rows: read_conllu(file, source, bad_rows), lambda sentence: sentence.tags
-        )
+        splits, dropped = tagged_splits(config, read_conllu, lambda sentence: sentence.tags)
         counts = {split: Counter(tag for row in rows for tag in row.tags) for split, rows in splits.items()}
         for split in ("dev", "test"):
             if unknown := sorted(set(counts[split]) - set(counts["train"])):

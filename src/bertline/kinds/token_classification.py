@@ -28,13 +28,8 @@ from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows
 from bertline.tasks.tags import iob2_labels, types_of
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bertline.export.usage import Usage
-    from bertline.modeling.attention import AttentionKind
+    from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, Usage, nn
     from bertline.modeling.crf import LinearChainCrf
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
-    from bertline.training.devices import Machine
 
 
 # Sorted by distance to 0, so that ties go to the margin nearest to it.
@@ -97,14 +92,8 @@ class TokenClassification(Tagging):
         splits: dict[SplitName, list[TaggedSentence]]
         match config.source:
             case ConllSourceConfig():
-                source = config.source
-                splits, dropped = tagged_splits(
-                    source,
-                    config,
-                    lambda file, bad_rows: read_conll(file, source, bad_rows),
-                    lambda sentence: types_of(sentence.tags),
-                )
-                types = source.types
+                splits, dropped = tagged_splits(config, read_conll, lambda sentence: types_of(sentence.tags))
+                types = config.source.types
             case DocsParametersSourceConfig():
                 num_rows, seed = num_rows_made(config), config.split_seed
                 splits = docs_parameters_sentences(

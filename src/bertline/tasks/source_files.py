@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import say, warn
@@ -30,9 +30,8 @@ Row = TypeVar("Row", bound=Identified)
 
 
 def read_splits(
-    source: FilesSourceConfig,
-    config: BaseTaskConfig,
-    read: Callable[[Path, BadRows], list[Row]],
+    config: Any,
+    read: Callable[[Path, Any, BadRows], list[Row]],
     *,
     same: Callable[[Row], str],
     name: str,
@@ -42,9 +41,8 @@ def read_splits(
     """Read the files, cut missing splits from train, and shuffle and shorten train.
 
     Args:
-        source: Paths of the files, and the handling of invalid rows.
-        config: Fractions, seed and sizes.
-        read: Reads the rows of a file and reports the invalid ones.
+        config: Settings of a task whose source is files.
+        read: Reads the rows of a file of the source and reports the invalid ones.
         same: Key of a row; rows with the same key are duplicates, and duplicates across splits are dropped from train
             first, then from dev.
         name: What the key `same` identifies, for the names of the counts.
@@ -54,8 +52,9 @@ def read_splits(
     Returns:
         Rows of train, dev and test, and the number of dropped rows by reason.
     """
-    bad_rows = BadRows(source.on_bad_row)
-    splits = {split: read(file, bad_rows) for split, file in split_files(source).items()}
+    source: FilesSourceConfig = config.source
+    bad_rows = BadRows(config.source.on_bad_row)
+    splits = {split: read(file, source, bad_rows) for split, file in split_files(source).items()}
     dropped = bad_rows.dropped + complete_splits(
         splits, config, same=same, name=name, kept_together=kept_together, labels=labels
     )

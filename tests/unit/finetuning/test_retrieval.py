@@ -19,10 +19,10 @@ from bertline.kinds.registry import task_kind
 from bertline.kinds.retrieval import (
     EncodedSearch,
     Found,
-    PairBatches,
     Retrieval,
     contrastive_loss,
     found_by,
+    pair_batches,
     tuned_bm25,
 )
 from bertline.sweep.baselines.base import BaselineInputs
@@ -92,7 +92,7 @@ def search(relevant, hard_negatives, num_documents=10):
 class TestBatches:
     def test_an_epoch_has_every_pair_once_and_marks_what_else_is_relevant(self):
         relevant = [[0, 1, 2], [2], [], [7]]
-        batches = PairBatches(search(relevant, [[]] * 4), batch_size=2, num_hard_negatives=3, seed=0)
+        batches = pair_batches(search(relevant, [[]] * 4), batch_size=2, num_hard_negatives=3, seed=0)
         assert len(batches) == 3
         for _ in range(2):
             pairs = []
@@ -108,7 +108,7 @@ class TestBatches:
             assert sorted(pairs) == [(0, 0), (0, 1), (0, 2), (1, 2), (3, 7)]
 
     def test_hard_negatives_are_sampled_again_in_each_epoch(self):
-        batches = PairBatches(search([[0]], [[1, 2, 3, 4, 5, 6, 7, 8]]), batch_size=4, num_hard_negatives=2, seed=0)
+        batches = pair_batches(search([[0]], [[1, 2, 3, 4, 5, 6, 7, 8]]), batch_size=4, num_hard_negatives=2, seed=0)
         drawn = [tuple((batch["document_input_ids"][:, 1] - 5).tolist()) for _ in range(6) for batch in batches]
         assert all(len(documents) == 3 and documents[0] == 0 for documents in drawn)
         assert len(set(drawn)) > 1

@@ -159,5 +159,8 @@ def test_a_file_of_questions_is_read_as_one_of_articles(tmp_path, ending):
         pq.write_table(pa.Table.from_pylist(rows), path)
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    read, expected = (read_squad(each, BadRows("error"), may_move=False) for each in (path, tmp_path / "articles.json"))
+    source = SquadSourceConfig(
+        kind="squad", path="", train_file=None, dev_file=None, test_file=None, on_bad_row="error"
+    )
+    read, expected = (read_squad(each, source, BadRows("error")) for each in (path, tmp_path / "articles.json"))
     assert read == expected and len(read) == 8
