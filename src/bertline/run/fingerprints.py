@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.mappings import value_at
+from bertline.foundation.plugins import packages_in
 from bertline.run.stages import PACKAGES, STAGES, Stage, stage_named
 from bertline.tokenization.storage import TOKENIZER_FILES
 
@@ -249,9 +250,10 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
 
     Returns:
         Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
-        minor version (`3.11`). Also the digest of each file of `corpus.decontaminate`, `tokenizer.user_words`,
-        `tokenizer.compare` and `sweep.encoders`, by its path, for the stage that reads it: DVC watches no file that
-        only the configuration names.
+        minor version (`3.11`). The packages of parts that entry points name (`foundation.plugins`) are among them. Also
+        the digest of each file of `corpus.decontaminate`, `tokenizer.user_words`, `tokenizer.compare` and
+        `sweep.encoders`, by its path, for the stage that reads it: DVC watches no file that only the configuration
+        names.
 
     Raises:
         ConfigError: Such a file does not exist.
@@ -261,6 +263,8 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
         value = value_at(config, where.key.format(task=task))
         if (where.values is None and value is not None) or value in (where.values or ()):
             names.update(where.versions)
+    for section in stage.sections:
+        names |= packages_in(value_at(config, section.format(task=task)))
     if PACKAGES in names:
         names.remove(PACKAGES)
         listed = (package["distribution"] for package in config["python_docs"]["packages"])

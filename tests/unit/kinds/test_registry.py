@@ -5,24 +5,31 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-import typing
 
 import pytest
 
+from bertline.foundation.errors import ConfigError
 from bertline.kinds.base import TaskKind
-from bertline.kinds.registry import KINDS
+from bertline.kinds.registry import KINDS, check_kind
 from bertline.run.fingerprints import MEMBERS_OF_STAGES
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_kind_has_all_parts_and_its_settings_bear_its_name(name: str) -> None:
+def test_a_kind_is_called_as_the_others_are(name: str) -> None:
     kind = KINDS[name]
-    assert not kind.__abstractmethods__
-    assert typing.get_args(typing.get_type_hints(kind.config_class)["kind"]) == (name,)
     assert kind.about(["B-a", "B-b"]).endswith((".", "?"))
     for part in ("build", "usage", "error_block"):
         arguments = list(inspect.signature(getattr(kind, part)).parameters)
         assert arguments == list(inspect.signature(getattr(TaskKind, part)).parameters)
+
+
+def test_a_kind_that_lacks_a_part_is_refused_where_it_is_registered() -> None:
+    class Grades(TaskKind):  # type: ignore[type-arg]
+        config_class = KINDS["regression"].config_class
+        build = encode = hard_loss = predict = statistics = table = serve = usage = None  # type: ignore[assignment]
+
+    with pytest.raises(ConfigError, match=r"grades .*Grades\) lacks baselines, needs settings with kind: Literal"):
+        check_kind("grades", Grades)
 
 
 def test_members_of_stages_are_members_of_a_kind() -> None:
