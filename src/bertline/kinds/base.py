@@ -322,6 +322,10 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         """Compute the score that is tuned, `config.metric`."""
         return self.scores(statistics)[self.config.metric]
 
+    def row_scores(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> NDArray[np.float64]:
+        """Return the tuned score of each row, [N], where the statistics are the columns of `score_names`."""
+        return self.statistics(rows, predictions, calibration)[:, self.score_names.index(self.config.metric)]
+
     @abstractmethod
     def table(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> pa.Table:
         """Return a table of the predictions, one line per row, for reading and analysis.

@@ -69,6 +69,8 @@ if TYPE_CHECKING:
 
 
 ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
+Labelled = TypeVar("Labelled", bound=Any)
+"""Row with an `id` and, as `label`, all its labels."""
 Probabilities = NDArray[np.float32]
 """[N, labels]."""
 THRESHOLD = "threshold"
@@ -225,7 +227,9 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         except ValueError as error:
             raise DataError(f"tasks.{name}: {error}. Take another metric, or name two labels.") from error
         known = BadRows(getattr(config.source, "on_bad_row", "error"))
-        splits = {split: _with_known_labels(name, split, rows, labels, known) for split, rows in splits.items()}
+        splits = {
+            split: with_known_labels(f"tasks.{name}, {split}", rows, labels, known) for split, rows in splits.items()
+        }
         splits = shortened(splits, config, dropped)
         _check_labels(name, config, splits["train"])
         counts = {split: Counter(label for row in rows for label in row.label) for split, rows in splits.items()}
@@ -281,6 +285,10 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         return self.loss_of_logits(outputs.float(), batch, options)
 
+    @abstractmethod
+    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean loss from logits [B, labels]."""
+
     def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the divergence from the teacher's distribution, or from those of several independent labels."""
         from bertline.finetuning.distillation import sigmoid_divergence
@@ -289,10 +297,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         divergence = sigmoid_divergence if self.config.multi_label else softmax_divergence
         losses = divergence(outputs.float(), teacher, temperature)
         return (losses.reshape(len(outputs), -1).mean(1) * batch["weights"]).mean()
-
-    @abstractmethod
-    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean loss from logits [B, labels]."""
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -324,13 +328,8 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def calibration_errors(
         self, predictions: Probabilities, calibration: Calibration, error: Callable[..., float]
     ) -> dict[str, float]:
-        """Return the expected calibration error without (`before`) and, if there is a temperature, with it (`after`).
-
-        Args:
-            predictions: The predictions without the temperature.
-            calibration: The calibration chosen on dev.
-            error: Computes the error of probabilities [N, labels].
-        """
+        """Return the error of probabilities [N, labels] without (`before`) and, if there is one, with the temperature
+        (`after`)."""
         errors = {"before": error(predictions)}
         if TEMPERATURE in calibration:
             errors["after"] = error(self.calibrated(predictions, calibration))
@@ -503,7 +502,7 @@ class Classification(TextClassifier[TextRows]):
         if metric is None:
             return calibration
         positive = self.calibrated(predictions, calibration)[:, 1]
-        threshold = metrics.best_threshold(rows.labels, positive, lambda matrix: self._of_matrix(matrix)[metric])
+        threshold = metrics.best_threshold(rows.labels, positive, lambda matrix: self.scores_of_matrix(matrix)[metric])
         return {**calibration, THRESHOLD: threshold}
 
     def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
@@ -532,9 +531,10 @@ class Classification(TextClassifier[TextRows]):
 
     def _of_labels(self, statistics: Statistics) -> dict[str, float]:
         gold, predicted = statistics[:, :2].astype(np.int64).T
-        return self._of_matrix(metrics.confusion_matrix(gold, predicted, len(self.labels)))
+        return self.scores_of_matrix(metrics.confusion_matrix(gold, predicted, len(self.labels)))
 
-    def _of_matrix(self, matrix: NDArray[np.integer]) -> dict[str, float]:
+    def scores_of_matrix(self, matrix: NDArray[np.integer]) -> dict[str, float]:
+        """Compute the scores of labels from the number of rows [gold labels, predicted labels]."""
         return {**metrics.scores_of(matrix, beta=self.config.beta), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
 
     def table(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
@@ -593,11 +593,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     best_temperature = staticmethod(sigmoid_temperature)
     with_temperature = staticmethod(with_sigmoid_temperature)
     output_schema = pa.schema(
-        {
-            "predicted": pa.list_(pa.string()),
-            "probability": pa.list_(pa.float64()),
-            "probabilities": _PROBABILITIES,
-        }
+        {"predicted": pa.list_(pa.string()), "probability": pa.list_(pa.float64()), "probabilities": _PROBABILITIES}
     )
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -747,23 +743,20 @@ def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -
     return labels
 
 
-def _with_known_labels(
-    name: str, split: SplitName, rows: list[LabelledRow[tuple[str, ...]]], labels: list[str], bad_rows: BadRows
-) -> list[LabelledRow[tuple[str, ...]]]:
-    known, kept = set(labels), []
+def with_known_labels(where: str, rows: Sequence[Labelled], labels: Sequence[str], bad_rows: BadRows) -> list[Labelled]:
+    """Return the rows whose labels are all among these, and report the others; `where` names task and split."""
+    usable, known = [], set(labels)
     for row in rows:
-        unknown = [label for label in row.label if label not in known]
-        if not unknown:
-            kept.append(row)
+        if not (unknown := [label for label in row.label if label not in known]):
+            usable.append(row)
             continue
         bad_rows.report(
             "unknown_label",
-            f"tasks.{name}, {split} row {row.id}: the label is {unknown[0]!r}; allowed are "
-            f"{', '.join(map(repr, labels))}. Fix the row or add the label to tasks.{name}.labels. "
-            "(A split without labels cannot be scored: set its file, source.dev_file or source.test_file, to null, and "
-            "it is cut from train.)",
+            f"{where} row {row.id}: the label is {unknown[0]!r}; allowed are {', '.join(map(repr, labels))}. Fix the "
+            "row or add the label to the task's labels. (A split without labels cannot be scored: set its file, "
+            "source.dev_file or source.test_file, to null, and it is cut from train.)",
         )
-    return kept
+    return usable
 
 
 def _check_labels(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> None:

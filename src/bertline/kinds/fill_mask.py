@@ -140,11 +140,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
     head = "mlm"
     answers = (TextScore,)
     output_schema = pa.schema(
-        [
-            ("predicted", pa.list_(pa.string())),
-            ("probability", pa.list_(pa.float64())),
-            ("pseudo_perplexity", pa.float64()),
-        ]
+        {"predicted": pa.list_(pa.string()), "probability": pa.list_(pa.float64()), "pseudo_perplexity": pa.float64()}
     )
     asks = "Fill-mask: which token belongs in a blank? The encoder is scored as it was pretrained."
     measures = "the share of blanks filled right"

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -204,10 +204,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return F.mse_loss(outputs, teacher)
 
     def predict(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
-        from bertline.modeling.bert import BertModel
-
         is_cosine = self.config.head == "cosine"
-        width = cast(BertModel, model.bert).config.hidden_size if is_cosine else 1
+        width = model.bert.config.hidden_size if is_cosine else 1
         outputs = outputs_of(model, encoded.sequences, machine, width).astype(np.float64)
         if is_cosine:
             first, second = outputs.reshape(2, len(encoded.targets), -1)

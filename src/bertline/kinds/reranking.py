@@ -140,10 +140,9 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         assert source.collection is not None  # a search has one
         texts = source.collection.texts_read()
         bm25 = Bm25(texts)
+        documents, k = source.collection, config.num_candidates
         splits = {
-            split: _candidates_of(
-                rows, source.collection, texts, bm25, config.num_candidates, adds_missed=split == "train"
-            )
+            split: _candidates_of(rows, documents, texts, bm25, k, adds_missed=split == "train")
             for split, rows in source.splits.items()
         }
         _check_candidates(name, config, splits["train"], "Raise num_candidates, or check the judgements.")
@@ -209,7 +208,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
             int(ranking.trec_order(ids, scores)[0]) if len(ids) else None
             for ids, scores in zip(rows.candidate_ids, predictions, strict=True)
         ]
-        correct = self.statistics(rows, predictions, calibration)[:, self.score_names.index(self.config.metric)]
         return pa.table(
             {
                 "id": rows.ids,
@@ -223,7 +221,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
                     0.0 if place is None else _sigmoid(float(predictions[row][place]))
                     for row, place in enumerate(first)
                 ],
-                "correct": correct,
+                "correct": self.row_scores(rows, predictions, calibration),
             }
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -118,7 +118,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     score_names = ("ndcg@10", "mrr@10", "recall@100", "map")
     file_columns = (("query", "text"),)
     answers = (Hit,)
-    output_schema = pa.schema([("document_ids", pa.list_(pa.string())), ("scores", pa.list_(pa.float64()))])
+    output_schema = pa.schema({"document_ids": pa.list_(pa.string()), "scores": pa.list_(pa.float64())})
     asks = "Retrieval: find the documents of a collection that belong to a query."
 
     def __init__(self, config: RetrievalTaskConfig, labels: Sequence[str]) -> None:
@@ -196,17 +196,13 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def prepared(self, model: nn.Module, encoded: EncodedSearch, rows: QueryRows, machine: Machine) -> EncodedSearch:
         """See `TaskKind.prepared`: mines hard negatives, excluding documents judged relevant."""
-        depth = MINED + max((len(documents) for documents in encoded.relevant), default=0)
-        ranked: list[Numbers]
-        if not self.config.num_hard_negatives:
+        if not self.config.num_hard_negatives or self.config.hard_negatives == "none":
             return encoded
-        match self.config.hard_negatives:
-            case "none":
-                return encoded
-            case "bm25":
-                ranked = [self.bm25.best(query, depth)[0] for query in rows.queries]
-            case "encoder":
-                ranked = list(self._search(model, encoded, machine, depth)[0])
+        depth = MINED + max((len(documents) for documents in encoded.relevant), default=0)
+        if self.config.hard_negatives == "bm25":
+            ranked = [self.bm25.best(query, depth)[0] for query in rows.queries]
+        else:
+            ranked = list(self._search(model, encoded, machine, depth)[0])
         mined = [
             candidates[~np.isin(candidates, relevant)][:MINED]
             for candidates, relevant in zip(ranked, encoded.relevant, strict=True)
@@ -233,9 +229,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def soft_targets(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> NDArray[np.float32]:
         """Return the vectors of all queries, then of all documents, with the size of the teacher's."""
-        return np.concatenate(
-            [self.vectors(model, encoded.queries, machine), self.vectors(model, encoded.documents, machine)]
-        )
+        return np.concatenate([self.vectors(model, part, machine) for part in (encoded.queries, encoded.documents)])
 
     def soft_loss(self, outputs: list[Tensor], teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean distance from the teacher's vectors or, where those have another size, the divergence from
@@ -264,10 +258,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
         """Compute the vector of each sequence, [N, H]; unit vectors if the similarity is cosine."""
-        from bertline.modeling.bert import BertModel
-
-        width = cast(BertModel, model.bert).config.hidden_size
-        return outputs_of(model, sequences, machine, width, read=self._comparable)
+        return outputs_of(model, sequences, machine, model.bert.config.hidden_size, read=self._comparable)
 
     def predict(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> Found:
         return Found(*self._search(model, encoded, machine, DEPTH))
@@ -312,9 +303,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
                     next((texts[self._numbers[each]] for each in ids if each in self._numbers), "") for ids in relevant
                 ],
                 "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
-                "correct": self.statistics(rows, predictions, calibration)[
-                    :, self.score_names.index(self.config.metric)
-                ],
+                "correct": self.row_scores(rows, predictions, calibration),
             }
         )
 

@@ -35,12 +35,13 @@ from bertline.kinds.base import (
     require_texts,
     row_ids,
 )
+from bertline.kinds.classification import with_known_labels
 from bertline.tasks.bad_rows import BadRow, BadRows, label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
-from bertline.tasks.stored_rows import BuiltTask, SplitName, StoredRows, TextRows
+from bertline.tasks.stored_rows import BuiltTask, StoredRows, TextRows
 from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, value_in
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class LabelledDocument(NamedTuple):
 
     id: str
     sentences: list[str]
-    labels: list[str]
+    label: list[str]
+    """Label of each sentence."""
 
 
 class LabelledSentence(NamedTuple):
@@ -226,13 +228,19 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
         occurs in dev or test, or a dev document that also occurs in test, is dropped and counted.
         """
         splits, dropped = read_splits(
-            config, read_documents, same=text_of, name="document", labels=lambda row: row.labels
+            config, read_documents, same=text_of, name="document", labels=lambda row: row.label
         )
         bad_rows = BadRows(config.source.on_bad_row)
         labels = tuple(map(label_in, config.labels or ())) or ordered_labels(
-            label for row in splits["train"] for label in row.labels
+            label for row in splits["train"] for label in row.label
         )
-        stored = {split: _stored(name, split, splits[split], labels, bad_rows) for split in splits}
+        numbers = {label: number for number, label in enumerate(labels)}
+        stored = {}
+        for split, rows in splits.items():
+            known = with_known_labels(f"tasks.{name}, {split}", rows, labels, bad_rows)
+            stored[split] = SentenceRows.of(
+                (row.id, row.sentences, [numbers[label] for label in row.label]) for row in known
+            )
         smallest = stored["train"].first(fewest_train_rows(config, len(stored["train"])))
         if len({label for of_row in smallest.labels for label in of_row}) < 2 and len(smallest):
             raise DataError(
@@ -462,7 +470,12 @@ def read_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: 
     def parse(record: Record) -> LabelledDocument:
         sentences = [str(each).strip() for each in _list(record, source.sentences_column, (str,))]
         labels = [label_in(each) for each in _list(record, source.labels_column, (str, int))]
-        _check(sentences, labels)
+        if not sentences or not all(sentences):
+            raise BadRow("empty_sentence", "a sentence is empty" if sentences else "the document has no sentence")
+        if not all(labels):
+            raise BadRow("empty_label", "a label is empty")
+        if len(sentences) != len(labels):
+            raise BadRow("different_lengths", f"there are {len(sentences)} sentences and {len(labels)} labels")
         return LabelledDocument(record.where, sentences, labels)
 
     return parsed_records(path, JSON_LINES, bad_rows, parse)
@@ -473,30 +486,6 @@ def _list(record: Record, column: str, types: tuple[type, ...]) -> list[object]:
     if not isinstance(value, list) or any(isinstance(each, bool) or not isinstance(each, types) for each in value):
         raise BadRow("wrong_type", f"{column!r} is not a list of {' or '.join(each.__name__ for each in types)}")
     return value
-
-
-def _check(sentences: list[str], labels: list[str]) -> None:
-    if not sentences or not all(sentences):
-        raise BadRow("empty_sentence", "a sentence is empty" if sentences else "the document has no sentence")
-    if not all(labels):
-        raise BadRow("empty_label", "a label is empty")
-    if len(sentences) != len(labels):
-        raise BadRow("different_lengths", f"there are {len(sentences)} sentences and {len(labels)} labels")
-
-
-def _stored(
-    name: str, split: SplitName, rows: list[LabelledDocument], labels: tuple[str, ...], bad_rows: BadRows
-) -> SentenceRows:
-    numbers = {label: number for number, label in enumerate(labels)}
-    kept = []
-    for row in rows:
-        unknown = [label for label in row.labels if label not in numbers]
-        if not unknown:
-            kept.append(row)
-            continue
-        message = f"tasks.{name}, {split} row {row.id}: a label is {unknown[0]!r}; allowed are {', '.join(labels)}."
-        bad_rows.report("unknown_label", f"{message} Fix the row, or add the label to tasks.{name}.labels.")
-    return SentenceRows.of((row.id, row.sentences, [numbers[label] for label in row.labels]) for row in kept)
 
 
 _Read = Callable[[SentenceRows], Any]
