@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.distillation import distilled_batches
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.seeds import seed_for
-from bertline.kinds.base import Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.kinds.base import Calibration, HeadSettings, LossOptions, TaskKind, distilled_batches
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
 from bertline.modeling.initialization import initialize

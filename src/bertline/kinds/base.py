@@ -18,9 +18,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches, Sequences, outputs_of
+from bertline.finetuning.encoding import (
+    INDICES,
+    INPUT_NAMES,
+    Epochs,
+    LengthSortedBatches,
+    Sequences,
+    outputs_of,
+    tensors,
+)
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
+from bertline.foundation.seeds import generator
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.stored_rows import BuiltTask, PairedRows, SplitName, StoredRows, read_rows
 
@@ -55,6 +64,24 @@ class Batches(Sized, Protocol):
     def __iter__(self) -> Iterator[Batch]:
         """Iterate over the batches of the next epoch."""
         ...
+
+
+def distilled_batches(parts: Sequence[tuple[Batches, NDArray[np.float32]]], *, seed: int) -> Epochs:
+    """Return batches with the teacher's soft targets: those of labelled rows and, marked, of unlabelled ones.
+
+    Each epoch has all batches of both, in an order that depends on the seed and the epoch number. `parts` are the
+    batches of labelled rows and of unlabelled ones, if any, each with the soft targets that their `INDICES` count.
+    """
+    turns = np.repeat(np.arange(len(parts)), [len(batches) for batches, _ in parts])
+
+    def batches(epoch: int) -> Iterator[Batch]:
+        batches_of_parts = [iter(batches) for batches, _ in parts]
+        for part in generator(seed, "parts", epoch).permutation(turns):
+            batch, soft = next(batches_of_parts[part]), parts[part][1]
+            batch |= tensors(**{SOFT_TARGETS: soft[batch[INDICES].numpy()]})
+            yield batch if part == 0 else {**batch, **tensors(**{UNLABELLED: np.ones(())})}
+
+    return Epochs(len(turns), 1, batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,11 +470,7 @@ def require_several(values: Any, name: str) -> None:
 
 
 def require_texts(values: Any, name: str) -> list[str]:
-    """Return the values as a list of strings.
-
-    Raises:
-        DataError: `values` is a single string, or contains something other than strings.
-    """
+    """Return the values as a list of strings, or raise a `DataError`."""
     require_several(values, name)
     for index, value in enumerate(values):
         if not isinstance(value, str):
@@ -456,22 +479,14 @@ def require_texts(values: Any, name: str) -> list[str]:
 
 
 def require_lists(values: Any, name: str) -> list[list[str]]:
-    """Return the values as a list of lists of strings.
-
-    Raises:
-        DataError: They are not lists of strings.
-    """
+    """Return the values as a list of lists of strings, or raise a `DataError`."""
     if isinstance(values, str):
         raise DataError(f"{name} is one string; expected a list of lists of strings.")
     return [require_texts(value, f"{name}[{index}]") for index, value in enumerate(values)]
 
 
 def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list[str], list[str]]:
-    """Return both values as lists of strings of equal length.
-
-    Raises:
-        DataError: They are not lists of strings, or their lengths differ.
-    """
+    """Return both values as lists of strings of equal length, or raise a `DataError`."""
     one, other = require_texts(first, names[0]), require_texts(second, names[1])
     if len(one) != len(other):
         raise DataError(f"{len(one)} {names[0]} and {len(other)} {names[1]}; expected one of each for each pair.")

@@ -291,8 +291,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
 
     def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the divergence from the teacher's distribution, or from those of several independent labels."""
-        from bertline.finetuning.distillation import sigmoid_divergence
-        from bertline.modeling.losses import softmax_divergence
+        from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
 
         divergence = sigmoid_divergence if self.config.multi_label else softmax_divergence
         losses = divergence(outputs.float(), teacher, temperature)

@@ -147,11 +147,6 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
 
     @staticmethod
     def build(name: str, config: FillMaskTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """See `TaskKind.build`.
-
-        A hash of its words assigns a passage to a split, so equal passages stay together. A train passage that also
-        occurs in dev or test, or a dev passage that also occurs in test, is dropped and counted.
-        """
         splits, dropped = read_splits(config, read_passages, same=lambda row: same_text([row.text]), name="passage")
         return BuiltTask(splits={split: PlainRows.of(rows) for split, rows in splits.items()}, dropped=dropped)
 
@@ -433,10 +428,6 @@ def read_passages(path: Path, config: PlainTextSourceConfig, bad_rows: BadRows) 
     """Read passages from a `.txt` file, one per line, or from CSV, TSV, JSONL or Parquet (`.gz` too, except Parquet).
 
     Blank lines of a text file are skipped. An empty text in a table is an invalid row.
-
-    Raises:
-        DataError: The file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
-            and, where there is one, the line.
     """
     if path.name.removesuffix(".gz").lower().endswith(_TEXT_FILE):
         lines = read_lines(path, config.encoding, ENCODING_OPTION)

@@ -211,11 +211,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
     @staticmethod
     def build(name: str, config: QuestionAnsweringTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """See `TaskKind.build`; missing splits are cut from train by article.
-
-        A train question whose context also occurs in dev or test, or a dev question whose context also occurs in test,
-        is dropped and counted, so that no context is scored after training on it.
-        """
+        """See `TaskKind.build`; splits are cut by article, and no context is scored after training on it."""
         splits, dropped = read_splits(
             config,
             read_squad,
@@ -294,9 +290,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         with evaluating(model, machine) as forward:
             for indices in scoring_indices(encoded.lengths, max_tokens=machine.scoring_tokens):
                 on_device = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
-                logits = AnswerLogits(
-                    *forward(on_device["input_ids"], on_device["token_type_ids"], on_device["attention_mask"])
-                )
+                logits = AnswerLogits(*forward(*(on_device[name] for name in INPUT_NAMES)))
                 firsts = encoded.first_positions(indices)
                 windows = encoded.windows[indices]
                 may_start = torch.from_numpy(windows[:, 2:] - windows[:, :1] + firsts[:, None]).to(machine.device)

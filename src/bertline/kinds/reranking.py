@@ -168,7 +168,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean divergence from the teacher's probability of relevance."""
-        from bertline.finetuning.distillation import sigmoid_divergence
+        from bertline.modeling.losses import sigmoid_divergence
 
         return sigmoid_divergence(outputs.float(), teacher, temperature).mean()
 

@@ -236,8 +236,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         its softmax over the documents of the batch (as in SEED, arXiv 2101.04731, section 3.2)."""
         import torch
 
-        from bertline.finetuning.distillation import vector_distance
-        from bertline.modeling.losses import softmax_divergence
+        from bertline.modeling.losses import softmax_divergence, vector_distance
 
         queries, documents = outputs
         if teacher.shape[1] == queries.shape[1]:

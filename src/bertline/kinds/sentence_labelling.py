@@ -173,8 +173,7 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
 
     def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean divergence from the teacher's distribution over sentences."""
-        from bertline.finetuning.distillation import sigmoid_divergence
-        from bertline.modeling.losses import softmax_divergence
+        from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
 
         at_cls = batch["labels"] != IGNORED_LABEL
         theirs = teacher[:, : at_cls.shape[1]][at_cls]
@@ -222,11 +221,6 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
 
     @staticmethod
     def build(name: str, config: SentenceLabellingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """See `TaskKind.build`.
-
-        A hash of its text assigns a document to a split, so equal documents stay together. A train document that also
-        occurs in dev or test, or a dev document that also occurs in test, is dropped and counted.
-        """
         splits, dropped = read_splits(
             config, read_documents, same=text_of, name="document", labels=lambda row: row.label
         )
@@ -460,12 +454,7 @@ def text_of(row: Any) -> str:
 
 
 def read_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: BadRows) -> list[LabelledDocument]:
-    """Read the documents of a JSONL file, plain or gzip.
-
-    Raises:
-        DataError: The file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
-            and, where there is one, the line.
-    """
+    """Read the documents of a JSONL file, plain or gzip."""
 
     def parse(record: Record) -> LabelledDocument:
         sentences = [str(each).strip() for each in _list(record, source.sentences_column, (str,))]

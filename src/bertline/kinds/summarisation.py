@@ -97,7 +97,7 @@ class Summarisation(SentenceReader[SummaryRows]):
 
     @staticmethod
     def build(name: str, config: SummarisationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """See `SentenceLabelling.build`; selects the target sentences, too."""
+        """See `TaskKind.build`; selects the target sentences, too."""
         splits, dropped = read_splits(config, read_summaries, same=text_of, name="document")
         stored = {
             split: SummaryRows.of(
@@ -237,12 +237,7 @@ def _joined(sentences: Sequence[str], chosen: NDArray[np.integer]) -> str:
 
 
 def read_summaries(path: Path, config: SummariesSourceConfig, bad_rows: BadRows) -> list[SummarisedDocument]:
-    """Read documents as lists of sentences; a document given as text is split at line ends and into sentences.
-
-    Raises:
-        DataError: The file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
-            and, where there is one, the line.
-    """
+    """Read documents as lists of sentences; a document given as text is split at line ends and into sentences."""
 
     def parse(record: Record) -> SummarisedDocument:
         sentences = _sentences(record, config.document_column)

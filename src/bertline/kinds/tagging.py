@@ -123,12 +123,8 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     @staticmethod
     def build(name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """See `TaskKind.build`; missing splits are cut from train by document.
-
-        Labels are all tags found, also a tag that occurs only in dev or test, with a warning: it cannot be learned. A
-        train sentence whose words also occur in dev or test, or a dev sentence whose words also occur in test, is
-        dropped and counted.
-        """
+        """See `TaskKind.build` and `tagged_splits`. Labels are all tags, also one that occurs only in dev or test, with
+        a warning: it cannot be learned."""
         splits, dropped = tagged_splits(config, read_conllu, lambda sentence: sentence.tags)
         counts = {split: Counter(tag for row in rows for tag in row.tags) for split, rows in splits.items()}
         for split in ("dev", "test"):

@@ -38,7 +38,7 @@ def read_splits(
     kept_together: Callable[[Row], str] | None = None,
     labels: Callable[[Row], Iterable[str]] | None = None,
 ) -> tuple[dict[SplitName, list[Row]], Counter[str]]:
-    """Read the files, cut missing splits from train, and shuffle and shorten train.
+    """Read the files, cut missing splits from train by a hash, and shuffle and shorten train.
 
     Args:
         config: Settings of a task whose source is files.
@@ -51,6 +51,10 @@ def read_splits(
 
     Returns:
         Rows of train, dev and test, and the number of dropped rows by reason.
+
+    Raises:
+        DataError: A file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
+            and, where there is one, the line.
     """
     source: FilesSourceConfig = config.source
     bad_rows = BadRows(config.source.on_bad_row)

@@ -13,16 +13,11 @@ from hypothesis import strategies as st
 
 import finished_tasks
 import tiny
-from bertline.finetuning.distillation import (
-    distilled_batches,
-    sigmoid_divergence,
-    vector_distance,
-)
 from bertline.finetuning.encoding import INDICES
 from bertline.finetuning.finetune import TaskSplit, fine_tune
-from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, LossOptions
+from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, LossOptions, distilled_batches
 from bertline.kinds.classification import Classification
-from bertline.modeling.losses import softmax_divergence
+from bertline.modeling.losses import sigmoid_divergence, softmax_divergence, vector_distance
 from bertline.tokenization.tokenizer import Tokenizer
 
 KINDS = sorted(set(finished_tasks.KINDS) - {"fill_mask"})
