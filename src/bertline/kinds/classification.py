@@ -53,14 +53,7 @@ from bertline.tasks.bad_rows import BadRows, label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
-from bertline.tasks.source_files import (
-    LabelledRow,
-    clusters_of,
-    fewest_train_rows,
-    num_rows_made,
-    shortened,
-    text_pairs_of,
-)
+from bertline.tasks.source_files import LabelledRow, fewest_train_rows, num_rows_made, shortened, stored
 from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
 from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
 
@@ -388,35 +381,31 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         inputs = '["One text."], ["The text to compare."]' if pair else '["One text.", "Another text."]'
         theirs = '{"text": "One text.", "text_pair": "The text to compare."}' if pair else '"One text."'
         several = ', top_k=None, function_to_apply="sigmoid"' if config.multi_label else ""
-        named = ", ".join(code_span(label) for label in labels)
-        temperature = calibration.get(TEMPERATURE)
+        texts, named = "pairs of texts" if pair else "texts", ", ".join(map(code_span, labels))
         calibrated = "they have not been calibrated"
-        if temperature is not None:
+        if (temperature := calibration.get(TEMPERATURE)) is not None:
             calibrated = (
                 f"bertline divides the logits by {temperature:.3g} first, which dev chose (`task.json`), transformers "
                 "and ONNX do not"
             )
-        what = f"Sorts {'pairs of texts' if pair else 'texts'} into {len(labels)} classes: {named}."
-        limits = [
-            "Every input gets one of the labels above, also one that fits none of them.",
-            f"The probabilities are those of the softmax; {calibrated}.",
-        ]
-        if THRESHOLD in calibration and not config.multi_label:
-            limits.append(
-                f"bertline predicts {code_span(labels[1])} from a probability of {calibration[THRESHOLD]:.3g} on, "
-                "which dev chose (`task.json`); transformers and ONNX, whose probabilities are the same, from 0.5 on."
-            )
+        threshold = calibration.get(THRESHOLD)
         if config.multi_label:
-            what = f"Gives {'pairs of texts' if pair else 'texts'} any number of {len(labels)} labels: {named}."
-            threshold = calibration.get(THRESHOLD, 0.5)
+            what = f"Gives {texts} any number of {len(labels)} labels: {named}."
+            of_them = f"of the probabilities, {calibrated}"
+            if temperature is None:
+                of_them = "the probabilities have not been calibrated"
+            limits = [f"A label is given from a probability of {threshold or 0.5:g} on (`task.json`); {of_them}."]
+        else:
+            what = f"Sorts {texts} into {len(labels)} classes: {named}."
             limits = [
-                f"A label is given from a probability of {threshold:g} on (`task.json`); "
-                + (
-                    "the probabilities have not been calibrated."
-                    if temperature is None
-                    else f"of the probabilities, {calibrated}."
-                )
+                "Every input gets one of the labels above, also one that fits none of them.",
+                f"The probabilities are those of the softmax; {calibrated}.",
             ]
+            if threshold is not None:
+                limits.append(
+                    f"bertline predicts {code_span(labels[1])} from a probability of {threshold:.3g} on, which dev "
+                    "chose (`task.json`); transformers and ONNX, whose probabilities are the same, from 0.5 on."
+                )
         if config.long_texts == "windows":
             limits.append(
                 "bertline reads a long text in overlapping windows and pools their scores; transformers cuts it "
@@ -777,16 +766,13 @@ def _check_labels(name: str, config: ClassificationTaskConfig, train: list[Label
 def _stored(
     rows: list[LabelledRow[tuple[str, ...]]], labels: list[str], multi_label: bool
 ) -> TextRows | MultiLabelRows:
-    ids, texts, pairs = [row.id for row in rows], [row.text for row in rows], text_pairs_of(rows)
-    clusters = clusters_of(rows)
     numbers = {label: number for number, label in enumerate(labels)}
     if not multi_label:
-        ids_of_labels = np.array([numbers[row.label[0]] for row in rows], dtype=np.int64)
-        return TextRows(ids, texts, pairs, ids_of_labels, clusters=clusters)
+        return stored(TextRows, rows, np.array([numbers[row.label[0]] for row in rows], dtype=np.int64))
     matrix = np.zeros((len(rows), len(labels)), dtype=np.int64)
     for place, row in enumerate(rows):
         matrix[place, [numbers[label] for label in row.label]] = 1
-    return MultiLabelRows(ids, texts, pairs, matrix, clusters=clusters)
+    return stored(MultiLabelRows, rows, matrix)
 
 
 _MARKED_BY_TRANSFORMERS = """\

@@ -251,13 +251,13 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
         from bertline.training.probe import evaluating
 
-        found = np.zeros((len(encoded.rows), int(encoded.lengths.max(initial=0)), 2), dtype=np.float32)
+        soft = np.zeros((len(encoded.rows), int(encoded.lengths.max(initial=0)), 2), dtype=np.float32)
         with evaluating(model, machine) as forward:
             for indices in scoring_indices(encoded.lengths, max_tokens=machine.scoring_tokens):
                 batch = encoded.batch(indices)
                 logits = torch.stack(forward(*(batch[name].to(machine.device) for name in INPUT_NAMES)), dim=-1)
-                found[indices, : logits.shape[1]] = logits.float().cpu().numpy()
-        return found
+                soft[indices, : logits.shape[1]] = logits.float().cpu().numpy()
+        return soft
 
     def soft_loss(self, outputs: AnswerLogits, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean divergence from the teacher's distributions of start and end."""
@@ -285,7 +285,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         from bertline.modeling.heads import AnswerLogits
         from bertline.training.probe import evaluating
 
-        found = np.zeros((len(encoded.rows), 3), dtype=np.float64)
+        values_of_windows = np.zeros((len(encoded.rows), 3), dtype=np.float64)
         spans = np.zeros((len(encoded.rows), 2), dtype=np.int64)
         with evaluating(model, machine) as forward:
             for indices in scoring_indices(encoded.lengths, max_tokens=machine.scoring_tokens):
@@ -297,9 +297,9 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
                 values, positions = best_spans(
                     logits, on_device["in_context"], may_start, max_length=self.config.max_answer_length
                 )
-                found[indices] = values.double().cpu().numpy()
+                values_of_windows[indices] = values.double().cpu().numpy()
                 spans[indices] = positions.cpu().numpy() - firsts[:, None] + windows[:, :1]
-        return _best_of_windows(encoded, found, spans)
+        return _best_of_windows(encoded, values_of_windows, spans)
 
     def calibrate(self, rows: QuestionRows, predictions: AnswerPredictions) -> Calibration:
         has_answer = np.array([bool(answers) for answers in rows.answers], dtype=np.bool_)
@@ -596,24 +596,24 @@ def _cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor, label_smooth
 
 
 def _best_of_windows(
-    encoded: EncodedQuestions, found: NDArray[np.float64], spans: NDArray[np.int64]
+    encoded: EncodedQuestions, values: NDArray[np.float64], spans: NDArray[np.int64]
 ) -> AnswerPredictions:
     """Select the best span of each question among its windows by unnormalized score, as in `run_squad.py`."""
-    order = np.lexsort((-found[:, 0], encoded.rows))  # stable: ties go to the first window
+    order = np.lexsort((-values[:, 0], encoded.rows))  # stable: ties go to the first window
     begins = np.searchsorted(encoded.rows, np.arange(len(encoded.questions)))
     best = order[begins]
     texts: list[str] = []
     starts = np.zeros(len(best), dtype=np.int64)
     for row, window in enumerate(best):
-        if found[window, 0] <= NO_SPAN:
+        if values[window, 0] <= NO_SPAN:
             texts.append("")
             continue
         context = encoded.context_of[row]
         places = encoded.contexts.places[encoded.contexts.bounds[context] :]
         starts[row], stop = places[spans[window, 0], 0], places[spans[window, 1], 1]
         texts.append(_cut(encoded.contexts.texts[context], int(starts[row]), int(stop)))
-    null_scores = np.minimum.reduceat(found[:, 1], begins) if len(begins) else np.zeros(0)
-    return AnswerPredictions(texts, starts, found[best, 0], null_scores, found[best, 2])
+    null_scores = np.minimum.reduceat(values[:, 1], begins) if len(begins) else np.zeros(0)
+    return AnswerPredictions(texts, starts, values[best, 0], null_scores, values[best, 2])
 
 
 def _cut(context: str, start: int, stop: int) -> str:

@@ -29,7 +29,7 @@ from bertline.kinds.base import (
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
-from bertline.tasks.source_files import LabelledRow, clusters_of, fewest_train_rows, shortened, text_pairs_of
+from bertline.tasks.source_files import fewest_train_rows, shortened, stored
 from bertline.tasks.stored_rows import BuiltTask, NumberRows
 from bertline.tasks.table_source import ANumber, read_table, table_versions
 
@@ -106,7 +106,10 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
         source = read_table(config.source, config, read_numbers)
         shorter = shortened(source.by_split(), config, source.dropped)
-        splits = {split: _stored(rows) for split, rows in shorter.items()}
+        splits = {
+            split: stored(NumberRows, rows, np.array([row.label for row in rows], dtype=np.float64))
+            for split, rows in shorter.items()
+        }
         smallest = splits["train"].numbers[: fewest_train_rows(config, len(splits["train"]))]
         if len(smallest) and (smallest == smallest[0]).all():
             raise DataError(
@@ -325,13 +328,3 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
                 "Numbers can lie a little outside the scale.",
             ),
         )
-
-
-def _stored(rows: list[LabelledRow[float]]) -> NumberRows:
-    return NumberRows(
-        [row.id for row in rows],
-        [row.text for row in rows],
-        text_pairs_of(rows),
-        np.array([row.label for row in rows], dtype=np.float64),
-        clusters=clusters_of(rows),
-    )

@@ -561,7 +561,7 @@ def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
 
     texts = inputs.kind.collection.texts_read()
 
-    def found(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
+    def rankings(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
         of_documents = vectors(texts)
         mean = of_documents.mean(axis=0)
         with one_thread():
@@ -570,6 +570,6 @@ def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
 
     what, _, title = TITLES[name]
     choices = choices_of(name, inputs, inputs.train)
-    best = inputs.best(choices, lambda option: found(choices[option], [inputs.dev])[0])
-    predictions = dict(zip(inputs.scored, found(choices[best], [*inputs.scored.values()]), strict=True))
+    best = inputs.best(choices, lambda option: rankings(choices[option], [inputs.dev])[0])
+    predictions = dict(zip(inputs.scored, rankings(choices[best], [*inputs.scored.values()]), strict=True))
     return Baseline(name=name, title=title, predictions=predictions, settings={what: best})

@@ -185,9 +185,9 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
         at_cls = encoded.labels != IGNORED_LABEL
         shape = (at_cls.shape[1], len(self.outputs or self.labels))
         outputs = outputs_of(model, encoded.sequences, machine, *shape, read=self.probabilities)
-        found = outputs[at_cls].astype(np.float64)
+        probabilities = outputs[at_cls].astype(np.float64)
         # Boolean indexing is row-major, so the sentences come in document order.
-        return np.split(found, np.cumsum(encoded.num_sentences)[:-1]) if len(found) else []
+        return np.split(probabilities, np.cumsum(encoded.num_sentences)[:-1]) if len(probabilities) else []
 
     def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
         """Return the prediction of each document.
@@ -274,8 +274,8 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
     def statistics(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> Statistics:
         """Return for each label the number of hits, of predicted and of gold sentences, [N, 3 labels]."""
         counts = [
-            row_counts(np.array(gold, dtype=np.int64), found.argmax(1), len(self.labels))
-            for gold, found in zip(rows.labels, predictions, strict=True)
+            row_counts(np.array(gold, dtype=np.int64), probabilities.argmax(1), len(self.labels))
+            for gold, probabilities in zip(rows.labels, predictions, strict=True)
         ]
         return np.array(counts).reshape(len(rows), 3 * len(self.labels))
 
@@ -285,7 +285,7 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
     def table(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are lists, `score` is the mean probability of the labels."""
         texts = pa.list_(pa.string())
-        predicted = [found.argmax(1) for found in predictions]
+        predicted = [each.argmax(1) for each in predictions]
         return pa.table(
             {
                 "id": rows.ids,
@@ -293,9 +293,9 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
                 "sentences": pa.array(rows.sentences, texts),
                 "gold": pa.array([self._names(labels) for labels in rows.labels], texts),
                 "predicted": pa.array([self._names(labels) for labels in predicted], texts),
-                "score": [float(found.max(1).mean()) for found in predictions],
+                "score": [float(each.max(1).mean()) for each in predictions],
                 "correct": [
-                    float(np.mean(found == np.array(gold))) for found, gold in zip(predicted, rows.labels, strict=True)
+                    float(np.mean(given == np.array(gold))) for given, gold in zip(predicted, rows.labels, strict=True)
                 ],
             }
         )
@@ -306,7 +306,7 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
 
     def is_degenerate(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> bool:
         """Return whether every sentence gets the same label."""
-        return len({int(label) for found in predictions for label in found.argmax(1)}) <= 1
+        return len({int(label) for each in predictions for label in each.argmax(1)}) <= 1
 
     def _names(self, labels: Sequence[int] | NDArray[np.integer]) -> list[str]:
         return [self.labels[label] for label in labels]

@@ -144,7 +144,7 @@ class Summarisation(SentenceReader[SummaryRows]):
         return logits.sigmoid()
 
     def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> OfSentences:
-        return [found[:, 0] for found in super().predict(model, encoded, machine)]
+        return [each[:, 0] for each in super().predict(model, encoded, machine)]
 
     def statistics(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> Statistics:
         """Return the F1 of ROUGE-1, ROUGE-2 and ROUGE-L, [N, 3]."""

@@ -418,7 +418,7 @@ def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> li
 def _words_and_tags(
     path: Path, lines: list[tuple[int, str]], source: ConlluSourceConfig
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    found = []
+    tagged = []
     for number, line in lines:
         columns = line.split("\t")
         if len(columns) != _NUM_COLUMNS:
@@ -432,10 +432,10 @@ def _words_and_tags(
         if not word or tag in ("", _MISSING):
             missing = f"no tag in its column {source.tags}" if word else "no word"
             raise BadRow("missing_tag" if word else "missing_word", f"{path}:{number} has {missing}: {line[:60]!r}.")
-        found.append((word, tag))
-    if not found:
+        tagged.append((word, tag))
+    if not tagged:
         raise BadRow("sentence_without_words", f"{path}:{lines[0][0]}: the sentence has no word.")
-    words, tags = zip(*found, strict=True)
+    words, tags = zip(*tagged, strict=True)
     return words, tags
 
 

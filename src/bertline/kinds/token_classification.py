@@ -107,7 +107,18 @@ class TokenClassification(Tagging):
             split: set(types_of({tag for sentence in sentences for tag in sentence.tags}))
             for split, sentences in splits.items()
         }
-        _check_types(name, types_by_split, len(splits["train"]))
+        known = types_by_split["train"]
+        if not known and splits["train"]:
+            raise DataError(
+                f"tasks.{name}: all words of the {len(splits['train'])} train rows are tagged O: nothing to learn. "
+                "Check source.tag_column, or add rows with entities."
+            )
+        for split in ("dev", "test"):
+            if unknown := ", ".join(map(repr, sorted(types_by_split[split] - known))):
+                warn(
+                    f"tasks.{name}: {split} has entities of {unknown}, train has none; they can only be missed. Is a "
+                    "type spelt otherwise in train?"
+                )
         counts = {
             split: Counter(kind for sentence in sentences for kind, _, _ in metrics.entities(sentence.tags))
             for split, sentences in splits.items()
@@ -217,11 +228,11 @@ class TokenClassification(Tagging):
 
     def served_words(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Entity]:
         """Return the entities of a text, in text order."""
-        found = []
+        served = []
         for kind, first, last in sorted(metrics.entities(tags), key=lambda entity: entity[1]):
             start, end = places[first][0], places[last][1]
-            found.append(Entity(kind, text[start:end], start, end, min(scores[first : last + 1])))
-        return found
+            served.append(Entity(kind, text[start:end], start, end, min(scores[first : last + 1])))
+        return served
 
     @classmethod
     def about(cls, labels: Sequence[str]) -> str:
@@ -286,20 +297,6 @@ class TokenClassification(Tagging):
             ),
             limits=tuple(limits),
         )
-
-
-def _check_types(name: str, types: dict[SplitName, set[str]], num_train: int) -> None:
-    if not types["train"] and num_train:
-        raise DataError(
-            f"tasks.{name}: all words of the {num_train} train rows are tagged O: nothing to learn. "
-            "Check source.tag_column, or add rows with entities."
-        )
-    for split in ("dev", "test"):
-        if unknown := sorted(types[split] - types["train"]):
-            warn(
-                f"tasks.{name}: {split} has entities of {', '.join(map(repr, unknown))}, train has none; they can only "
-                "be missed. Is a type spelt otherwise in train?"
-            )
 
 
 def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> TagPredictions:

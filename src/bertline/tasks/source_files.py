@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from numpy.typing import NDArray
+
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for, unit_interval
@@ -351,14 +353,11 @@ def _classes(row: LabelledRow[Label]) -> tuple[str, ...]:
     return row.label if isinstance(row.label, tuple) else (str(row.label),)
 
 
-def text_pairs_of(rows: list[LabelledRow[Label]]) -> list[str] | None:
-    """Return the second texts; None if rows are single passages."""
-    return [row.text_pair for row in rows if row.text_pair is not None] or None
-
-
-def clusters_of(rows: Sequence[LabelledRow[Label]]) -> list[str] | None:
-    """Return the cluster of each row; None if rows have none."""
-    return [row.cluster for row in rows if row.cluster is not None] or None
+def stored(rows_class: Any, rows: Sequence[LabelledRow[Label]], targets: NDArray[Any]) -> Any:
+    """Return rows with their targets [N, ...] as rows to store."""
+    pairs = [row.text_pair for row in rows if row.text_pair is not None] or None
+    clusters = [row.cluster for row in rows if row.cluster is not None] or None
+    return rows_class([row.id for row in rows], [row.text for row in rows], pairs, targets, clusters=clusters)
 
 
 def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> SourceRows[Label]:

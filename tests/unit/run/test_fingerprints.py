@@ -74,7 +74,6 @@ def test_a_changed_sweep_leaves_pretrain_alone(source: Path) -> None:
     [
         ("F.mse_loss(outputs, batch", "2 * F.mse_loss(outputs, batch", {"sweep", "evaluate", "export"}),
         ("return low + span * shares", "return low - span * shares", {"sweep", "evaluate", "export"}),
-        ("splits = {split: _stored", "splits = {split + str(): _stored", {"task_data"}),
         ("for row in rows], dtype=np.float64)", "for row in rows], dtype=np.float32)", {"task_data"}),
         ('"mean of train"', '"the mean of train"', {"sweep"}),
         ("taken for", "answered", {"evaluate"}),
