@@ -48,11 +48,12 @@ from records import current_commit, device_name
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import FineTuningJob, FineTuningResult, TaskSplit, fine_tune
-from bertline.finetuning.task_kind import TaskKind, task_kind
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.validation import validate
 from bertline.foundation.verdicts import compared, measured
+from bertline.kinds.base import TaskKind
+from bertline.kinds.registry import task_kind
 from bertline.tasks.stored_rows import read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine

@@ -43,10 +43,9 @@ from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.task_kind import Batch, LossOptions
 from bertline.foundation.validation import validate
-from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.kinds.classification.model import Classification
+from bertline.kinds.base import Batch, LossOptions
+from bertline.kinds.classification import Classification, ClassificationTaskConfig
 from bertline.modeling.families import FAMILIES
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer

@@ -44,7 +44,7 @@ from bertline.foundation.formats import with_spread
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.processor import processor_name
 from bertline.foundation.verdicts import Measured, compared, measured
-from bertline.kinds.registry import kind_part
+from bertline.kinds.registry import task_kind
 from bertline.tasks.stored_rows import read_task_manifest
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -182,7 +182,7 @@ def score(folder: Path, flavour: str, seed: int) -> None:
         found["mlm_loss"] = probe.probe(1)["val/mlm_loss"]
     for name, task in config.tasks.items():
         rows_folder = folder / "tasks" / name
-        kind = kind_part(task.kind, "model").task_kind(task, read_task_manifest(rows_folder)["labels"])
+        kind = task_kind(task, read_task_manifest(rows_folder)["labels"])
         spaces: Mapping[str, Any] = task.space
         middle = {key: space.values[len(space.values) // 2] for key, space in spaces.items()}
         recipe: dict[str, Any] = {**task.fine_tuning, **middle}
@@ -285,7 +285,7 @@ class Benchmark:
     def _measured(self, task: str, section: Any) -> dict[str, Measured]:
         """Return the test scores of each flavour on a task, with the contributions of rows to them."""
         labels = read_task_manifest(self.folder / "tasks" / task)["labels"]
-        kind, metric = kind_part(section.kind, "model").task_kind(section, labels), section.metric
+        kind, metric = task_kind(section, labels), section.metric
         systems = {}
         for name in self.shown:
             files = [np.load(self.folder / name / str(seed) / f"{task}.npz") for seed in self.seeds]

@@ -36,12 +36,12 @@ from records import current_commit
 from bertline.demo.config import PythonDocsConfig
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.task_kind import TaskKind, task_kind
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.validation import to_mapping, validate
-from bertline.kinds.registry import TaskConfig
+from bertline.kinds.base import TaskKind
+from bertline.kinds.registry import TaskConfig, task_kind
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import read_task_manifest

@@ -24,7 +24,7 @@ from import_layers import forbidden_imports, layers_picture
 from bertline.cli.main import COMMANDS, function_of
 from bertline.config import PipelineConfig
 from bertline.corpus.registry import SourceConfig
-from bertline.kinds.registry import KINDS, kind_part
+from bertline.kinds.registry import KINDS
 from bertline.planning import PlanConfig
 from bertline.run.stages import STAGES
 
@@ -142,12 +142,10 @@ def make_targets() -> str:
 def predictions() -> str:
     """Return the directives that document what the predictors of the kinds of tasks return."""
     parts = ["```{eval-rst}"]
-    for kind in KINDS:
-        serving = kind_part(kind, "serving")
-        for name, cls in vars(serving).items():
-            if inspect.isclass(cls) and cls.__module__ == serving.__name__ and hasattr(cls, "_fields"):
-                parts += [f".. autoclass:: {serving.__name__}.{name}", "   :members:"]
-                parts += ["   :exclude-members: __new__, __init__", ""]
+    for kind in KINDS.values():
+        for cls in kind.answers:
+            parts += [f".. autoclass:: {cls.__module__}.{cls.__name__}", "   :members:"]
+            parts += ["   :exclude-members: __new__, __init__", ""]
     return "\n".join([*parts, "```"])
 
 

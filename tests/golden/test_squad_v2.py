@@ -14,7 +14,7 @@ import pytest
 
 import finished_tasks
 from bertline.foundation.files import read_json
-from bertline.kinds.question_answering.model import NO_ANSWER_THRESHOLD, AnswerPredictions, QuestionAnswering
+from bertline.kinds.question_answering import NO_ANSWER_THRESHOLD, AnswerPredictions, QuestionAnswering
 from bertline.tasks.metrics.answers import normalised
 from bertline.tasks.stored_rows import QuestionRows
 

@@ -23,9 +23,9 @@ from bertline.encoders.loading import load_encoder, load_model, save_model, save
 from bertline.export.onnx import FP32, open_session, write_onnx
 from bertline.export.views import Architecture, load_view, verify_model, without_padding
 from bertline.finetuning.encoding import encode_texts
-from bertline.finetuning.task_kind import LossOptions
 from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
+from bertline.kinds.base import LossOptions
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
 from bertline.tasks.stored_rows import TaggedRows

@@ -18,9 +18,10 @@ from bertline.encoders.loading import load_encoder, load_model, save_model
 from bertline.encoders.wrapped import model_section
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.parameter_groups import freeze, parameter_groups
-from bertline.finetuning.task_kind import HeadSettings, task_kind
 from bertline.foundation.seeds import seed_for
 from bertline.foundation.validation import validate
+from bertline.kinds.base import HeadSettings
+from bertline.kinds.registry import task_kind
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config

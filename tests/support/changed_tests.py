@@ -48,10 +48,7 @@ def reached(test: Path) -> set[str]:
 def needed(path: Path) -> list[Path]:
     """The files that a Python file imports, has as data beside it, or names."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    # `kind_part(kind, "model")` imports that part of any kind; where the part is no literal, nothing is imported.
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    unclear = {node for node in calls if not (node.args[1:] and isinstance(node.args[1], ast.Constant))}
-    names = set(_imports(node for node in nodes if node not in unclear))
+    names = set(_imports(nodes))
     beside = [file for kind in (*_TEMPLATES, "*.json", "*.csv") for file in path.parent.glob(kind)]
     if path.is_relative_to(ROOT / "src"):  # whose texts are messages and docstrings
         return beside + _files_of(names)
@@ -81,7 +78,7 @@ def _files_of(names: set[str]) -> list[Path]:
 
 @cache
 def _files(name: str) -> list[Path]:
-    """The file of a module (`bertline.kinds.*.model`: of each kind), or those at or below a path."""
+    """The file of a module, or those at or below a path."""
     if (path := ROOT / name).exists():
         return [*path.rglob("*")] if path.is_dir() else [path]
     ends = (f"{name.replace('.', '/')}{end}" for end in (".py", "/__init__.py"))

@@ -12,7 +12,7 @@ import tiny
 from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.files import read_json_lines
 from bertline.foundation.manifests import write_manifest
-from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.classification import ClassificationTaskConfig
 from bertline.sweep.config import GridSamplerConfig, NoPrunerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.source_config import TableSourceConfig

@@ -13,17 +13,17 @@ import torch
 import tiny
 from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
-from bertline.finetuning.task_kind import HeadSettings, TaskKind, task_kind
-from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.kinds.fill_mask.config import FillMaskTaskConfig
-from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
-from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.kinds.retrieval.config import RetrievalTaskConfig
-from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
-from bertline.kinds.sentence_labelling.data import SentenceRows
-from bertline.kinds.summarisation.config import SummarisationTaskConfig
-from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
+from bertline.kinds.base import HeadSettings, TaskKind
+from bertline.kinds.classification import ClassificationTaskConfig
+from bertline.kinds.fill_mask import FillMaskTaskConfig
+from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
+from bertline.kinds.registry import task_kind
+from bertline.kinds.regression import RegressionTaskConfig
+from bertline.kinds.reranking import RerankingTaskConfig
+from bertline.kinds.retrieval import RetrievalTaskConfig
+from bertline.kinds.sentence_labelling import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig, SentenceRows
+from bertline.kinds.summarisation import SummarisationTaskConfig
+from bertline.kinds.tagging import ConlluSourceConfig, TaggingTaskConfig
 from bertline.modeling.crf import BertForTokenClassificationWithCrf
 from bertline.tasks.source_config import (
     AnswersSourceConfig,

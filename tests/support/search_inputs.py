@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.kinds.reranking import RerankingTaskConfig
+from bertline.kinds.retrieval import RetrievalTaskConfig
 from bertline.tasks.source_config import (
     BeirSourceConfig,
     SentencePairsSourceConfig,

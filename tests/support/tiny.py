@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bertline.foundation.files import write_json
-from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
+from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertModel
 from bertline.modeling.config import ModelConfig

@@ -15,10 +15,10 @@ from typing import Any
 from bertline.cli.labelled_files import FileFormat, GivenFiles, conll_layout
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import sha256_of_file
-from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
-from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
+from bertline.kinds.classification import ClassificationTaskConfig
+from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
+from bertline.kinds.regression import RegressionTaskConfig
+from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows, label_in
 from bertline.tasks.source_config import ConllSourceConfig, SquadSourceConfig, TableSourceConfig
 from bertline.tasks.table_source import SOURCE_OPTIONS, ANumber, TableLayout, read_records

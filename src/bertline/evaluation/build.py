@@ -21,9 +21,8 @@ from bertline.evaluation.task_section import task_section
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
-from bertline.kinds.registry import kind_part
+from bertline.kinds.registry import kind_named
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, shown_means
-from bertline.tasks.build import DataPart
 
 _OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
 
@@ -139,8 +138,8 @@ def task_overlaps(facts: Facts, pipeline: PipelineFolders, config: EvaluateConfi
         return overlaps  # the pretraining text of a checkpoint is unknown
     texts = {}
     for task, split in places:
-        data: DataPart = kind_part(task.manifest["task_kind"], "data")
-        texts[f"{task.name}/{split}"] = data.stored_rows(task.folder, split).texts_read()
+        kind = kind_named(task.manifest["task_kind"])
+        texts[f"{task.name}/{split}"] = kind.stored_rows(task.folder, split).texts_read()
     measured = measure_overlap(texts, pipeline.corpus, config.overlap, num_workers=num_workers)
     for task, split in places:
         overlaps[task.name][split] = measured[f"{task.name}/{split}"]

@@ -21,7 +21,7 @@ from bertline.evaluation.html import (
 from bertline.evaluation.overlap import Overlap
 from bertline.foundation.formats import count, percent, signed
 from bertline.foundation.verdicts import NOISE_UNKNOWN
-from bertline.kinds.registry import kind_part
+from bertline.kinds.registry import kind_named
 
 _NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
 _FEWEST_ROWS = 10
@@ -162,7 +162,7 @@ def overlap_notes(task: TaskFacts, overlaps: dict[str, Overlap], correct: dict[s
     """Describe the overlap of each test set with the pretraining corpus; flagged test sets stand out."""
     blocks = []
     for split, found in overlaps.items():
-        measure = kind_part(task.result["task_kind"], "report").row_measure(task.metric)
+        measure = kind_named(task.result["task_kind"]).row_measure(task.metric)
         note = _overlap_sentence(_test_name(split), found) + _clean_sentence(found, correct.get(split, []), measure)
         blocks.append(verdict(note) if found.flagged else paragraph(note, "soft"))
     return "".join(blocks)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -31,7 +31,7 @@ from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_charts import varied
 from bertline.evaluation.task_scores import conclusion, overlap_notes, score_tables, scores_sentence, verdicts
 from bertline.foundation.formats import count, percent, signed
-from bertline.kinds.registry import kind_part
+from bertline.kinds.registry import kind_named
 from bertline.tasks.stored_rows import COLLECTION
 
 # Details that only some kinds of tasks have: confusion matrix, scores by type, scores before and after re-ranking.
@@ -245,7 +245,7 @@ _COLUMNS = {
 
 def introduction(task: TaskFacts) -> str:
     """Return the sentence and the example as HTML; no example if the rows are not there."""
-    about = _SOURCES.get(task.source) or kind_part(task.result["task_kind"], "report").about(task.result["labels"])
+    about = _SOURCES.get(task.source) or kind_named(task.result["task_kind"]).about(task.result["labels"])
     groups = ""
     if counts := task.manifest.get("groups"):
         named = listing([f"{counts[split]:,} in {split}" for split in ("train", "dev", *task.result["test_splits"])])
@@ -397,23 +397,10 @@ def _settings(params: dict[str, object]) -> str:
 _ERRORS = 8
 
 
-class ReportPart(Protocol):
-    """Contract of `kinds/NAME/report.py`."""
-
-    def error_block(self, error: dict[str, Any]) -> str:
-        """Return the HTML of an error: a row of `TaskKind.table` without `correct`."""
-
-    def about(self, labels: Sequence[str]) -> str:
-        """Return a sentence on what a task with these labels asks for."""
-
-    def row_measure(self, metric: str) -> str:
-        """Return what the column `correct` of the predictions measures, in words; `metric` is the task's."""
-
-
 def errors_section(task: TaskFacts) -> str:
     """Return the most confident errors of the best model on test."""
     errors = task.result.get("examples", {}).get("confident_errors", [])[:_ERRORS]
     if not errors:
         return ""
-    report: ReportPart = kind_part(task.result["task_kind"], "report")
-    return "<h3>Where it is sure and wrong</h3>" + "".join(map(report.error_block, errors))
+    kind = kind_named(task.result["task_kind"])
+    return "<h3>Where it is sure and wrong</h3>" + "".join(map(kind.error_block, errors))

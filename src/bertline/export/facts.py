@@ -14,7 +14,6 @@ from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_fil
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
-from bertline.kinds.registry import kind_part
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.weight_files import count_parameters
@@ -107,7 +106,7 @@ def read_card_facts(
         if (finished := read_task_file(best)) is None:
             raise ArtifactError(f"{best / TASK_FILE} is missing; {best} was written by an older bertline. Sweep again.")
         pair = is_pair(finished.kind.config, folder / "predictions.parquet")
-        tasks[task], usages[task] = finished, kind_part(finished.kind.config.kind, "report").usage(finished, pair=pair)
+        tasks[task], usages[task] = finished, finished.kind.usage(finished.calibration, pair=pair)
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
     training = manifest.get("training", {})

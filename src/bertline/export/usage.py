@@ -88,10 +88,7 @@ class VectorSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """The part of a card that depends on the kind of task.
-
-    `kinds/NAME/report.py` has a function `usage(finished, *, pair) -> Usage`.
-    """
+    """The part of a card that depends on the kind of task; see `TaskKind.usage`."""
 
     what: str
     """One sentence on inputs and outputs."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from bertline.foundation.seeds import generator
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Machine
-from bertline.training.probe import evaluating
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bertline.tokenization.tokenizer import Tokenizer
+    from bertline.training.devices import Machine
 
 # Number of batches within which sequences are sorted by length: enough for little padding, few enough to stay random.
 _BATCHES_SORTED_TOGETHER = 16
@@ -24,6 +25,13 @@ INDICES = "indices"
 """Key of a batch: the numbers of its rows or sequences in the encoded data, which soft targets are found by."""
 INPUT_NAMES = ("input_ids", "token_type_ids", "attention_mask")
 """Inputs of a model, in the order of its arguments."""
+
+
+def tensors(**arrays: NDArray[Any]) -> dict[str, Tensor]:
+    """Return arrays as the tensors of a batch, which share their memory."""
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +62,11 @@ class Sequences:
             input_ids, token_type_ids and attention_mask [B, S].
         """
         longest = int(self.lengths[indices].max())
-        return {
-            "input_ids": torch.from_numpy(self.input_ids[indices, :longest]),
-            "token_type_ids": torch.from_numpy(self.token_type_ids[indices, :longest]),
-            "attention_mask": torch.from_numpy((np.arange(longest) < self.lengths[indices, None]).astype(np.int64)),
-        }
+        return tensors(
+            input_ids=self.input_ids[indices, :longest],
+            token_type_ids=self.token_type_ids[indices, :longest],
+            attention_mask=(np.arange(longest) < self.lengths[indices, None]).astype(np.int64),
+        )
 
 
 def assemble(
@@ -229,6 +237,28 @@ def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
     return room - half, half
 
 
+class Epochs:
+    """Batches that are made anew for each epoch.
+
+    Args:
+        num_items: Number of items of an epoch.
+        batch_size: Number of items in a batch; the last one may have fewer.
+        batches: Yields the batches of an epoch, a function of its number, from 0.
+    """
+
+    def __init__(self, num_items: int, batch_size: int, batches: Callable[[int], Iterator[dict[str, Tensor]]]) -> None:
+        self._num_batches = math.ceil(num_items / batch_size)
+        self._batches = batches
+        self._num_begun = 0
+
+    def __len__(self) -> int:
+        return self._num_batches
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        self._num_begun += 1
+        yield from self._batches(self._num_begun - 1)
+
+
 class LengthSortedBatches:
     """Batches of training sequences of similar length, in a new random order each epoch.
 
@@ -270,7 +300,7 @@ class LengthSortedBatches:
         ]
         for place in random.permutation(len(batches)):
             indices = self._only[batches[place]]
-            yield {INDICES: torch.from_numpy(indices), **self._make(indices)}
+            yield {**tensors(**{INDICES: indices}), **self._make(indices)}
 
     def _sorted(self, indices: NDArray[np.integer]) -> NDArray[np.integer]:
         return indices[np.argsort(self._lengths[indices], kind="stable")]
@@ -289,7 +319,7 @@ def outputs_of(
     sequences: Sequences,
     machine: Machine,
     *shape: int,
-    read: Callable[[Tensor], Tensor] = torch.Tensor.float,
+    read: Callable[[Tensor], Tensor] = lambda output: output,
 ) -> NDArray[np.float32]:
     """Compute the outputs of a model in evaluation mode.
 
@@ -301,6 +331,8 @@ def outputs_of(
     Returns:
         What `read` makes of the outputs, [N, *shape].
     """
+    from bertline.training.probe import evaluating
+
     found = np.zeros((len(sequences), *shape), dtype=np.float32)
     with evaluating(model, machine) as forward:
         for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
-from bertline.finetuning.task_kind import Calibration, DistilledBatches, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.seeds import seed_for
+from bertline.kinds.base import Calibration, HeadSettings, LossOptions, TaskKind, distilled_batches
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
 from bertline.modeling.initialization import initialize
@@ -172,7 +172,7 @@ def _train(
         if (others := job.unlabelled) is not None and others.soft_targets is not None:
             more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
             parts.append((more, others.soft_targets))
-        batches = DistilledBatches(parts, seed=job.seed)
+        batches = distilled_batches(parts, seed=job.seed)
     options = LossOptions(
         config.label_smoothing, _class_weights(job), config.focal_gamma, config.soft_weight, config.soft_temperature
     )

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from bertline.finetuning.finetune import FineTuningJob
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
-from bertline.finetuning.task_kind import LossOptions
 from bertline.foundation.seeds import seed_for
+from bertline.kinds.base import LossOptions
 from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
 from bertline.training.groupwise import clip_gradients

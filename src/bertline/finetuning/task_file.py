@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.finetuning.task_kind import Calibration, TaskKind, task_kind
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.formats import without_local_paths
 from bertline.foundation.validation import to_mapping, validate
-from bertline.kinds.registry import TaskConfig
+from bertline.kinds.base import Calibration, TaskKind
+from bertline.kinds.registry import TaskConfig, task_kind
 
 TASK_FILE = "task.json"
 _FORMAT_VERSION = 3

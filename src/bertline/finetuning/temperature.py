@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 TEMPERATURE = "temperature"
 _LOWEST, _HIGHEST = 0.05, 20.0
@@ -51,6 +50,8 @@ def sigmoid_temperature(probabilities: NDArray[np.floating], gold: NDArray[np.in
 
 def _likeliest(loss: Callable[[float], float]) -> float:
     """Return the temperature with the lowest loss, assumed unimodal; 1 if no other is better."""
+    from scipy.optimize import minimize_scalar
+
     found = minimize_scalar(
         lambda log: loss(math.exp(log)), bounds=(math.log(_LOWEST), math.log(_HIGHEST)), method="bounded"
     )

@@ -20,16 +20,17 @@ References:
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from bertline.encoders.loading import Encoder
 from bertline.finetuning.encoding import Sequences
 from bertline.foundation.errors import ConfigError
-from bertline.tokenization.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from bertline.encoders.loading import Encoder
+    from bertline.tokenization.tokenizer import Tokenizer
 
 NUM_SEGMENT_TYPES = 2
 """BERT's own token types: 0 in the first text, 1 in the second."""
@@ -48,6 +49,8 @@ def add_marked_types(encoder: Encoder, num_marks: int) -> None:
     Raises:
         ConfigError: The encoder has no token types.
     """
+    import torch
+
     old = getattr(encoder.embeddings, "token_type_embeddings", None)
     if old is None:
         raise ConfigError(
@@ -62,7 +65,7 @@ def add_marked_types(encoder: Encoder, num_marks: int) -> None:
         kind if kind < old.num_embeddings else min(kind % NUM_SEGMENT_TYPES, old.num_embeddings - 1)
         for kind in range(num_types)
     ]
-    new = nn.Embedding(num_types, old.embedding_dim)
+    new = torch.nn.Embedding(num_types, old.embedding_dim)
     with torch.no_grad():
         new.weight.copy_(old.weight[sources])
     encoder.embeddings.token_type_embeddings = new

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from bertline.finetuning.encoding import Sequences, assemble
+from bertline.finetuning.encoding import Sequences, assemble, tensors
 from bertline.finetuning.token_marks import with_marks
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows
-from bertline.tokenization.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bertline.tokenization.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,12 @@ class EncodedWords:
         longest = sequences["input_ids"].shape[1]
         return {
             **sequences,
-            "words_of_tokens": torch.from_numpy(self.words_of_tokens[indices, :longest]),
-            "word_places": torch.from_numpy(self.places[indices, :most]),
-            "word_labels": torch.from_numpy(self.labels[indices, :most]),
-            "num_words": torch.from_numpy(self.num_words[indices]),
+            **tensors(
+                words_of_tokens=self.words_of_tokens[indices, :longest],
+                word_places=self.places[indices, :most],
+                word_labels=self.labels[indices, :most],
+                num_words=self.num_words[indices],
+            ),
         }
 
 
@@ -218,6 +223,8 @@ def _context(
 
 def word_means(values: Tensor, batch: dict[str, Tensor]) -> Tensor:
     """Mean-pool the vectors of each word's tokens, [B, S, K] to [B, W, K], in fp32 (see `EncodedWords.batch`)."""
+    import torch
+
     columns = torch.arange(batch["word_places"].shape[1], device=values.device)
     is_of_word = (batch["words_of_tokens"].to(values.device)[:, None, :] == columns[:, None]).float()  # [B, W, S]
     # Matrix product instead of a scatter: its gradient is deterministic on a GPU. Autocast would compute it in bf16.

@@ -11,18 +11,18 @@ import torch
 
 from bertline.encoders.loading import load_encoder, load_model
 from bertline.finetuning.task_file import FinishedTask, read_task_file
-from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import read_json
 from bertline.foundation.progress import warn
 from bertline.inference.model import LoadedModel
-from bertline.inference.predictor import predictor_of
-from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
-from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.kinds.tagging.config import TaggingTaskConfig
-from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
+from bertline.inference.predictor import TaskPredictor
+from bertline.kinds.classification import ClassificationTaskConfig
+from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
+from bertline.kinds.registry import task_kind
+from bertline.kinds.regression import RegressionTaskConfig
+from bertline.kinds.reranking import RerankingTaskConfig
+from bertline.kinds.tagging import TaggingTaskConfig
+from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.modeling.huggingface import architecture_of, config_mapping, read_config, read_labels
 from bertline.modeling.weight_files import read_weight_names
 from bertline.tokenization.tokenizer import Tokenizer
@@ -81,7 +81,7 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     model = model.to(chosen).eval()
     if finished is not None:
         max_length = min(max_length, finished.kind.config.max_length)
-    task = None if finished is None else predictor_of(finished, model, tokenizer)
+    task = None if finished is None else TaskPredictor(finished.kind, finished.calibration, model, tokenizer)
     return LoadedModel(model, tokenizer, max_length=max_length, task=task, name=name_or_folder)
 
 

@@ -18,9 +18,10 @@ from bertline.encoders.loading import Encoder
 from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.inference.predictor import TaskPredictor, require_texts, row_ids
-from bertline.kinds.classification.serving import Prediction
-from bertline.kinds.retrieval.serving import Hit, RetrievalPredictor, best_hits
+from bertline.inference.predictor import TaskPredictor
+from bertline.kinds.base import require_texts, row_ids
+from bertline.kinds.classification import Prediction
+from bertline.kinds.retrieval import Hit, Retrieval, best_hits
 from bertline.modeling.bert import EncodedInDetail, MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled
@@ -197,7 +198,7 @@ class LoadedModel:
         Raises:
             DataError: There are no documents.
         """
-        if isinstance(self.task, RetrievalPredictor):
+        if self.task is not None and isinstance(self.task.kind, Retrieval):
             return self.task.predict(queries, documents, top_k)
         if not len(documents):
             raise DataError("documents is empty; give at least one to search in.")
@@ -246,7 +247,7 @@ class LoadedModel:
         if how not in get_args(Pooling):
             raise DataError(f"pooling is {how!r}; expected mean or cls.")
         read, max_length = require_texts(texts, "texts"), self.max_length
-        if isinstance(self.task, RetrievalPredictor) and role is not None:
+        if role is not None and self.task is not None and isinstance(self.task.kind, Retrieval):
             prefix = config.query_prefix if role == "query" else config.document_prefix
             read = [prefix + text for text in read]
             max_length = config.query_max_length if role == "query" else max_length

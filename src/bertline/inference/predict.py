@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from numpy.typing import NDArray
 
+from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.progress import progress, say
 from bertline.inference.model import LoadedModel
-from bertline.inference.predictor import FileColumns, InputColumn, RowPredictor, TaskPredictor
+from bertline.inference.predictor import RowPredictor, TaskPredictor
 from bertline.inference.row_files import (
     PLAIN_LAYOUT,
     TEXT_COLUMN,
@@ -38,7 +40,8 @@ from bertline.inference.row_files import (
     growing_file,
     read_rows,
 )
-from bertline.kinds.retrieval.serving import RetrievalPredictor, SearchedDocuments
+from bertline.kinds.base import FileColumns, InputColumn
+from bertline.kinds.retrieval import Retrieval, best_hits
 from bertline.modeling.layers import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.search_files import one_line
@@ -191,6 +194,21 @@ class TextVectors(RowPredictor):
         return [{"vector": vector.tolist()} for vector in vectors]
 
 
+class SearchedDocuments(TaskPredictor):
+    """Retrieval model with a fixed set of documents, for a file of queries."""
+
+    def __init__(self, task: TaskPredictor, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
+        super().__init__(task.kind, task.calibration, task.model, task.tokenizer)
+        self._ids, self._index, self._top_k = ids, VectorIndex.of(vectors), top_k
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        hits_of_queries = best_hits(self._index, self.kind.query_vectors(self, inputs[0]), self._ids, self._top_k)
+        return [
+            {"document_ids": [self._ids[hit.number] for hit in hits], "scores": [hit.score for hit in hits]}
+            for hits in hits_of_queries
+        ]
+
+
 def predict_file(
     model: LoadedModel,
     source: Path,
@@ -332,7 +350,7 @@ def _task_of(
             f"{model.name} cannot classify or answer: it has no task. Load artifacts/export/TASK instead, or ask for "
             "vectors (task_name=embed)."
         )
-    if isinstance(model.task, RetrievalPredictor):
+    if isinstance(model.task.kind, Retrieval):
         if documents is None:
             raise DataError(f"{model.name} is a retrieval model: name the documents it searches with documents=FILE.")
         return _searching(model.task, documents, replace(layout, format="auto"), num_threads=num_threads)
@@ -344,7 +362,7 @@ def _task_of(
 
 
 def _searching(
-    task: RetrievalPredictor, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
+    task: TaskPredictor, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
 ) -> tuple[SearchedDocuments, int]:
     """Read and encode the documents; return a task that searches them, and the number of truncated documents.
 
@@ -375,7 +393,7 @@ def _searching(
             yield Documents(ids[-len(texts) :], titles, texts).texts_read()
 
     workers = [task.for_thread() for _ in range(num_threads)]
-    encoders: list[Callable[[list[str]], np.ndarray]] = [worker.document_vectors for worker in workers]
+    encoders: list[Callable[[list[str]], np.ndarray]] = [partial(task.kind.document_vectors, each) for each in workers]
     vectors = list(map_in_threads(encoders, read()))
     if not ids:
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")

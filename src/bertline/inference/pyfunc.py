@@ -7,11 +7,12 @@ those that `bertline predict` reads from a file, and the columns of the answer a
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -21,14 +22,15 @@ from bertline.foundation.validation import validate
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import TextVectors
-from bertline.inference.predictor import FileColumns, InputColumn, RowPredictor
+from bertline.inference.predictor import RowPredictor, TaskPredictor
 from bertline.inference.row_files import cell
-from bertline.kinds.retrieval.serving import DOCUMENTS_COLUMN, GivenDocuments, RetrievalPredictor
+from bertline.kinds.base import FileColumns, InputColumn
+from bertline.kinds.retrieval import Hit, Retrieval
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.table_source import Record
 from bertline.tracking.serving import Serving
 
-PAIR_COLUMN = "text_pair"
+PAIR_COLUMN, DOCUMENTS_COLUMN = "text_pair", "documents"
 PACKAGES = (
     "bm25s",
     "faiss-cpu",
@@ -71,6 +73,49 @@ class ServingSettings:
     """Maximum size of the texts of a request to a server, in UTF-8. Files of any size are for `bertline predict`."""
 
 
+class GivenDocuments(TaskPredictor):
+    """Retrieval model whose documents come with each query."""
+
+    top_k = 10
+    """Number of documents to return per query."""
+
+    def __init__(self, task: TaskPredictor) -> None:
+        super().__init__(task.kind, task.calibration, task.model, task.tokenizer)
+
+    def with_top_k(self, top_k: Any) -> Self:
+        """Return a copy with another number of documents.
+
+        Raises:
+            DataError: The number is not a whole number above 0.
+        """
+        if isinstance(top_k, bool) or not isinstance(top_k, int | np.integer) or top_k < 1:
+            raise DataError(f"top_k is {top_k!r}; expected a whole number, at least 1.")
+        copied = copy.copy(self)
+        copied.top_k = int(top_k)
+        return copied
+
+    def predict(self, queries: Sequence[str], documents: Sequence[Sequence[str]]) -> list[list[Hit]]:  # type: ignore[override]
+        """Return the best of its own documents for each query; equal lists of documents are encoded once."""
+        rows: dict[tuple[str, ...], list[int]] = {}
+        for row, texts in enumerate(documents):
+            rows.setdefault(tuple(texts), []).append(row)
+        hits_of_queries: list[list[Hit]] = [[] for _ in queries]
+        for texts, numbers in rows.items():
+            hits = self.kind.serve(self, [queries[row] for row in numbers], texts, self.top_k)
+            for row, of_query in zip(numbers, hits, strict=True):
+                hits_of_queries[row] = of_query
+        return hits_of_queries
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [*super().file_inputs(columns), InputColumn(DOCUMENTS_COLUMN, "texts")]
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        return [
+            {"document_ids": [str(hit.number) for hit in hits], "scores": [hit.score for hit in hits]}
+            for hits in self.predict(*inputs)
+        ]
+
+
 class ServedModel:
     """A model that predicts tables.
 
@@ -82,7 +127,7 @@ class ServedModel:
     def __init__(self, model: LoadedModel, settings: ServingSettings) -> None:
         self._settings = settings
         self.predictor: RowPredictor = model.task or TextVectors(model)
-        if isinstance(model.task, RetrievalPredictor):
+        if model.task is not None and isinstance(model.task.kind, Retrieval):
             self.predictor = GivenDocuments(model.task)
         # MLflow's server calls from several threads, and encoding temporarily changes a setting of the tokenizer.
         self._one_request = threading.Lock()

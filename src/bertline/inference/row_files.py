@@ -22,7 +22,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import lock_file, read_json, write_json, writing
 from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
-from bertline.inference.predictor import InputColumn
+from bertline.kinds.base import InputColumn
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters, text_in
 from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.table_source import FORMATS_BY_ENDING, Record, TableLayout, read_lines, read_records

@@ -1,80 +1,74 @@
-"""The kinds of task: a new one is a folder `kinds/NAME` and a line here."""
+"""The kinds of task: a new one is a file and a line, `kinds/NAME.py` and one here, or an entry point of a package."""
 
 from __future__ import annotations
 
-import re
-from importlib import import_module
-from pathlib import Path
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_type_hints
 
-from bertline.foundation.errors import ArtifactError
-from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.kinds.fill_mask.config import FillMaskTaskConfig
-from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
-from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.kinds.retrieval.config import RetrievalTaskConfig
-from bertline.kinds.sentence_labelling.config import SentenceLabellingTaskConfig
-from bertline.kinds.summarisation.config import SummarisationTaskConfig
-from bertline.kinds.tagging.config import TaggingTaskConfig
-from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.plugins import with_plugins
+from bertline.kinds.base import TaskKind
+from bertline.kinds.classification import Classification
+from bertline.kinds.fill_mask import FillMask
+from bertline.kinds.question_answering import QuestionAnswering
+from bertline.kinds.regression import Regression
+from bertline.kinds.reranking import Reranking
+from bertline.kinds.retrieval import Retrieval
+from bertline.kinds.sentence_labelling import SentenceLabelling
+from bertline.kinds.summarisation import Summarisation
+from bertline.kinds.tagging import Tagging
+from bertline.kinds.token_classification import TokenClassification
 
-TaskConfig = (
-    ClassificationTaskConfig
-    | RegressionTaskConfig
-    | TokenClassificationTaskConfig
-    | QuestionAnsweringTaskConfig
-    | RetrievalTaskConfig
-    | RerankingTaskConfig
-    | SummarisationTaskConfig
-    | FillMaskTaskConfig
-    | TaggingTaskConfig
-    | SentenceLabellingTaskConfig
-)
-
-KINDS: tuple[str, ...] = tuple(config.__module__.split(".")[-2] for config in get_args(TaskConfig))
-"""Names of the kinds: those of their folders, and the values of `kind` in the configuration."""
-
-Part = Literal["data", "model", "baselines", "serving", "report"]
-_CONTRACT: dict[Part, tuple[str, ...]] = {
-    "data": ("built_task", "stored_rows"),
-    "model": ("task_kind",),
-    "baselines": ("baselines",),
-    "serving": ("predictor",),
-    "report": ("error_block", "about", "row_measure", "usage"),
+_OWN: dict[str, type[TaskKind[Any, Any, Any]]] = {
+    "classification": Classification,
+    "regression": Regression,
+    "token_classification": TokenClassification,
+    "question_answering": QuestionAnswering,
+    "retrieval": Retrieval,
+    "reranking": Reranking,
+    "summarisation": Summarisation,
+    "fill_mask": FillMask,
+    "tagging": Tagging,
+    "sentence_labelling": SentenceLabelling,
 }
-"""Functions that each part has; the packages that call them document them."""
 
 
-def kind_part(kind: str, part: Part) -> Any:
-    """Import a part of a kind of task, `kinds/KIND/PART.py`, when it is needed.
+def check_kind(name: str, kind: type[TaskKind[Any, Any, Any]]) -> None:
+    """Check that a kind has all parts when it is registered, not after a sweep that ends without baselines.
 
-    The part is always a literal: code fingerprints read it, and cover this part of every kind.
+    Raises:
+        ConfigError: A method of `TaskKind` is missing, or the settings bear another name.
+    """
+    named = get_args(get_type_hints(kind.config_class).get("kind"))
+    problems = [f"lacks {method}" for method in sorted(kind.__abstractmethods__)]
+    problems += [] if named == (name,) else [f'needs settings with kind: Literal["{name}"]']
+    if problems:
+        raise ConfigError(f"the kind of task {name} ({kind.__module__}.{kind.__name__}) {', '.join(problems)}.")
+
+
+KINDS = with_plugins("bertline.kinds", _OWN)
+"""Kinds by name, which is the value of `kind` in the configuration of a task."""
+
+for _name, _kind in KINDS.items():
+    check_kind(_name, _kind)
+
+if TYPE_CHECKING:
+    TaskConfig: TypeAlias = Any  # a union of classes that are known when the program runs
+else:
+    TaskConfig = Union[tuple(kind.config_class for kind in KINDS.values())]  # noqa: UP007
+
+
+def kind_named(name: str) -> type[TaskKind[Any, Any, Any]]:
+    """Return the class of a kind of task.
 
     Raises:
         ArtifactError: There is no such kind.
     """
-    if kind not in KINDS:
-        raise ArtifactError(f"there is no kind of task {kind!r}; expected one of {', '.join(KINDS)}.")
-    return import_module(f"bertline.kinds.{kind}.{part}")
+    if name not in KINDS:
+        raise ArtifactError(f"there is no kind of task {name!r}; expected one of {', '.join(KINDS)}.")
+    return KINDS[name]
 
 
-def check_parts(folder: Path) -> None:
-    """Check that a kind has all parts, without importing them.
-
-    Raises:
-        TypeError: A part or one of its functions is missing.
-    """
-    for part, functions in _CONTRACT.items():
-        file = folder / f"{part}.py"
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
-        for name in functions:
-            # It may be a class, or that of another kind.
-            made = rf"^(def {name}\(|{name} = |from bertline\.kinds\.\S+ import .*\b{name}\b)"
-            if not re.search(made, text, re.MULTILINE):
-                raise TypeError(f"the kind of task {folder.name!r} needs a function `{name}` in {file}")
-
-
-# Here, when a kind is registered, not after a sweep that ends without baselines or report.
-for _kind in KINDS:
-    check_parts(Path(__file__).parent / _kind)
+def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return kind_named(config.kind).of(config, labels)

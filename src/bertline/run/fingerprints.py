@@ -2,9 +2,9 @@
 
 The fingerprint of a stage covers the syntax trees, without docstrings and comments, of its recipe
 (`pipelines/STAGE.py`), of the modules that turn its configuration into work, and of every bertline module that these
-import, directly or not, at the top of a file or inside a function. A part of a task kind that is imported on demand is
-followed too: `kind_part(kind, "model")` stands for `kinds/NAME/model.py` of every kind. The fingerprint also covers the
-files next to these modules that they use: templates (HTML, CSS) and reference curves.
+import, directly or not, at the top of a file or inside a function. Of a kind of task it covers what the stage uses
+(`MEMBERS_OF_STAGES`): a changed report leaves the sweep alone. The fingerprint also covers the files next to
+these modules that they use: templates (HTML, CSS) and reference curves.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.mappings import value_at
+from bertline.foundation.plugins import packages_in
 from bertline.run.stages import PACKAGES, STAGES, Stage, stage_named
 from bertline.tokenization.storage import TOKENIZER_FILES
 
@@ -56,8 +57,18 @@ _WITHOUT_MEANING = frozenset(
 )
 # The command line hands over a configuration, which is a dependency of its own; tracking keeps records.
 _PACKAGES_WITHOUT_MEANING = ("bertline.cli.", "bertline.tracking.")
-_KIND_PART = "kind_part"
-_EVERY_KIND = "bertline.kinds.*."
+_KINDS = "bertline.kinds."
+MEMBERS_OF_STAGES: dict[str, tuple[str, ...]] = {
+    "task_data": ("build",),
+    "sweep": ("baselines",),
+    "evaluate": ("stored_rows", "asks", "measures", "label_noun", "about", "row_measure", "error_block"),
+    "export": ("usage", "answers", "file_columns", "may_be_empty", "output_schema", "file_inputs", "serve",
+               "file_outputs", "file_output"),
+}  # fmt: skip
+"""Members of a `TaskKind` that only this stage (and the command line) uses; the others are those of the model."""
+_ROWS = "task_data"
+# What makes rows uses nothing of these; the rest of a kind does.
+_ABOVE_ROWS = tuple(f"bertline.{name}." for name in ("encoders", "finetuning", "modeling", "sweep", "training"))
 
 
 def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, str]:
@@ -71,21 +82,23 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
         Digests by name of a module or path of a recipe, sorted. The names are included so that a person can see what
         changed.
     """
-    return _closure([stage.name, *stage.modules], source or _SOURCE)
+    return _closure([stage.name, *stage.modules], source or _SOURCE, stage.name)
 
 
 def reader_fingerprint() -> str:
     """Return a digest of the code that reads documentation strings."""
-    return hashlib.sha256(json.dumps(_closure(["bertline.demo.docstrings"], _SOURCE)).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_closure(["bertline.demo.docstrings"], _SOURCE, "corpus")).encode()).hexdigest()
 
 
-def _closure(waiting: list[str], root: Path) -> dict[str, str]:
+def _closure(waiting: list[str], root: Path, stage: str) -> dict[str, str]:
     # An installed wheel has no recipes next to it; those in the working directory are used.
     recipes = root.parent / _RECIPES if (root.parent / _RECIPES).is_dir() else Path(_RECIPES)
     reached: dict[str, str] = {}
     while waiting:
         module = waiting.pop()
         if module in _WITHOUT_MEANING or module.startswith(_PACKAGES_WITHOUT_MEANING):
+            continue
+        if stage == _ROWS and module.startswith(_ABOVE_ROWS):
             continue
         of_package = module.split(".")[0] == _PACKAGE
         base = (root if of_package else recipes).joinpath(*module.split("."))
@@ -95,13 +108,9 @@ def _closure(waiting: list[str], root: Path) -> dict[str, str]:
         key = module if of_package else f"{_RECIPES}/{path.name}"
         if key in reached:
             continue
-        reached[key], imports = _read(path.read_text(encoding="utf-8"))
-        for name in imports:
-            if name.startswith(_EVERY_KIND):
-                parts = root.glob(f"bertline/kinds/*/{name.removeprefix(_EVERY_KIND)}.py")
-                waiting.extend(f"bertline.kinds.{part.parent.name}.{part.stem}" for part in sorted(parts))
-            elif not of_package or name.split(".")[0] == _PACKAGE:
-                waiting.append(name)
+        of_stage = stage if module.startswith(_KINDS) else None
+        reached[key], imports = _read(path.read_text(encoding="utf-8"), of_stage)
+        waiting.extend(name for name in imports if not of_package or name.split(".")[0] == _PACKAGE)
         if of_package:
             for template in (file for suffix in _TEMPLATES for file in path.parent.glob(suffix)):
                 reached[f"{module.rpartition('.')[0]}/{template.name}"] = sha256_of_file(template)[:16]
@@ -117,17 +126,68 @@ def syntax_digest(tree: ast.AST) -> str:
 
 
 @cache  # most modules are part of several stages
-def _read(text: str) -> tuple[str, tuple[str, ...]]:
+def _read(text: str, stage: str | None) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(text)
-    nodes = ast.walk(tree) if _KIND_PART in text else _statements(tree)
-    return syntax_digest(tree), tuple(_imports(nodes))
+    if stage is not None:
+        _keep_used(tree, stage)
+    return syntax_digest(tree), tuple(_imports(_statements(tree)))
+
+
+def _keep_used(tree: ast.Module, stage: str) -> None:
+    """Remove from a file of `kinds`, in place, the members of kinds that the stage does not use, and then the private
+    definitions and the imports that nothing else mentions."""
+    own = {*MEMBERS_OF_STAGES.get(stage, ())}
+    of_others = {member for members in MEMBERS_OF_STAGES.values() for member in members} - own
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in classes:
+        is_kind = node.name == "TaskKind" or any("config_class" in _defined(member) for member in node.body)
+        if stage == _ROWS and is_kind:
+            node.body = [member for member in node.body if _defined(member) & {*own, "config_class"}]
+        node.body = [member for member in node.body if not _defined(member) & of_others]
+    bodies = [tree.body, *(node.body for node in classes)]
+    # The members of a class count by themselves, so it mentions what its head does.
+    heads: dict[ast.stmt, list[Any]] = {node: [*node.bases, *node.decorator_list] for node in classes}
+    unused = [part for body in bodies for part in body if _is_private(part)]
+    used = [part for body in bodies for part in body if part not in unused]
+    mentioned: set[str] = set()
+    while used:
+        nodes = [node for part in used for each in heads.get(part, [part]) for node in ast.walk(each)]
+        mentioned |= {node.id for node in nodes if isinstance(node, ast.Name)}
+        mentioned |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        used = [part for part in unused if _defined(part) & mentioned]
+        unused = [part for part in unused if part not in used]
+    for body in bodies:
+        body[:] = [part for part in body if part not in unused]
+
+
+def _is_private(statement: ast.stmt) -> bool:
+    """Return whether a statement matters only where what it defines is mentioned in the same file."""
+    names = _defined(statement)
+    private = all(name.startswith("_") and not name.startswith("__") for name in names)
+    return isinstance(statement, ast.Import | ast.ImportFrom) or (bool(names) and private)
+
+
+def _defined(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement defines."""
+    match statement:
+        case ast.FunctionDef() | ast.ClassDef():
+            return {statement.name}
+        case ast.Import() | ast.ImportFrom():
+            return {alias.asname or alias.name for alias in statement.names}
+        case ast.Assign() | ast.AnnAssign():
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    return set()
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements, without the expressions in them, which are most of a tree."""
+    """Yield all statements that run, without the expressions in them, which are most of a tree."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            waiting.extend(node.orelse)
+            continue
         yield node
         for name in ("body", "orelse", "handlers", "finalbody", "cases"):
             waiting.extend(getattr(node, name, ()))
@@ -142,10 +202,6 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield node.module
             # `from package import module` imports a module; the name of a function has no path and is skipped.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _KIND_PART:
-            part = node.args[1]
-            assert isinstance(part, ast.Constant) and isinstance(part.value, str), "the part must be a literal"
-            yield f"{_EVERY_KIND}{part.value}"
 
 
 _FIELDS = {
@@ -194,9 +250,10 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
 
     Returns:
         Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
-        minor version (`3.11`). Also the digest of each file of `corpus.decontaminate`, `tokenizer.user_words`,
-        `tokenizer.compare` and `sweep.encoders`, by its path, for the stage that reads it: DVC watches no file that
-        only the configuration names.
+        minor version (`3.11`). The packages of parts that entry points name (`foundation.plugins`) are among them. Also
+        the digest of each file of `corpus.decontaminate`, `tokenizer.user_words`, `tokenizer.compare` and
+        `sweep.encoders`, by its path, for the stage that reads it: DVC watches no file that only the configuration
+        names.
 
     Raises:
         ConfigError: Such a file does not exist.
@@ -206,6 +263,8 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
         value = value_at(config, where.key.format(task=task))
         if (where.values is None and value is not None) or value in (where.values or ()):
             names.update(where.versions)
+    for section in stage.sections:
+        names |= packages_in(value_at(config, section.format(task=task)))
     if PACKAGES in names:
         names.remove(PACKAGES)
         listed = (package["distribution"] for package in config["python_docs"]["packages"])

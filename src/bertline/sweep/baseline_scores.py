@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.task_kind import TaskKind
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
+from bertline.kinds.base import TaskKind
 from bertline.sweep.baselines.base import Baseline, Settings, baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, kind_of, test_splits

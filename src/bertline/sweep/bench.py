@@ -13,11 +13,11 @@ from torch import nn
 
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit
 from bertline.finetuning.task_file import read_teacher
-from bertline.finetuning.task_kind import UNLABELLED, TaskKind
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.progress import say, warn
-from bertline.kinds.registry import kind_part
+from bertline.kinds.base import UNLABELLED, TaskKind
+from bertline.kinds.registry import task_kind
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
@@ -166,7 +166,7 @@ def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:
     positions = read_config(start.folder)[0].max_position_embeddings
     lengths = {name: min(getattr(job.task, name), positions) for name in LENGTHS if hasattr(job.task, name)}
     try:
-        return kind_part(job.task.kind, "model").task_kind(replace(job.task, **lengths), labels)
+        return task_kind(replace(job.task, **lengths), labels)
     except ValueError as error:
         raise ConfigError(
             f"{start.folder} has positions for {positions} tokens, and with that many tasks.{job.task_name} cannot be "

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertline.foundation.files import folder_written_atomically, write_json
-from bertline.kinds.retrieval.baselines import bm25_of, found_by
-from bertline.kinds.retrieval.model import DEPTH, Found, Retrieval
+from bertline.kinds.retrieval import DEPTH, Found, Retrieval, bm25_of, found_by
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import PlannedSweep
@@ -91,7 +90,7 @@ def combined_seeds(
         return []
     splits: list[SplitName] = ["dev", *test_splits(plan.job)]
     rows = {split: kind.read(plan.job.task_folder, split) for split in splits}
-    index = bm25_of(kind, bm25.settings)
+    index = bm25_of(kind.collection.texts_read(), bm25.settings)
     by_words = {split: found_by(index, of_split).documents for split, of_split in rows.items()}
 
     def places(seed: Repetition, split: SplitName) -> Places:

@@ -30,7 +30,7 @@ from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
-from bertline.kinds.retrieval.model import Found, Retrieval
+from bertline.kinds.retrieval import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
 from bertline.sweep.bench import ArmBench, Bench, test_splits

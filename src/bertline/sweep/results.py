@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
-from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
+from bertline.kinds.registry import task_kind
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, split_sizes, test_splits
 from bertline.sweep.comparisons import (

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bertline.demo.config import DocsSourceConfig, PythonDocsConfig
-from bertline.demo.docstrings import ModuleDocs, package_versions, read_modules
+from bertline.demo.docstrings import package_versions, read_modules
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say, warn
-from bertline.kinds.registry import TaskConfig, kind_part
+from bertline.kinds.registry import TaskConfig, kind_named
 from bertline.tasks.bad_rows import BadRow, BadRows, text_in
 from bertline.tasks.source_config import TableSourceConfig
 from bertline.tasks.source_files import listed, same_text, trains_nothing
@@ -34,20 +34,6 @@ from bertline.tasks.stored_rows import (
 from bertline.tasks.table_source import JSON_LINES, Record, layout_of, parsed_records, value_in
 
 
-class DataPart(Protocol):
-    """Contract of `kinds/NAME/data.py`, which imports no torch."""
-
-    def built_task(self, name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """Read the rows of the task's source and split them.
-
-        Raises:
-            DataError: The data is invalid. The message names file and line, the problem and how to fix it.
-        """
-
-    def stored_rows(self, folder: Path, split: SplitName) -> StoredRows:
-        """Read a split that the stage has written."""
-
-
 def build_task(
     name: str, config: TaskConfig, python_docs: PythonDocsConfig, out: Path, *, num_workers: int = 1
 ) -> dict[str, float | int]:
@@ -59,12 +45,12 @@ def build_task(
     Raises:
         DataError: The data is invalid. The message names file and line where there is one.
     """
-    data: DataPart = kind_part(config.kind, "data")
+    kind = kind_named(config.kind)
     if isinstance(config.source, DocsSourceConfig):
-        task = data.built_task(name, config, read_modules(python_docs, num_workers=num_workers))
+        task = kind.build(name, config, read_modules(python_docs, num_workers=num_workers))
         versions = package_versions(python_docs)
     else:
-        task = data.built_task(name, config)
+        task = kind.build(name, config)
         versions = task.versions
     _check(name, config, task)
     if config.unlabelled is not None:

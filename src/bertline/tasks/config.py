@@ -1,4 +1,4 @@
-"""Settings that all kinds of tasks share; `kinds/NAME/config.py` has those of each kind."""
+"""Settings that all kinds of tasks share; `kinds/NAME.py` has those of each kind."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.decoded_files import decoded_text
-from bertline.tasks.source_config import ConllSourceConfig, FilesSourceConfig, Separator
+from bertline.tasks.source_config import ConllSourceConfig, Separator
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import SplitName, TaggedRows
 from bertline.tasks.tags import TAG, to_iob2, types_of
@@ -215,9 +215,8 @@ def _shown(line: str, most: int = 60) -> str:
 
 
 def tagged_splits(
-    source: FilesSourceConfig,
-    config: BaseTaskConfig,
-    read: Callable[[Path, BadRows], list[TaggedSentence]],
+    config: Any,
+    read: Callable[[Path, Any, BadRows], list[TaggedSentence]],
     labels: Callable[[TaggedSentence], Iterable[str]],
 ) -> tuple[dict[SplitName, list[TaggedSentence]], Counter[str]]:
     """Read the splits of the files, cut missing splits from train by document, and shuffle train.
@@ -228,9 +227,8 @@ def tagged_splits(
     words that are not `is_visible`: WNUT 2017 has variation selectors of emoji as words.
     """
     return read_splits(
-        source,
         config,
-        lambda file, bad_rows: list(_visible(read(file, bad_rows), bad_rows.dropped)),
+        lambda file, source, bad_rows: list(_visible(read(file, source, bad_rows), bad_rows.dropped)),
         same=_words,
         name="sentence",
         labels=labels,

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from numpy.typing import NDArray
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import say, warn
@@ -30,21 +32,19 @@ Row = TypeVar("Row", bound=Identified)
 
 
 def read_splits(
-    source: FilesSourceConfig,
-    config: BaseTaskConfig,
-    read: Callable[[Path, BadRows], list[Row]],
+    config: Any,
+    read: Callable[[Path, Any, BadRows], list[Row]],
     *,
     same: Callable[[Row], str],
     name: str,
     kept_together: Callable[[Row], str] | None = None,
     labels: Callable[[Row], Iterable[str]] | None = None,
 ) -> tuple[dict[SplitName, list[Row]], Counter[str]]:
-    """Read the files, cut missing splits from train, and shuffle and shorten train.
+    """Read the files, cut missing splits from train by a hash, and shuffle and shorten train.
 
     Args:
-        source: Paths of the files, and the handling of invalid rows.
-        config: Fractions, seed and sizes.
-        read: Reads the rows of a file and reports the invalid ones.
+        config: Settings of a task whose source is files.
+        read: Reads the rows of a file of the source and reports the invalid ones.
         same: Key of a row; rows with the same key are duplicates, and duplicates across splits are dropped from train
             first, then from dev.
         name: What the key `same` identifies, for the names of the counts.
@@ -53,9 +53,14 @@ def read_splits(
 
     Returns:
         Rows of train, dev and test, and the number of dropped rows by reason.
+
+    Raises:
+        DataError: A file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
+            and, where there is one, the line.
     """
-    bad_rows = BadRows(source.on_bad_row)
-    splits = {split: read(file, bad_rows) for split, file in split_files(source).items()}
+    source: FilesSourceConfig = config.source
+    bad_rows = BadRows(config.source.on_bad_row)
+    splits = {split: read(file, source, bad_rows) for split, file in split_files(source).items()}
     dropped = bad_rows.dropped + complete_splits(
         splits, config, same=same, name=name, kept_together=kept_together, labels=labels
     )
@@ -348,14 +353,11 @@ def _classes(row: LabelledRow[Label]) -> tuple[str, ...]:
     return row.label if isinstance(row.label, tuple) else (str(row.label),)
 
 
-def text_pairs_of(rows: list[LabelledRow[Label]]) -> list[str] | None:
-    """Return the second texts; None if rows are single passages."""
-    return [row.text_pair for row in rows if row.text_pair is not None] or None
-
-
-def clusters_of(rows: Sequence[LabelledRow[Label]]) -> list[str] | None:
-    """Return the cluster of each row; None if rows have none."""
-    return [row.cluster for row in rows if row.cluster is not None] or None
+def stored(rows_class: Any, rows: Sequence[LabelledRow[Label]], targets: NDArray[Any]) -> Any:
+    """Return rows with their targets [N, ...] as rows to store."""
+    pairs = [row.text_pair for row in rows if row.text_pair is not None] or None
+    clusters = [row.cluster for row in rows if row.cluster is not None] or None
+    return rows_class([row.id for row in rows], [row.text for row in rows], pairs, targets, clusters=clusters)
 
 
 def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> SourceRows[Label]:

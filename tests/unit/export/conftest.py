@@ -12,9 +12,9 @@ import pytest
 import tiny
 from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
-from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.manifests import write_manifest
-from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.classification import ClassificationTaskConfig
+from bertline.kinds.registry import task_kind
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize

@@ -18,9 +18,9 @@ from bertline.encoders.loading import Head, load_model
 from bertline.export.build import build_export
 from bertline.export.config import ExportConfig
 from bertline.finetuning.task_file import read_task_file, write_task_file
-from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import sha256_of_file
+from bertline.kinds.registry import task_kind
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT
 from finetuning_inputs import table_source

@@ -15,8 +15,8 @@ import finished_tasks
 import tiny
 from bertline.finetuning.encoding import INDICES
 from bertline.finetuning.finetune import TaskSplit, fine_tune
-from bertline.finetuning.task_kind import SOFT_TARGETS, UNLABELLED, DistilledBatches, LossOptions
-from bertline.kinds.classification.model import Classification
+from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, LossOptions, distilled_batches
+from bertline.kinds.classification import Classification
 from bertline.modeling.losses import sigmoid_divergence, softmax_divergence, vector_distance
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -66,7 +66,7 @@ def finished(tmp_path_factory):
 def batches_of(one):
     encoded = one.kind.encode(one.rows, Tokenizer.load(one.folder))
     soft = one.kind.soft_targets(one.model, encoded, tiny.machine())
-    return DistilledBatches([(one.kind.training_batches(encoded, batch_size=3, seed=1), soft)], seed=1)
+    return distilled_batches([(one.kind.training_batches(encoded, batch_size=3, seed=1), soft)], seed=1)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -118,7 +118,7 @@ def test_an_epoch_has_every_batch_of_both_parts_with_its_own_targets():
         return [{INDICES: torch.arange(start, start + 2) - first} for start in range(first, first + 2 * number, 2)]
 
     soft = np.arange(16, dtype=np.float32)
-    batches = DistilledBatches([(part(0, 5), soft[:10]), (part(10, 3), soft[10:])], seed=3)
+    batches = distilled_batches([(part(0, 5), soft[:10]), (part(10, 3), soft[10:])], seed=3)
     epochs = [[(UNLABELLED in batch, batch[SOFT_TARGETS].tolist()) for batch in batches] for _ in range(2)]
     assert len(batches) == 8
     assert epochs[0] != epochs[1]

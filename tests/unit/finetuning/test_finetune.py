@@ -11,9 +11,9 @@ import torch
 import finished_tasks
 import tiny
 from bertline.finetuning.finetune import DivergedError, FineTuningJob, TaskSplit, check_options, fine_tune
-from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ConfigError
-from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification import Classification
+from bertline.kinds.registry import task_kind
 from bertline.modeling.huggingface import load_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 

@@ -9,7 +9,7 @@ import pytest
 import finished_tasks
 import tiny
 from bertline.finetuning.encoding import encode_windows
-from bertline.finetuning.task_kind import task_kind
+from bertline.kinds.registry import task_kind
 from bertline.tokenization.tokenizer import Tokenizer
 
 # So short that some rows of each kind are cut and some are not.

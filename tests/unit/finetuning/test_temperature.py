@@ -13,7 +13,7 @@ from bertline.finetuning.temperature import (
     with_sigmoid_temperature,
     with_softmax_temperature,
 )
-from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification import Classification
 from bertline.tasks.metrics.classification import expected_calibration_error
 from bertline.tasks.stored_rows import TextRows
 

@@ -16,7 +16,7 @@ from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.encoding import encode_texts
 from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.token_marks import NUM_MATCHES, SAME_TOKEN, add_marked_types, with_shared_marked
-from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification import Classification
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer

@@ -162,7 +162,7 @@ def test_marginals_of_a_crf_are_those_of_all_its_paths(open_task: Open) -> None:
 
     import torch
 
-    from bertline.kinds.token_classification.model import _marginals
+    from bertline.kinds.token_classification import _marginals
 
     finished, _ = open_task("crf")
     crf: Any = finished.model.crf

@@ -1,20 +1,15 @@
-"""A tiny encoder folder with a vocabulary of whole words."""
+"""A tiny encoder folder, jobs that fine-tune it, and where the demo's texts would come from."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-import finetuning_inputs
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.demo.config import PackageConfig, PythonDocsConfig
+from finetuning_fixtures import encoder, inputs, job_of, machine, tokenizer  # noqa: F401
 
 
-@pytest.fixture(scope="session")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return finetuning_inputs.write_encoder(tmp_path_factory.mktemp("encoder"))
-
-
-@pytest.fixture(scope="session")
-def tokenizer(encoder: Path) -> Tokenizer:
-    return Tokenizer.load(encoder)
+@pytest.fixture
+def python_docs():
+    return PythonDocsConfig(
+        packages=(PackageConfig(module="python", distribution=None),), held_out_fraction=0.1, split_seed=0
+    )

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import inspect
-import shutil
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
-from bertline.kinds import registry
-from bertline.kinds.registry import KINDS, check_parts, kind_part
-
-FOLDER = Path(registry.__file__).parent
-
-
-@pytest.mark.parametrize("part", ["data", "model", "baselines", "serving", "report"])
-def test_a_kind_without_a_part_is_refused(tmp_path: Path, part: str) -> None:
-    kind = tmp_path / "sorting"
-    shutil.copytree(FOLDER / "regression", kind)
-    check_parts(kind)
-    (kind / f"{part}.py").unlink()
-    with pytest.raises(TypeError, match=rf"'sorting' needs a function .* in .*{part}.py"):
-        check_parts(kind)
+from bertline.foundation.errors import ConfigError
+from bertline.kinds.base import TaskKind
+from bertline.kinds.registry import KINDS, check_kind
+from bertline.run.fingerprints import MEMBERS_OF_STAGES
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_functions_of_all_kinds_need_the_same_arguments(kind: str) -> None:
-    def needed(each: str, part: registry.Part, name: str) -> list[str]:
-        parameters = inspect.signature(getattr(kind_part(each, part), name)).parameters.values()
-        return [one.name for one in parameters if one.default is one.empty]
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_is_called_as_the_others_are(name: str) -> None:
+    kind = KINDS[name]
+    assert kind.about(["B-a", "B-b"]).endswith((".", "?"))
+    for part in ("build", "usage", "error_block"):
+        arguments = list(inspect.signature(getattr(kind, part)).parameters)
+        assert arguments == list(inspect.signature(getattr(TaskKind, part)).parameters)
 
-    for part, names in registry._CONTRACT.items():
-        for name in names:
-            assert needed(kind, part, name) == needed("regression", part, name)
+
+def test_a_kind_that_lacks_a_part_is_refused_where_it_is_registered() -> None:
+    class Grades(TaskKind):  # type: ignore[type-arg]
+        config_class = KINDS["regression"].config_class
+        build = encode = hard_loss = predict = statistics = table = serve = usage = None  # type: ignore[assignment]
+
+    with pytest.raises(ConfigError, match=r"grades .*Grades\) lacks baselines, needs settings with kind: Literal"):
+        check_kind("grades", Grades)
+
+
+def test_members_of_stages_are_members_of_a_kind() -> None:
+    """A fingerprint would not leave out a member that is renamed."""
+    for members in MEMBERS_OF_STAGES.values():
+        assert set(members) <= vars(TaskKind).keys() | TaskKind.__annotations__.keys()
+
+
+def test_a_configuration_is_read_without_what_kinds_import_in_their_methods() -> None:
+    # SciPy looks torch up in `sys.modules`, so an entry of None would break it.
+    heavy = {"torch", "pytorch_lightning", "sklearn", "scipy", "matplotlib", "pandas", "faiss", "bm25s", "tokenizers"}
+    code = f"import sys, bertline.config\nprint({heavy!r} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

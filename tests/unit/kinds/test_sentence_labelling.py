@@ -13,13 +13,15 @@ import bertline
 import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.task_kind import HeadSettings
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
-from bertline.kinds.sentence_labelling.data import SentenceRows, built_task
-from bertline.kinds.sentence_labelling.model import SentenceLabelling
-from bertline.kinds.sentence_labelling.report import error_block
+from bertline.kinds.base import HeadSettings
+from bertline.kinds.sentence_labelling import (
+    LabelledSentencesSourceConfig,
+    SentenceLabelling,
+    SentenceLabellingTaskConfig,
+    SentenceRows,
+)
 from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.tasks.stored_rows import BuiltTask
@@ -50,7 +52,7 @@ def document(number: int, *labels: Any) -> dict[str, Any]:
 
 def built(folder: Path, documents: list[dict[str, Any]], **changes: Any) -> BuiltTask:
     (folder / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents))
-    return built_task("roles", task(folder / "a.jsonl", **changes))
+    return SentenceLabelling.build("roles", task(folder / "a.jsonl", **changes))
 
 
 def test_documents_are_split_and_their_labels_are_those_of_train(tmp_path: Path) -> None:
@@ -163,6 +165,6 @@ def test_the_report_shows_the_sentences_with_wrong_labels() -> None:
         "id": "1", "text": "A. <B>.", "sentences": ["A.", "<B>."], "gold": ["x", "y"], "predicted": ["x", "x"],
         "score": 0.9,
     }  # fmt: skip
-    block = error_block(error)
+    block = SentenceLabelling.error_block(error)
     assert "&lt;B&gt;. <small>is y, taken for x</small>" in block
     assert "<p>A." not in block

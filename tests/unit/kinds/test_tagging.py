@@ -12,12 +12,15 @@ import bertline
 import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.errors import DataError
-from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
-from bertline.kinds.tagging.data import built_task, read_conllu
-from bertline.kinds.tagging.model import Tagging
-from bertline.kinds.tagging.serving import TaggedWord
+from bertline.kinds.tagging import (
+    ConlluSourceConfig,
+    TaggedWord,
+    Tagging,
+    TaggingTaskConfig,
+    TagPredictions,
+    read_conllu,
+)
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.stored_rows import TaggedRows
@@ -97,7 +100,7 @@ def sentence(*words: str) -> str:
 def test_splits_are_cut_by_document_and_labels_are_sorted(tmp_path: Path) -> None:
     documents = [f"# newdoc\n{sentence(f'Word{n}', 'runs')}\n{sentence('the', f'Cat{n}')}\n" for n in range(40)]
     (tmp_path / "a.conllu").write_text("".join(documents))
-    made = built_task("tags", task(tmp_path / "a.conllu"))
+    made = Tagging.build("tags", task(tmp_path / "a.conllu"))
     assert made.labels == ("NOUN", "VERB")
     assert sum(len(rows) for rows in made.splits.values()) == 80
     of_split = [set(rows.documents) for rows in made.splits.values()]  # type: ignore[attr-defined]

@@ -69,13 +69,29 @@ def test_a_changed_sweep_leaves_pretrain_alone(source: Path) -> None:
     assert "pretrain" not in stages
 
 
-def test_a_changed_part_of_a_kind_of_task_changes_the_stages_that_import_it_on_demand(source: Path) -> None:
-    stages = changed(source, "bertline.kinds.regression.model", "from __future__", "UNUSED = 1\nfrom __future__")
-    assert "sweep" in stages
-    assert not stages & {"corpus", "tokenizer", "examples", "pretrain", "task_data"}
-    stages = changed(source, "bertline.kinds.regression.data", "from __future__", "UNUSED = 1\nfrom __future__")
-    assert "task_data" in stages
-    assert not stages & {"corpus", "tokenizer", "examples", "pretrain"}
+@pytest.mark.parametrize(
+    ("old", "new", "stages"),
+    [
+        ("F.mse_loss(outputs, batch", "2 * F.mse_loss(outputs, batch", {"sweep", "evaluate", "export"}),
+        ("return low + span * shares", "return low - span * shares", {"sweep", "evaluate", "export"}),
+        ("for row in rows], dtype=np.float64)", "for row in rows], dtype=np.float32)", {"task_data"}),
+        ('"mean of train"', '"the mean of train"', {"sweep"}),
+        ("taken for", "answered", {"evaluate"}),
+        ("Numbers can lie", "Figures can lie", {"export"}),
+        ("low must be below", "low has to be below", {"task_data", "sweep", "evaluate", "export"}),
+    ],
+)
+def test_a_changed_kind_of_task_changes_the_stages_that_use_what_changed(
+    source: Path, old: str, new: str, stages: set[str]
+) -> None:
+    assert changed(source, "bertline.kinds.regression", old, new) == stages
+
+
+def test_an_import_in_a_method_is_followed_where_the_method_is_used(source: Path) -> None:
+    assert "sweep" in changed(source, "bertline.sweep.baselines.linear", "_SEED = 0", "_SEED = 1")
+    assert changed(source, "bertline.export.usage", "def code_span", "UNUSED = 1\n\n\ndef code_span") == {"export"}
+    stages = changed(source, "bertline.finetuning.encoding", "SCORING_BATCH_SIZE = 64", "SCORING_BATCH_SIZE = 65")
+    assert stages == {"sweep", "evaluate", "export"}
 
 
 def test_a_new_reference_curve_changes_the_report_and_what_follows_alone(source: Path) -> None:

@@ -55,7 +55,7 @@ _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its searc
 _ELSEWHERE = {
     "corpus": {"numpy"},
     "tokenizer": {"numpy"},
-    "task_data": {"chardet"},
+    "task_data": {"chardet", "scipy", "torch"},  # methods of kinds that make no rows import two of them
     "sweep": {"datasets"},
     "export": {*_SEARCH, "datasets", "pytorch-lightning"},
     "evaluate": {*_SEARCH, "datasets", "chardet", "pytorch-lightning"},

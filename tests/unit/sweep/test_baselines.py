@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertline.kinds.classification.model import Classification, MultiLabel
-from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.kinds.regression.model import Regression
+from bertline.kinds.classification import Classification, MultiLabel
+from bertline.kinds.regression import Regression, RegressionTaskConfig
 from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.linear import RIDGES
 from bertline.sweep.baselines.text_features import (

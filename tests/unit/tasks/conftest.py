@@ -6,8 +6,8 @@ import pytest
 
 import tiny
 from bertline.demo.config import PackageConfig, PythonDocsConfig
-from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.classification import ClassificationTaskConfig
+from bertline.kinds.regression import RegressionTaskConfig
 from bertline.tasks.source_config import TableSourceConfig
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import tiny
 from bertline.foundation.errors import DataError
-from bertline.kinds.token_classification.data import built_task
+from bertline.kinds.token_classification import TokenClassification
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.build import build_task
 from bertline.tasks.conll import read_conll
@@ -155,7 +155,7 @@ def built(tmp_path):
     def make(config, **contents):
         for name, content in contents.items():
             (tmp_path / f"{name}.conll").write_text(content)
-        return built_task("names", config)
+        return TokenClassification.build("names", config)
 
     return make
 

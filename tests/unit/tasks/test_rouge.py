@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
-from bertline.kinds.summarisation.data import chosen_sentences
+from bertline.kinds.summarisation import chosen_sentences
 from bertline.tasks.metrics.rouge import rouge
 
 KINDS = ["rouge1", "rouge2", "rougeL"]

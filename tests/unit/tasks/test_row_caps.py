@@ -11,8 +11,8 @@ import pytest
 
 import search_inputs
 import tiny
-from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
+from bertline.kinds.reranking import RerankingTaskConfig
+from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import AnswersSourceConfig

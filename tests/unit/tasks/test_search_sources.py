@@ -6,7 +6,7 @@ import pytest
 
 import search_inputs as inputs
 from bertline.foundation.errors import DataError
-from bertline.kinds.retrieval.data import built_task
+from bertline.kinds.retrieval import Retrieval
 
 SMART_DOCUMENTS = """.I 1
 .T
@@ -55,7 +55,7 @@ long
 @pytest.fixture
 def built():
     def make(source, **changes):
-        return built_task("search", inputs.retrieval(source, **changes))
+        return Retrieval.build("search", inputs.retrieval(source, **changes))
 
     return make
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.kinds.registry import kind_part
+from bertline.kinds.registry import kind_named
 from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows, read_rows, read_task_manifest
 from no_packages import NO_PACKAGES
@@ -23,7 +23,7 @@ def write_tsv(path, rows, header=("text", "label")):
 
 
 def stored(out, config, split):
-    return kind_part(config.kind, "data").stored_rows(out, split)
+    return kind_named(config.kind).stored_rows(out, split)
 
 
 def labelled(num_rows, first=0):

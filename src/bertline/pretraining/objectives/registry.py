@@ -1,10 +1,11 @@
-"""The objectives: a new one is a file of `pretraining/objectives` and a line here."""
+"""The objectives: a new one is a file and a line, here or as the entry point of a package."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
+from bertline.foundation.plugins import with_plugins
 from bertline.foundation.validation import validate
 from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.objectives.contrastive import Contrastive
@@ -15,10 +16,21 @@ from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
 from bertline.pretraining.objectives.mlm_sop import MlmSop
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
 
-ObjectiveConfig = Mlm | MlmNsp | MlmNspShared | MlmSop | Contrastive | ReplacedToken | Distilled
+_OWN: dict[str, type[Objective]] = {
+    "mlm": Mlm,
+    "mlm_nsp": MlmNsp,
+    "mlm_nsp_shared": MlmNspShared,
+    "mlm_sop": MlmSop,
+    "contrastive": Contrastive,
+    "replaced_token": ReplacedToken,
+    "distilled": Distilled,
+}
+if TYPE_CHECKING:
+    ObjectiveConfig: TypeAlias = Objective
+else:
+    ObjectiveConfig = Union[tuple(with_plugins("bertline.objectives", _OWN).values())]  # noqa: UP007
 
 
 def objective_from(section: Mapping[str, Any]) -> Objective:
     """Return an objective from its section as plain data, such as that in the manifest of a pretrained encoder."""
-    objective: Objective = validate(ObjectiveConfig, section, where="objective")  # type: ignore[arg-type]
-    return objective
+    return validate(ObjectiveConfig, section, where="objective")

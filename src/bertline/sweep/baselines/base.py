@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bertline.finetuning.task_kind import TaskKind
-from bertline.kinds.registry import kind_part
+from bertline.kinds.base import TaskKind
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -76,9 +75,6 @@ def baselines_of(
     tokenizer: Tokenizer | None = None,
     encoder: FrozenEncoder | None = None,
 ) -> list[Baseline]:
-    """Return the baselines of a task, each with predictions for dev and every test split; none depends on a seed.
-
-    `kinds/NAME/baselines.py` has a function `baselines(inputs) -> list[Baseline]`.
-    """
-    given = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
-    return kind_part(kind.config.kind, "baselines").baselines(given)
+    """Return the baselines of a task, each with predictions for dev and every test split; none depends on a seed."""
+    inputs = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
+    return kind.baselines(inputs)

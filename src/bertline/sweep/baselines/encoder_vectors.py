@@ -13,8 +13,8 @@ from sklearn.decomposition import PCA
 
 from bertline.encoders.loading import load_encoder
 from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
-from bertline.finetuning.word_tagging import WordTagger
 from bertline.finetuning.word_windows import encode_words, token_ids_of_words, word_means
+from bertline.kinds.tagging import Tagging
 from bertline.sweep.baselines.linear import one_thread
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -59,7 +59,7 @@ class FrozenEncoder:
         weights = {"frequency": _SMOOTHING / (_SMOOTHING + counts / counts.sum()), "none": np.ones(len(counts))}
         return {name: partial(self._static_mean, weights=weight) for name, weight in weights.items()}
 
-    def of_words(self, rows: TaggedRows, kind: WordTagger) -> Vectors:
+    def of_words(self, rows: TaggedRows, kind: Tagging) -> Vectors:
         """Return vectors [T, H] of the T words of some rows: the mean over a word's tokens, in the window from which
         the encoder would predict its tag."""
         encoded = encode_words(

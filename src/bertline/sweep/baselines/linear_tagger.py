@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction import FeatureHasher
 
-from bertline.finetuning.word_tagging import TagPredictions
+from bertline.kinds.tagging import TagPredictions
 from bertline.sweep.baselines.base import Baseline, BaselineInputs, dev_score
 from bertline.sweep.baselines.linear import Features, LinearModel, margins_of, split_by_row
 from bertline.tasks.stored_rows import SplitName, TaggedRows

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
-from bertline.finetuning.word_tagging import TagPredictions
+from bertline.kinds.tagging import TagPredictions
 from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.encoder_vectors import TextVectors, Vectors
 from bertline.sweep.baselines.linear import LinearModel, linear_baseline

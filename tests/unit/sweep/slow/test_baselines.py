@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tiny
-from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification import Classification
 from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 

@@ -12,7 +12,7 @@ import tiny
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
-from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.regression import RegressionTaskConfig
 from bertline.modeling.huggingface import read_config
 from bertline.sweep import repetitions, run, workers
 from bertline.sweep.repetitions import chosen_encoder

@@ -12,9 +12,10 @@ import finetuning_inputs as inputs
 import finished_tasks
 import tiny
 from bertline.finetuning.task_file import read_task_file, write_task_file
-from bertline.finetuning.task_kind import HeadSettings, task_kind
 from bertline.foundation.errors import ConfigError
-from bertline.kinds.classification.model import Classification
+from bertline.kinds.base import HeadSettings
+from bertline.kinds.classification import Classification
+from bertline.kinds.registry import task_kind
 from bertline.sweep import repetitions
 from bertline.sweep.bench import Teacher
 from bertline.sweep.job import planned

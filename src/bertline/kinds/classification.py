@@ -1,0 +1,803 @@
+"""Classification of texts and pairs, with one label or any number of labels: a linear layer on the pooled [CLS]."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig, DocsSourceConfig
+from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.tasks import docs_library_rows, docs_match_rows
+from bertline.finetuning.encoding import (
+    LengthSortedBatches,
+    Sequences,
+    Windows,
+    encode_texts,
+    encode_windows,
+    outputs_of,
+    tensors,
+)
+from bertline.finetuning.temperature import (
+    TEMPERATURE,
+    sigmoid_temperature,
+    softmax_temperature,
+    with_sigmoid_temperature,
+    with_softmax_temperature,
+)
+from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.labels import ordered_labels
+from bertline.kinds.base import (
+    Batch,
+    Batches,
+    Calibration,
+    HeadSettings,
+    LossOptions,
+    Statistics,
+    TaskKind,
+    list_of,
+    paired_columns,
+    row_ids,
+    texts_and_pairs,
+)
+from bertline.tasks.bad_rows import BadRows, label_in
+from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.metrics import classification as metrics
+from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
+from bertline.tasks.source_files import LabelledRow, fewest_train_rows, num_rows_made, shortened, stored
+from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
+from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
+
+if TYPE_CHECKING:
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
+
+
+ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
+Labelled = TypeVar("Labelled", bound=Any)
+"""Row with an `id` and, as `label`, all its labels."""
+Probabilities = NDArray[np.float32]
+"""[N, labels]."""
+THRESHOLD = "threshold"
+"""Calibration key of the threshold: labels (of two, the second) with at least this probability are predicted."""
+_DEFAULT_THRESHOLD = 0.5
+# Sorted by distance to 0.5, so that ties go to the threshold nearest to it.
+_THRESHOLDS = tuple(sorted((step / 20 for step in range(1, 20)), key=lambda t: (abs(t - _DEFAULT_THRESHOLD), t)))
+_PROBABILITIES = list_of(label=pa.string(), probability=pa.float64())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassificationTaskConfig(BaseTaskConfig):
+    """Classification of single passages or pairs, with one label per row or any number of labels (`multi_label`)."""
+
+    kind: Literal["classification"]
+    source: DocsLibrarySourceConfig | DocsMatchSourceConfig | TableSourceConfig | HubSourceConfig
+    labels: tuple[str, ...] | None
+    """Labels in order; None takes those of the train split, by value if all are numbers, else by text. A row with
+    another label is invalid."""
+    multi_label: bool
+    """Whether each label is an independent binary decision. Rows may then have no label, and a single label is enough
+    if some rows have it and others do not."""
+    metric: Literal[
+        "accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "matthews", "f1", "f_beta",
+        "auroc", "average_precision", "negative_log_loss", "negative_brier_score",
+    ]  # fmt: skip
+    """Metric on dev that selects trials; higher is better, hence the negative losses. `f1` and `f_beta` are of the
+    second of two labels (MRPC, QQP), as are `auroc` and `average_precision`, which are means over more labels."""
+    beta: float | None = None
+    """Weight of recall relative to precision in `f_beta` (2 favours recall, 0.5 precision); None: it is not scored."""
+    threshold_metric: Literal["accuracy", "balanced_accuracy", "macro_f1", "matthews", "f1", "f_beta"] | None = None
+    """With two labels: metric on dev that chooses the probability from which on the second is predicted; None predicts
+    the likelier. With `multi_label`, `metric` chooses the threshold."""
+    long_texts: Literal["truncate", "windows"]
+    """`windows` splits a long text into overlapping windows and pools their probabilities."""
+    window_overlap: int
+    """Number of tokens that consecutive windows share."""
+    window_pooling: Literal["mean", "max"]
+    """Pooling of the probabilities of the windows of a text."""
+    calibration: Literal["none", "temperature"]
+    """`temperature` divides the logits by a temperature that maximizes the likelihood of dev (Guo et al. 2017, arXiv
+    1706.04599, section 4.2). In single-label tasks the predicted label stays the same."""
+    shared_tokens: Literal["plain", "marked"]
+    """`marked` (pairs only) gives tokens that match the other text, wholly or in part, token types of their own. It
+    helps a small encoder in tasks where overlap matters. Outside bertline, the token types have to be set as the model
+    card describes."""
+
+    def __post_init__(self) -> None:
+        BaseTaskConfig.__post_init__(self)
+        # With several labels per row, a single label is still a binary decision.
+        least = 1 if self.multi_label else 2
+        if self.labels is not None and (
+            len(self.labels) < least or len(set(map(label_in, self.labels))) < len(self.labels)
+        ):
+            raise ValueError(f"labels must be {least} at least, each once, found {list(self.labels)}")
+        if self.multi_label and self.metric not in ("accuracy", "macro_f1", "micro_f1"):
+            raise ValueError(f"metric {self.metric} is for one label a row; with multi_label take macro_f1 or micro_f1")
+        if "f_beta" in (self.metric, self.threshold_metric) and self.beta is None:
+            raise ValueError("f_beta needs beta, the weight of recall: 2 favours it, 0.5 favours precision")
+        if self.beta is not None and self.beta <= 0:
+            raise ValueError(f"beta must be above 0, found {self.beta}")
+        if self.threshold_metric is not None and self.multi_label:
+            raise ValueError("threshold_metric is for one label a row; with multi_label, metric chooses the threshold")
+        self.check_two_labels(self.labels)
+        if not self.multi_label and getattr(self.source, "label_separator", None) is not None:
+            raise ValueError(
+                "source.label_separator is for several labels per row; set multi_label: true or leave it null"
+            )
+        if self.shared_tokens == "marked" and not self.reads_pairs:
+            raise ValueError(
+                "shared_tokens: marked is for pairs of texts; name source.text_pair_column, or set shared_tokens: plain"
+            )
+        # In a pair, the longer text may get only half of the sequence. `Layout.room` is exact.
+        if self.long_texts == "windows" and not 0 <= self.window_overlap < (self.max_length - 3) // 2:
+            raise ValueError(
+                f"window_overlap must be at least 0 and, for long_texts: windows, below half of max_length, found "
+                f"{self.window_overlap} with max_length {self.max_length}"
+            )
+
+    def check_two_labels(self, labels: Sequence[str] | None) -> None:
+        """Raise a ValueError unless there are two labels where a score is of the second; None is not known yet."""
+        metric = self.metric if self.metric in ("f1", "f_beta") else None
+        for key, value in (("metric", metric), ("threshold_metric", self.threshold_metric)):
+            if value is not None and labels is not None and len(labels) != 2:
+                raise ValueError(f"{key} {value} is for two labels, found {len(labels)}: {', '.join(labels[:5])}")
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether an input is a pair of texts."""
+        return self.source.kind == "docs_match" or getattr(self.source, "text_pair_column", None) is not None
+
+
+class Prediction(NamedTuple):
+    """Predicted label of a text."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+    """Probability of each label, in label order."""
+
+
+class LabelsPrediction(NamedTuple):
+    """Predicted labels of a text, from a multi-label classifier."""
+
+    labels: tuple[str, ...]
+    """Labels that reach the threshold, in label order; may be empty."""
+    probabilities: dict[str, float]
+    """Probability of each label; they do not sum to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTexts:
+    """Encoded rows with their labels."""
+
+    windows: Windows
+    labels: NDArray[np.int64]
+    """Label ids [N], or 0 and 1 for each label [N, L]."""
+
+    @property
+    def sequences(self) -> Sequences:
+        """All sequences, one or more per row."""
+        return self.windows.sequences
+
+
+class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
+    """Classifies single texts and pairs (paper, section 4.1).
+
+    A long text is truncated or split into windows (`long_texts`). In training, each window has the label of its row and
+    is weighted by one over the number of the row's windows, so that a long text counts as much as a short one. In
+    prediction, the probabilities of a row's windows are pooled by mean or maximum (arXiv 1905.09217, section 3). A text
+    that fits is one window, encoded as with truncation.
+    """
+
+    config_class = ClassificationTaskConfig
+    config: ClassificationTaskConfig
+    head = "sequence"
+    unused_options: ClassVar[dict[str, str]] = {}
+    file_columns = (("text", "text"), ("text_pair", "text"))
+    answers = (Prediction, LabelsPrediction)
+    asks = "Classification: which of the {} does a text, or a pair of texts, have?"
+    measures = "the share of rows that are right"
+    best_temperature: Callable[[Probabilities, NDArray[np.int64]], float]
+    """Computes the likeliest temperature from probabilities and labels."""
+    with_temperature: Callable[[Probabilities, float], Probabilities]
+    """Rescales probabilities as if the logits had been divided by a temperature."""
+
+    @staticmethod
+    def build(name: str, config: ClassificationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
+        """See `TaskKind.build`; labels become indices."""
+        splits, dropped = _labelled_splits(config, modules)
+        labels = _label_names(name, config, splits)
+        try:
+            config.check_two_labels(labels)
+        except ValueError as error:
+            raise DataError(f"tasks.{name}: {error}. Take another metric, or name two labels.") from error
+        known = BadRows(getattr(config.source, "on_bad_row", "error"))
+        splits = {
+            split: with_known_labels(f"tasks.{name}, {split}", rows, labels, known) for split, rows in splits.items()
+        }
+        splits = shortened(splits, config, dropped)
+        _check_labels(name, config, splits["train"])
+        counts = {split: Counter(label for row in rows for label in row.label) for split, rows in splits.items()}
+        return BuiltTask(
+            splits={split: _stored(rows, labels, config.multi_label) for split, rows in splits.items()},
+            labels=tuple(labels),
+            dropped=dropped + known.dropped,
+            versions={} if isinstance(config.source, DocsSourceConfig) else table_versions(config.source),
+            targets={split: {tuple(sorted(row.label)) for row in rows} for split, rows in splits.items()},
+            more={
+                "pair": any(row.text_pair is not None for row in splits["train"]),
+                "labels_by_split": {
+                    split: {label: of_split[label] for label in labels} for split, of_split in counts.items()
+                },
+            },
+        )
+
+    # ---- the model
+
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        model: Any = super().new_model(folder, head)
+        if self.config.shared_tokens == "marked":
+            add_marked_types(model.bert, NUM_MATCHES)
+        return model
+
+    def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
+        config = self.config
+        texts = rows.texts, rows.text_pairs
+        if config.long_texts == "windows":
+            windows = encode_windows(*texts, tokenizer, max_length=config.max_length, overlap=config.window_overlap)
+        else:
+            sequences = encode_texts(*texts, tokenizer, max_length=config.max_length)
+            windows = Windows(sequences, np.arange(len(rows), dtype=np.int64))
+        if config.shared_tokens == "marked":
+            windows = Windows(with_shared_marked(windows.sequences, tokenizer), windows.row_starts)
+        return EncodedTexts(windows, rows.labels)
+
+    def num_cut(self, encoded: EncodedTexts) -> int:
+        return int(encoded.windows.cut.sum())
+
+    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
+        """Return batches of windows with their rows' `labels` and `weights` [B], whose mean over all windows is 1."""
+        row_of, num_windows = encoded.windows.row_of, encoded.windows.num_windows
+        # Not normalized per batch: windows of long texts all have the same length and share batches.
+        weights = (1 / num_windows * num_windows.mean())[row_of].astype(np.float32)
+
+        def make(indices: NDArray[np.integer]) -> Batch:
+            of_rows = tensors(labels=encoded.labels[row_of[indices]], weights=weights[indices])
+            return {**encoded.sequences.batch(indices), **of_rows}
+
+        return LengthSortedBatches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        return self.loss_of_logits(outputs.float(), batch, options)
+
+    @abstractmethod
+    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean loss from logits [B, labels]."""
+
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the divergence from the teacher's distribution, or from those of several independent labels."""
+        from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
+
+        divergence = sigmoid_divergence if self.config.multi_label else softmax_divergence
+        losses = divergence(outputs.float(), teacher, temperature)
+        return (losses.reshape(len(outputs), -1).mean(1) * batch["weights"]).mean()
+
+    @abstractmethod
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Compute the probability of each label from logits [B, labels]."""
+
+    def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
+        read = self.probabilities
+        return self.pooled(outputs_of(model, encoded.sequences, machine, len(self.labels), read=read), encoded.windows)
+
+    def pooled(self, of_windows: Probabilities, windows: Windows) -> Probabilities:
+        """Pool the probabilities of windows [W, labels] to those of rows [N, labels]."""
+        if len(windows.row_starts) == len(of_windows):
+            return of_windows
+        if self.config.window_pooling == "max":
+            return np.maximum.reduceat(of_windows, windows.row_starts, axis=0)
+        sums = np.add.reduceat(of_windows, windows.row_starts, axis=0)
+        return (sums / windows.num_windows[:, None]).astype(np.float32)
+
+    def calibrate(self, rows: ClassifiedRows, predictions: Probabilities) -> Calibration:
+        """Fit the temperature on these rows, if configured."""
+        fits = self.config.calibration == "temperature"
+        return {TEMPERATURE: self.best_temperature(predictions, rows.labels)} if fits else {}
+
+    def calibrated(self, predictions: Probabilities, calibration: Calibration) -> Probabilities:
+        """Apply the temperature chosen on dev, if any. Returns the probabilities that users see."""
+        temperature = calibration.get(TEMPERATURE)
+        return predictions if temperature is None else self.with_temperature(predictions, temperature)
+
+    def calibration_errors(
+        self, predictions: Probabilities, calibration: Calibration, error: Callable[..., float]
+    ) -> dict[str, float]:
+        """Return the error of probabilities [N, labels] without (`before`) and, if there is one, with the temperature
+        (`after`)."""
+        errors = {"before": error(predictions)}
+        if TEMPERATURE in calibration:
+            errors["after"] = error(self.calibrated(predictions, calibration))
+        return errors
+
+    def table_of(self, rows: ClassifiedRows, probabilities: Probabilities, **columns: Any) -> pa.Table:
+        """See `TaskKind.table`; adds the inputs and the probability of each label to the other columns."""
+        of_labels = {f"probability_{label}": probabilities[:, i] for i, label in enumerate(self.labels)}
+        return pa.table({**paired_columns(rows), **columns, **of_labels})
+
+    # ---- baselines, answers to users, report
+
+    def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
+        """Return the shares of the labels in train, for every row, and linear models on n-grams, on what a pair shares
+        and on an encoder's vectors."""
+        from bertline.sweep.baselines.linear import NAIVE_BAYES, REGRESSIONS, SVMS, LinearModel
+        from bertline.sweep.baselines.vectors import MODELS, TextModels, text_baselines
+
+        shares = (self.label_counts(inputs.train) / max(len(inputs.train), 1)).astype(np.float32)
+        title = "most frequent labels" if self.config.multi_label else "most frequent label"
+        models: Any = TextModels(
+            ngrams=SVMS if self.config.multi_label else SVMS + NAIVE_BAYES,
+            overlap=REGRESSIONS,
+            overlap_and_words=[LinearModel("logistic_regression", c) for c in (0.1, 1.0)],
+            vectors=MODELS,
+            titles=("linear model", "logistic regression"),
+            gold=lambda rows: rows.labels,
+        )
+        constant = inputs.baseline("majority", title, lambda rows: np.tile(shares, (len(rows), 1)))
+        return [constant, *text_baselines(inputs, models)]
+
+    def served_probabilities(
+        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None
+    ) -> Probabilities:
+        """Return the calibrated probabilities [n, labels] of a user's texts."""
+        firsts, seconds = texts_and_pairs(texts, text_pairs)
+        # The labels of the rows are not read.
+        nothing = np.zeros((len(firsts), len(self.labels)), dtype=np.float32)
+        if not firsts:
+            return nothing
+        rows = self.rows_class(row_ids(len(firsts)), firsts, seconds, nothing.astype(np.int64))
+        return self.calibrated(predictor.predictions(rows), predictor.calibration)
+
+    def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
+        """See `TaskKind.file_outputs`; lists the labels with their probabilities, most likely first."""
+        rows = []
+        for predicted in self.serve(predictor, *inputs):
+            ordered = sorted(predicted.probabilities.items(), key=lambda each: -each[1])[: predictor.num_probabilities]
+            listed = [{"label": label, "probability": probability} for label, probability in ordered]
+            rows.append({**self.file_output(predicted), "probabilities": listed})
+        return rows
+
+    def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
+        from bertline.export.usage import Usage, code_span
+
+        config, labels = self.config, self.labels
+        inputs = '["One text."], ["The text to compare."]' if pair else '["One text.", "Another text."]'
+        theirs = '{"text": "One text.", "text_pair": "The text to compare."}' if pair else '"One text."'
+        several = ', top_k=None, function_to_apply="sigmoid"' if config.multi_label else ""
+        texts, named = "pairs of texts" if pair else "texts", ", ".join(map(code_span, labels))
+        calibrated = "they have not been calibrated"
+        if (temperature := calibration.get(TEMPERATURE)) is not None:
+            calibrated = (
+                f"bertline divides the logits by {temperature:.3g} first, which dev chose (`task.json`), transformers "
+                "and ONNX do not"
+            )
+        threshold = calibration.get(THRESHOLD)
+        if config.multi_label:
+            what = f"Gives {texts} any number of {len(labels)} labels: {named}."
+            of_them = f"of the probabilities, {calibrated}"
+            if temperature is None:
+                of_them = "the probabilities have not been calibrated"
+            limits = [f"A label is given from a probability of {threshold or 0.5:g} on (`task.json`); {of_them}."]
+        else:
+            what = f"Sorts {texts} into {len(labels)} classes: {named}."
+            limits = [
+                "Every input gets one of the labels above, also one that fits none of them.",
+                f"The probabilities are those of the softmax; {calibrated}.",
+            ]
+            if threshold is not None:
+                limits.append(
+                    f"bertline predicts {code_span(labels[1])} from a probability of {threshold:.3g} on, which dev "
+                    "chose (`task.json`); transformers and ONNX, whose probabilities are the same, from 0.5 on."
+                )
+        if config.long_texts == "windows":
+            limits.append(
+                "bertline reads a long text in overlapping windows and pools their scores; transformers cuts it "
+                "instead."
+            )
+        by_bertline = f'import bertline\n\nbertline.load("NAME").predict({inputs})'
+        by_transformers = (
+            'from transformers import pipeline\n\n# "NAME" is the folder that this file lies in.\n'
+            f'classify = pipeline("text-classification", model="NAME")\nclassify({theirs}{several})'
+        )
+        marked = config.shared_tokens == "marked"
+        if marked:
+            limits.append(
+                "The model reads which tokens match the other text, in their `token_type_ids`: a token that the other "
+                "text has too is of type 2 in the first text and 3 in the second, one that is part of a word there of "
+                "type 4 and 5. transformers' pipeline does not set them; without them the scores mean little."
+            )
+        return Usage(
+            what=what,
+            tag="text-classification",
+            pipeline=not marked,
+            snippets=(by_bertline, _MARKED_BY_TRANSFORMERS) if marked else (by_transformers, by_bertline),
+            limits=tuple(limits),
+        )
+
+
+class Classification(TextClassifier[TextRows]):
+    """Classification with one label per row. The probabilities of a row sum to 1."""
+
+    rows_class = TextRows
+    best_temperature = staticmethod(softmax_temperature)
+    with_temperature = staticmethod(with_softmax_temperature)
+    output_schema = pa.schema({"predicted": pa.string(), "probability": pa.float64(), "probabilities": _PROBABILITIES})
+
+    @classmethod
+    def of(cls, config: Any, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
+        return MultiLabel(config, labels) if config.multi_label else cls(config, labels)
+
+    @classmethod
+    def stored_rows(cls, task_folder: Path, split: SplitName) -> Any:
+        file = task_folder / f"{split}.parquet"
+        several = file.exists() and pa.types.is_list(pq.read_schema(file).field("labels").type)
+        return read_rows(task_folder, split, MultiLabelRows if several else TextRows)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.softmax(-1)
+
+    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute cross-entropy or focal loss; with class weights, the mean is weighted, as in PyTorch."""
+        import torch.nn.functional as F
+
+        from bertline.modeling.losses import focal_factor
+
+        losses = F.cross_entropy(
+            logits,
+            batch["labels"],
+            weight=options.class_weights,
+            label_smoothing=options.label_smoothing,
+            reduction="none",
+        )
+        if options.focal_gamma:
+            log_probabilities = logits.log_softmax(-1).gather(1, batch["labels"][:, None])[:, 0]
+            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
+        total = (losses * batch["weights"]).sum()
+        if options.class_weights is None:
+            return total / len(losses)
+        return total / options.class_weights[batch["labels"]].sum()
+
+    def label_counts(self, rows: TextRows) -> NDArray[np.int64]:
+        return np.bincount(rows.labels, minlength=len(self.labels))
+
+    def pooled(self, of_windows: Probabilities, windows: Windows) -> Probabilities:
+        """See `TextClassifier.pooled`; maxima are normalized to a sum of 1."""
+        probabilities = super().pooled(of_windows, windows)
+        if self.config.window_pooling == "mean" or len(probabilities) == len(of_windows):
+            return probabilities
+        return probabilities / probabilities.sum(axis=1, keepdims=True)
+
+    def calibrate(self, rows: TextRows, predictions: Probabilities) -> Calibration:
+        """Fit the temperature and choose the threshold between two labels, if configured."""
+        calibration, metric = super().calibrate(rows, predictions), self.config.threshold_metric
+        if metric is None:
+            return calibration
+        positive = self.calibrated(predictions, calibration)[:, 1]
+        threshold = metrics.best_threshold(rows.labels, positive, lambda matrix: self.scores_of_matrix(matrix)[metric])
+        return {**calibration, THRESHOLD: threshold}
+
+    def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
+        """Return the predicted labels [N]: the likeliest or, of two, the second from the threshold of dev on."""
+        if THRESHOLD not in calibration:
+            return predictions.argmax(axis=1)
+        positive = self.calibrated(predictions, calibration)[:, 1].astype(np.float64)
+        return (positive >= calibration[THRESHOLD]).astype(np.int64)
+
+    def statistics(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
+        """Return gold label, predicted label and the probability of each label, [N, 2 + L]."""
+        columns = rows.labels, self.given(predictions, calibration), self.calibrated(predictions, calibration)
+        return np.column_stack(columns).astype(np.float64)
+
+    def scores(self, statistics: Statistics) -> dict[str, float]:
+        """See `scores_of` and `PROBABILITY_SCORES`; macro F1 is over the labels that the rows have."""
+        gold, probabilities = statistics[:, 0].astype(np.int64), statistics[:, 2:]
+        of_probabilities = {name: of(gold, probabilities) for name, of in metrics.PROBABILITY_SCORES.items()}
+        return {**self._of_labels(statistics), **of_probabilities}
+
+    def score(self, statistics: Statistics) -> float:
+        """See `TaskKind.score`; the others, which cost more, are left out, as a verdict asks for hundreds."""
+        if (of := metrics.PROBABILITY_SCORES.get(self.config.metric)) is not None:
+            return of(statistics[:, 0].astype(np.int64), statistics[:, 2:])
+        return self._of_labels(statistics)[self.config.metric]
+
+    def _of_labels(self, statistics: Statistics) -> dict[str, float]:
+        gold, predicted = statistics[:, :2].astype(np.int64).T
+        return self.scores_of_matrix(metrics.confusion_matrix(gold, predicted, len(self.labels)))
+
+    def scores_of_matrix(self, matrix: NDArray[np.integer]) -> dict[str, float]:
+        """Compute the scores of labels from the number of rows [gold labels, predicted labels]."""
+        return {**metrics.scores_of(matrix, beta=self.config.beta), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
+
+    def table(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
+        """See `TaskKind.table`; `score` is the probability of the predicted label."""
+        predicted = self.given(predictions, calibration)
+        predictions = self.calibrated(predictions, calibration)
+        return self.table_of(
+            rows,
+            predictions,
+            gold=[self.labels[label] for label in rows.labels],
+            predicted=[self.labels[label] for label in predicted],
+            score=predictions[np.arange(len(rows)), predicted].astype(np.float64),
+            correct=predicted == rows.labels,
+        )
+
+    def details(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
+        """Return `confusion_matrix` (rows: gold labels) and `calibration_error` of the predicted labels."""
+        given = self.given(predictions, calibration)
+        matrix = metrics.confusion_matrix(rows.labels, given, len(self.labels))
+
+        def error(probabilities: Probabilities) -> float:
+            of_given = probabilities[np.arange(len(given)), given]
+            return metrics.expected_calibration_error(of_given, given == rows.labels)
+
+        errors = self.calibration_errors(predictions, calibration, error)
+        return {"confusion_matrix": matrix.tolist(), "calibration_error": errors}
+
+    def is_degenerate(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> bool:
+        """Return whether every row gets the same label."""
+        return len(np.unique(self.given(predictions, calibration))) == 1
+
+    def serve(
+        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> list[Prediction]:
+        """Return the most likely label of each text or text pair, or by the threshold chosen on dev, if any."""
+        probabilities = self.served_probabilities(predictor, texts, text_pairs)
+        # The temperature is in the probabilities already, so that the threshold is left.
+        chosen = {key: value for key, value in predictor.calibration.items() if key == THRESHOLD}
+        return [
+            Prediction(self.labels[best], float(row[best]), dict(zip(self.labels, row.tolist(), strict=True)))
+            for row, best in zip(probabilities, self.given(probabilities, chosen), strict=True)
+        ]
+
+    def file_output(self, predicted: Prediction) -> dict[str, Any]:
+        return {"predicted": predicted.label, "probability": predicted.probability}
+
+
+class MultiLabel(TextClassifier[MultiLabelRows]):
+    """Classification with any number of labels per row, each decided independently.
+
+    Labels that reach a threshold are predicted: 0.5, unless `calibrate` finds a better one on dev.
+    """
+
+    rows_class = MultiLabelRows
+    problem_type = "multi_label_classification"
+    best_temperature = staticmethod(sigmoid_temperature)
+    with_temperature = staticmethod(with_sigmoid_temperature)
+    output_schema = pa.schema(
+        {"predicted": pa.list_(pa.string()), "probability": pa.list_(pa.float64()), "probabilities": _PROBABILITIES}
+    )
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid()
+
+    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute binary cross-entropy or focal loss, averaged over labels and rows.
+
+        Smoothing moves targets towards 0.5. With class weights, the mean over labels is weighted.
+        """
+        import torch
+        import torch.nn.functional as F
+
+        from bertline.modeling.losses import focal_factor
+
+        targets = options.smoothed(batch["labels"].to(logits.dtype))
+        losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        if options.focal_gamma:
+            log_probabilities = F.logsigmoid(torch.where(batch["labels"] == 1, logits, -logits))
+            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
+        if options.class_weights is None:
+            by_row = losses.mean(dim=1)
+        else:
+            by_row = losses @ options.class_weights / options.class_weights.sum()
+        return (by_row * batch["weights"]).sum() / len(by_row)
+
+    def label_counts(self, rows: MultiLabelRows) -> NDArray[np.int64]:
+        """See `TaskKind.label_counts`; a row counts once for each of its labels."""
+        return rows.labels.sum(axis=0)
+
+    def calibrate(self, rows: MultiLabelRows, predictions: Probabilities) -> Calibration:
+        """Fit the temperature, if configured, then the threshold with the best score; 0.5 if no other is better."""
+        temperature = super().calibrate(rows, predictions)
+
+        def score(threshold: float) -> float:
+            return self.score(self.statistics(rows, predictions, {**temperature, THRESHOLD: threshold}))
+
+        return {**temperature, THRESHOLD: max(_THRESHOLDS, key=score)}
+
+    def given(self, probabilities: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
+        """Return the predicted labels [N, L], 0 or 1 each, from calibrated probabilities."""
+        return (probabilities >= calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)).astype(np.int64)
+
+    def statistics(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
+        """Return gold labels, then predicted labels, 0 or 1 each, [N, 2 L]."""
+        given = self.given(self.calibrated(predictions, calibration), calibration)
+        return np.concatenate([rows.labels, given], axis=1).astype(np.float64)
+
+    def scores(self, statistics: Statistics) -> dict[str, float]:
+        """See `metrics.classification.multi_label_scores`; macro F1 is over the labels that the rows have."""
+        gold, given = np.split(statistics.astype(np.int64), 2, axis=1)
+        has_rows = gold.any(axis=0)
+        macro_f1 = metrics.multi_label_scores(gold[:, has_rows], given[:, has_rows])["macro_f1"]
+        return {**metrics.multi_label_scores(gold, given), "macro_f1": macro_f1}
+
+    def table(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
+        """See `TaskKind.table`; `score` is the lowest confidence among the row's label decisions."""
+        predictions = self.calibrated(predictions, calibration)
+        given = self.given(predictions, calibration)
+        return self.table_of(
+            rows,
+            predictions,
+            gold=self._names(rows.labels),
+            predicted=self._names(given),
+            score=np.where(given == 1, predictions, 1 - predictions).min(axis=1).astype(np.float64),
+            correct=(given == rows.labels).all(axis=1),
+        )
+
+    def details(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
+        """Return `by_label` (F1, precision, recall, number of rows) and `calibration_error` over all labels."""
+
+        def error(probabilities: Probabilities) -> float:
+            return metrics.expected_calibration_error(probabilities.ravel(), rows.labels.ravel() == 1)
+
+        given = self.given(self.calibrated(predictions, calibration), calibration)
+        return {
+            "by_label": metrics.scores_by_label(rows.labels, given, self.labels),
+            "calibration_error": self.calibration_errors(predictions, calibration, error),
+        }
+
+    def is_degenerate(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> bool:
+        """Return whether every row gets the same labels."""
+        given = self.given(self.calibrated(predictions, calibration), calibration)
+        return bool((given == given[0]).all())
+
+    def _names(self, labels: NDArray[np.int64]) -> list[str]:
+        return [", ".join(label for label, has in zip(self.labels, row, strict=True) if has) for row in labels]
+
+    def serve(
+        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> list[LabelsPrediction]:
+        """Return the labels of each text or text pair that reach the threshold chosen on dev."""
+        threshold = predictor.calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)
+        return [
+            LabelsPrediction(
+                tuple(label for label, given in zip(self.labels, row >= threshold, strict=True) if given),
+                dict(zip(self.labels, row.tolist(), strict=True)),
+            )
+            for row in self.served_probabilities(predictor, texts, text_pairs)
+        ]
+
+    def file_output(self, predicted: LabelsPrediction) -> dict[str, Any]:
+        probabilities = [predicted.probabilities[label] for label in predicted.labels]
+        return {"predicted": list(predicted.labels), "probability": probabilities}
+
+
+_Splits = dict[SplitName, list[LabelledRow[tuple[str, ...]]]]
+
+
+def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleDocs]) -> tuple[_Splits, Counter[str]]:
+    """Return the rows of each split with their labels as tuples, of length 1 in single-label tasks."""
+    if config.multi_label:
+        if not isinstance(config.source, TableSourceConfig | HubSourceConfig):
+            raise ConfigError(f"multi_label: a source of kind {config.source.kind} has one label a row. Set it false.")
+        several = read_table(config.source, config, SeveralLabels)
+        return several.by_split(), several.dropped
+    num_rows, seed = num_rows_made(config), config.split_seed
+    match config.source:
+        case DocsLibrarySourceConfig():
+            source = docs_library_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
+        case DocsMatchSourceConfig():
+            source = docs_match_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
+        case TableSourceConfig() | HubSourceConfig():
+            source = read_table(config.source, config, OneLabel)
+        case _:
+            assert_never(config.source)
+    splits: _Splits = {
+        split: [LabelledRow(row.id, row.text, row.text_pair, (row.label,), row.cluster) for row in rows]
+        for split, rows in source.by_split().items()
+    }
+    return splits, source.dropped
+
+
+def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -> list[str]:
+    if config.labels is not None:
+        return list(map(label_in, config.labels))
+    train = splits["train"]
+    labels = list(ordered_labels(label for row in train for label in row.label))
+    # A wrong label column (numbers, free text) would otherwise give thousands of classes. Dev and test count too: cut
+    # from one file, they have a row of each label, which may leave train only one.
+    num_rows = sum(len(splits[split]) for split in ("train", "dev", "test"))
+    if len(train) > 20 and len(labels) > num_rows / 2:
+        raise DataError(
+            f"tasks.{name}: the {num_rows} rows have {len(labels)} different labels ({labels[0]!r}, "
+            f"{labels[1]!r}, ...). Is source.label_column the right column?"
+        )
+    return labels
+
+
+def with_known_labels(where: str, rows: Sequence[Labelled], labels: Sequence[str], bad_rows: BadRows) -> list[Labelled]:
+    """Return the rows whose labels are all among these, and report the others; `where` names task and split."""
+    usable, known = [], set(labels)
+    for row in rows:
+        if not (unknown := [label for label in row.label if label not in known]):
+            usable.append(row)
+            continue
+        bad_rows.report(
+            "unknown_label",
+            f"{where} row {row.id}: the label is {unknown[0]!r}; allowed are {', '.join(map(repr, labels))}. Fix the "
+            "row or add the label to the task's labels. (A split without labels cannot be scored: set its file, "
+            "source.dev_file or source.test_file, to null, and it is cut from train.)",
+        )
+    return usable
+
+
+def _check_labels(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> None:
+    """Check that the smallest requested training set has at least two different labels or label sets.
+
+    In a multi-label task a single label is enough if some rows have it and others do not.
+    """
+    smallest = train[: fewest_train_rows(config, len(train))]
+    label_sets = {tuple(sorted(row.label)) for row in smallest}
+    if len(label_sets) == 1:
+        labels = ", ".join(map(repr, *label_sets)) or "no label"
+        needs = "rows with a label and rows without it" if config.multi_label else "at least two labels"
+        raise DataError(
+            f"tasks.{name}: all {len(smallest)} train rows have the label {labels}; a classifier needs {needs}. Check "
+            "source.label_column, or add rows of the other kind."
+        )
+
+
+def _stored(
+    rows: list[LabelledRow[tuple[str, ...]]], labels: list[str], multi_label: bool
+) -> TextRows | MultiLabelRows:
+    numbers = {label: number for number, label in enumerate(labels)}
+    if not multi_label:
+        return stored(TextRows, rows, np.array([numbers[row.label[0]] for row in rows], dtype=np.int64))
+    matrix = np.zeros((len(rows), len(labels)), dtype=np.int64)
+    for place, row in enumerate(rows):
+        matrix[place, [numbers[label] for label in row.label]] = 1
+    return stored(MultiLabelRows, rows, matrix)
+
+
+_MARKED_BY_TRANSFORMERS = """\
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+# "NAME" is the folder that this file lies in.
+tokenizer = AutoTokenizer.from_pretrained("NAME")
+model = AutoModelForSequenceClassification.from_pretrained("NAME")
+inputs = tokenizer("One text.", "The text to compare.", return_tensors="pt")
+tokens, segments = inputs.tokens(), inputs["token_type_ids"][0].tolist()
+special = set(tokenizer.all_special_tokens)
+sides = [[t for t, s in zip(tokens, segments) if s == side and t not in special] for side in (0, 1)]
+words = ["".join(t[2:] if t.startswith("##") else " " + t for t in side) for side in sides]
+
+
+def mark(token, segment):
+    text, others = token.removeprefix("##"), words[1 - segment]
+    if token in special:
+        return 0
+    if token in sides[1 - segment]:
+        return 1
+    stem = text[: max(4, len(text) - 3)]
+    return 2 * (len(text) >= 3 and (text in others or (len(text) > 4 and stem in others)))
+
+
+inputs["token_type_ids"] += 2 * torch.tensor([[mark(t, s) for t, s in zip(tokens, segments)]])
+probabilities = model(**inputs).logits.softmax(-1)"""

@@ -1,1 +1,0 @@
-"""Classification of passages or pairs of passages, with one label or several."""

@@ -1,1 +1,0 @@
-"""Masked language modelling on the user's text."""

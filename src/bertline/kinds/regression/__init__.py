@@ -1,1 +1,0 @@
-"""Regression of a number for a passage or a pair of passages."""

@@ -1,1 +1,0 @@
-"""Re-ranking of candidates with a cross-encoder."""

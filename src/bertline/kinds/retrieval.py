@@ -1,0 +1,575 @@
+"""Retrieval with a dual encoder: query and documents are encoded separately by one encoder and compared as vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bertline.demo.config import DocsSearchSourceConfig
+from bertline.demo.docstrings import ModuleDocs
+from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, Sequences, encode_texts, outputs_of, tensors
+from bertline.foundation.errors import ArtifactError, DataError
+from bertline.foundation.seeds import generator
+from bertline.kinds.base import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind, require_texts, row_ids
+from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.metrics import ranking
+from bertline.tasks.search_data import search_splits
+from bertline.tasks.source_config import (
+    BeirSourceConfig,
+    SentencePairsSourceConfig,
+    SmartSourceConfig,
+    TrecSourceConfig,
+)
+from bertline.tasks.stored_rows import COLLECTION, BuiltTask, Documents, QueryRows, SplitName, read_rows
+
+if TYPE_CHECKING:
+    from bertline.finetuning.vector_index import VectorIndex
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
+    from bertline.sweep.baselines.encoder_vectors import TextVectors
+    from bertline.sweep.baselines.vectors import Name
+    from bertline.tasks.bm25 import Bm25
+
+
+Numbers = NDArray[np.int64]
+DEPTH = 1000
+"""Number of documents kept in each query's ranking: the usual depth for trec_eval, over which MAP is computed."""
+MINED = 30
+"""Number of hard negatives mined for each query; training samples from them."""
+MOST_DOCUMENTS = 100_000
+"""Number of documents on which settings are tried if the collection is larger, as each setting needs an index."""
+_SHOWN = 10
+_K1S = (0.3, 0.6, 0.9, 1.2, 1.5, 2.0, 3.0)
+_BS = (0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetrievalTaskConfig(BaseTaskConfig):
+    """Retrieval of documents for a query; both are encoded separately (bi-encoder with shared weights)."""
+
+    kind: Literal["retrieval"]
+    source: DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
+    query_max_length: int
+    """Maximum number of tokens of a query."""
+    pooling: Literal["mean", "cls"]
+    """Pooling of the token vectors of a text."""
+    similarity: Literal["cosine", "dot"]
+    """Similarity of query and document vectors."""
+    temperature: float
+    """Temperature of the in-batch softmax in training; similarities are divided by it."""
+    hard_negatives: Literal["none", "bm25", "encoder"]
+    """Source of hard negatives, mined before training: BM25, or the encoder that training starts from."""
+    num_hard_negatives: int
+    """Number of hard negatives per query of a batch."""
+    query_prefix: str
+    """Prefix of queries; see `document_prefix`."""
+    document_prefix: str
+    """Prefixes of queries and documents that some public checkpoints were trained with (`query: `, `passage: `)."""
+    metric: Literal["ndcg@10", "mrr@10", "recall@100", "map"]
+    """Metric on dev that selects trials; higher is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSearch:
+    """Encoded queries and collection, with the relevant documents and hard negatives of each query."""
+
+    queries: Sequences
+    documents: Sequences
+    """Encoded collection; the same object for every split."""
+    relevant: Sequence[Numbers]
+    """For each query, the indices of its relevant documents in the collection."""
+    hard_negatives: Sequence[Numbers]
+    """For each query, indices of high-ranking documents not judged relevant; empty before mining."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Ranking of documents for each of N queries."""
+
+    documents: NDArray[np.int64]
+    """Indices in the collection [N, K], best first, padded with -1."""
+    scores: NDArray[np.float32]
+    """Scores [N, K], descending, padded with -inf."""
+
+
+class Hit(NamedTuple):
+    """Retrieved document."""
+
+    number: int
+    """Index among the given documents, from 0."""
+    score: float
+
+
+class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
+    """Finds documents for queries (Dense Passage Retrieval, arXiv 2004.04906, with shared weights).
+
+    A task has one collection, which `read` loads from the task's folder; `use_collection` replaces it.
+    """
+
+    config_class = RetrievalTaskConfig
+    rows_class = QueryRows
+    head = "vectors"
+    config: RetrievalTaskConfig
+    score_names = ("ndcg@10", "mrr@10", "recall@100", "map")
+    file_columns = (("query", "text"),)
+    answers = (Hit,)
+    output_schema = pa.schema({"document_ids": pa.list_(pa.string()), "scores": pa.list_(pa.float64())})
+    asks = "Retrieval: find the documents of a collection that belong to a query."
+
+    def __init__(self, config: RetrievalTaskConfig, labels: Sequence[str]) -> None:
+        super().__init__(config, labels)
+        self._collection: Documents | None = None
+        self._numbers: dict[str, int] = {}
+        self._places: NDArray[np.int64] | None = None
+        self._encoded: tuple[Tokenizer, Sequences] | None = None
+        self._bm25: Bm25 | None = None
+        self._indexed: tuple[object, str, VectorIndex] | None = None
+
+    @staticmethod
+    def build(name: str, config: RetrievalTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
+        return search_splits(name, config, config.source, modules)
+
+    def read(self, task_folder: Path, split: SplitName) -> QueryRows:
+        """See `TaskKind.read`; also reads the collection, once."""
+        if self._collection is None:
+            self.use_collection(read_rows(task_folder, COLLECTION, Documents))
+        return super().read(task_folder, split)
+
+    def use_collection(self, documents: Documents) -> None:
+        """Set the documents to search."""
+        self._collection = documents
+        self._numbers = {identity: number for number, identity in enumerate(documents.ids)}
+        self._encoded = self._bm25 = self._indexed = self._places = None
+
+    @property
+    def collection(self) -> Documents:
+        """Documents to search.
+
+        Raises:
+            ArtifactError: No collection has been set.
+        """
+        if self._collection is None:
+            raise ArtifactError("A retrieval model needs documents to search; give it a collection first.")
+        return self._collection
+
+    @property
+    def bm25(self) -> Bm25:
+        """BM25 over the collection, shared by the baseline and by hard-negative mining."""
+        from bertline.tasks.bm25 import Bm25
+
+        if self._bm25 is None:
+            self._bm25 = Bm25(self.collection.texts_read())
+        return self._bm25
+
+    # ---- the model
+
+    def encode_queries(self, texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
+        """Encode queries with their prefix, truncated to `query_max_length`."""
+        prefixed = [self.config.query_prefix + text for text in texts]
+        return encode_texts(prefixed, None, tokenizer, max_length=self.config.query_max_length)
+
+    def encode_documents(self, documents: Documents, tokenizer: Tokenizer) -> Sequences:
+        """Encode titles and texts of documents with their prefix, truncated to `max_length`."""
+        prefixed = [self.config.document_prefix + text for text in documents.texts_read()]
+        return encode_texts(prefixed, None, tokenizer, max_length=self.config.max_length)
+
+    def encode(self, rows: QueryRows, tokenizer: Tokenizer) -> EncodedSearch:
+        """See `TaskKind.encode`; the collection is encoded once for all splits."""
+        if self._encoded is None or self._encoded[0] is not tokenizer:
+            self._encoded = tokenizer, self.encode_documents(self.collection, tokenizer)
+        relevant = [
+            np.array([self._numbers[each] for each, value in judged if value > 0 and each in self._numbers], np.int64)
+            for judged in _judged(rows)
+        ]
+        nothing = np.zeros(0, dtype=np.int64)
+        queries = self.encode_queries(rows.queries, tokenizer)
+        return EncodedSearch(queries, self._encoded[1], relevant, [nothing] * len(rows))
+
+    def lengths(self, encoded: EncodedSearch) -> NDArray[np.int64]:
+        """See `TaskKind.lengths`: lengths of queries, then of documents."""
+        return np.concatenate([encoded.queries.lengths, encoded.documents.lengths])
+
+    def prepared(self, model: nn.Module, encoded: EncodedSearch, rows: QueryRows, machine: Machine) -> EncodedSearch:
+        """See `TaskKind.prepared`: mines hard negatives, excluding documents judged relevant."""
+        if not self.config.num_hard_negatives or self.config.hard_negatives == "none":
+            return encoded
+        depth = MINED + max((len(documents) for documents in encoded.relevant), default=0)
+        if self.config.hard_negatives == "bm25":
+            ranked = [self.bm25.best(query, depth)[0] for query in rows.queries]
+        else:
+            ranked = list(self._search(model, encoded, machine, depth)[0])
+        mined = [
+            candidates[~np.isin(candidates, relevant)][:MINED]
+            for candidates, relevant in zip(ranked, encoded.relevant, strict=True)
+        ]
+        return replace(encoded, hard_negatives=mined)
+
+    def num_cut(self, encoded: EncodedSearch) -> int:
+        return int(encoded.queries.cut.sum())
+
+    def num_cut_documents(self, encoded: EncodedSearch) -> int:
+        return int(encoded.documents.cut.sum())
+
+    def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
+        """See `TaskKind.training_batches`: a batch consists of (query, relevant document) pairs."""
+        num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
+        return pair_batches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
+
+    def training_outputs(self, model: nn.Module, batch: Batch) -> list[Tensor]:
+        """Return the vectors of the batch's queries [B, H] and documents [D, H]."""
+        return [
+            self._comparable(model(*(batch[f"{side}_{name}"] for name in INPUT_NAMES)).float())
+            for side in ("query", "document")
+        ]
+
+    def soft_targets(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> NDArray[np.float32]:
+        """Return the vectors of all queries, then of all documents, with the size of the teacher's."""
+        return np.concatenate([self.vectors(model, part, machine) for part in (encoded.queries, encoded.documents)])
+
+    def soft_loss(self, outputs: list[Tensor], teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean distance from the teacher's vectors or, where those have another size, the divergence from
+        its softmax over the documents of the batch (as in SEED, arXiv 2101.04731, section 3.2)."""
+        import torch
+
+        from bertline.modeling.losses import softmax_divergence, vector_distance
+
+        queries, documents = outputs
+        if teacher.shape[1] == queries.shape[1]:
+            return vector_distance(torch.cat(outputs), teacher).mean()
+        similarities = queries @ documents.T / self.config.temperature
+        theirs = teacher[: len(queries)] @ teacher[len(queries) :].T / self.config.temperature
+        return softmax_divergence(similarities, theirs, temperature).mean()
+
+    def hard_loss(self, model: nn.Module, outputs: list[Tensor], batch: Batch, options: LossOptions) -> Tensor:
+        """See `TaskKind.hard_loss`: softmax over the documents of the batch."""
+        queries, documents = outputs
+        return contrastive_loss(
+            queries @ documents.T / self.config.temperature,
+            batch["targets"],
+            batch["also_relevant"],
+            label_smoothing=options.label_smoothing,
+        )
+
+    def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
+        """Compute the vector of each sequence, [N, H]; unit vectors if the similarity is cosine."""
+        return outputs_of(model, sequences, machine, model.bert.config.hidden_size, read=self._comparable)
+
+    def predict(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> Found:
+        return Found(*self._search(model, encoded, machine, DEPTH))
+
+    def statistics(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> Statistics:
+        """Return nDCG@10, MRR@10, recall@100 and average precision of each query, [N, 4]."""
+        values = np.zeros((len(rows), len(self.score_names)))
+        relevance_of = np.zeros(len(self.collection) + 1, dtype=np.int64)
+        for row, ids in enumerate(rows.document_ids):
+            judged = [self._numbers.get(identity, -1) for identity in ids]  # -1, the last entry, stands for unknown ids
+            relevance_of[judged] = rows.relevances[row]
+            ranked = relevance_of[self._ranked(predictions, row)].tolist()
+            relevance_of[judged] = 0
+            num_relevant = ranking.num_relevant(rows.relevances[row])
+            values[row] = (
+                ranking.ndcg(ranked, rows.relevances[row], 10),
+                ranking.reciprocal_rank(ranked, 10),
+                ranking.recall(ranked, num_relevant, 100),
+                ranking.average_precision(ranked, num_relevant),
+            )
+        return values
+
+    def table(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> pa.Table:
+        """See `TaskKind.table`: `gold` and `predicted` are ids of documents, `correct` is the task's metric.
+
+        `first_document` and `right_document` are the texts of the document put first and of the first relevant one.
+        """
+        ranked = [
+            [self.collection.ids[number] for number in self._ranked(predictions, row).tolist()]
+            for row in range(len(rows))
+        ]
+        texts = self.collection.texts_read()
+        relevant = [[each for each, value in judged if value > 0] for judged in _judged(rows)]
+        return pa.table(
+            {
+                "id": rows.ids,
+                "query": rows.queries,
+                "gold": [", ".join(ids) for ids in relevant],
+                "predicted": [", ".join(ids[:_SHOWN]) for ids in ranked],
+                "first_document": [texts[self._numbers[ids[0]]] if ids else "" for ids in ranked],
+                "right_document": [
+                    next((texts[self._numbers[each]] for each in ids if each in self._numbers), "") for ids in relevant
+                ],
+                "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
+                "correct": self.row_scores(rows, predictions, calibration),
+            }
+        )
+
+    def is_degenerate(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> bool:
+        """See `TaskKind.is_degenerate`: the same document comes first for every query."""
+        return len(rows) > 1 and len(self.collection) > 1 and len(np.unique(predictions.documents[:, 0])) == 1
+
+    def _search(
+        self, model: nn.Module, encoded: EncodedSearch, machine: Machine, k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        index = self._index(model, encoded.documents, machine)
+        return index.search(self.vectors(model, encoded.queries, machine), k)
+
+    def _index(self, model: nn.Module, documents: Sequences, machine: Machine) -> VectorIndex:
+        """Return the index of the collection under these weights; the latest is cached, so that all splits share it."""
+        from bertline.finetuning.vector_index import VectorIndex
+        from bertline.modeling.weight_files import digest_of_weights
+
+        weights = f"{machine.precision} {digest_of_weights(model)}"
+        if self._indexed is None or self._indexed[0] is not documents or self._indexed[1] != weights:
+            self._indexed = None  # freed first, so that only one is in memory
+            self._indexed = documents, weights, VectorIndex.of(self.vectors(model, documents, machine))
+        return self._indexed[2]
+
+    def _comparable(self, vectors: Tensor) -> Tensor:
+        import torch.nn.functional as F
+
+        return F.normalize(vectors, dim=-1) if self.config.similarity == "cosine" else vectors
+
+    def _ranked(self, predictions: Found, row: int) -> NDArray[np.int64]:
+        """Return the indices of the documents found for a query, in the order of `ranking.trec_order`."""
+        is_hit = predictions.documents[row] >= 0
+        numbers, scores = predictions.documents[row][is_hit], predictions.scores[row][is_hit].astype(np.float32)
+        return numbers[np.lexsort((-self._places_of_ids[numbers], -scores))]
+
+    @property
+    def _places_of_ids(self) -> NDArray[np.int64]:
+        """Rank of each document's id among all ids in ascending order, [documents]."""
+        if self._places is None:
+            ids = self.collection.ids
+            self._places = np.empty(len(ids), dtype=np.int64)
+            self._places[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+        return self._places
+
+    # ---- baselines, answers to users, report
+
+    def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
+        """Return BM25, tuned on dev, and rankings by an encoder's vectors."""
+        from bertline.sweep.baselines.vectors import NAMES
+
+        return [tuned_bm25(inputs), *(_on_vectors(inputs, name) for name in NAMES if inputs.encoder is not None)]
+
+    def serve(
+        self, predictor: TaskPredictor, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
+    ) -> list[list[Hit]]:
+        """Return the `top_k` documents for each query, best first; document ids are their indices."""
+        from bertline.finetuning.vector_index import VectorIndex
+
+        index = VectorIndex.of(self.document_vectors(predictor, documents))
+        return best_hits(index, self.query_vectors(predictor, queries), row_ids(len(index)), top_k)
+
+    def query_vectors(self, predictor: TaskPredictor, queries: Sequence[str]) -> NDArray[np.float32]:
+        """Encode queries of a user as vectors [n, H]; unit vectors if the similarity is cosine."""
+        encoded = self.encode_queries(require_texts(queries, "queries"), predictor.tokenizer)
+        predictor.num_cut += int(encoded.cut.sum())
+        return self.vectors(predictor.model, encoded, predictor.machine)
+
+    def document_vectors(self, predictor: TaskPredictor, documents: Sequence[str]) -> NDArray[np.float32]:
+        """Encode documents of a user as vectors [n, H]; unit vectors if the similarity is cosine.
+
+        Raises:
+            DataError: There are no documents.
+        """
+        texts = require_texts(documents, "documents")
+        if not texts:
+            raise DataError("documents is empty; give at least one to search in.")
+        rows = Documents(row_ids(len(texts)), [""] * len(texts), texts)
+        encoded = self.encode_documents(rows, predictor.tokenizer)
+        predictor.num_documents_cut += int(encoded.cut.sum())
+        return self.vectors(predictor.model, encoded, predictor.machine)
+
+    def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
+        raise DataError("a retrieval model searches documents: name them with documents=FILE.")
+
+    @staticmethod
+    def error_block(error: dict[str, Any]) -> str:
+        from bertline.evaluation.html import ranking_block
+
+        return ranking_block(error)
+
+    def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
+        from bertline.export.usage import Usage, VectorSettings
+
+        config = self.config
+        prompts = bool(config.query_prefix or config.document_prefix)
+        query, document = (', prompt_name="query"', ', prompt_name="document"') if prompts else ("", "")
+        return Usage(
+            what="Turns queries and documents into vectors, so that the documents for a query lie near it.",
+            tag="sentence-similarity",
+            pipeline=True,
+            snippets=(
+                'import bertline\n\nmodel = bertline.load("NAME")\n'
+                'model.search(["a question"], ["A document.", "Another one."], top_k=1)\n'
+                'model.embed(["A document."], role="document")  # one vector each',
+                "from sentence_transformers import SentenceTransformer\n\n"
+                '# "NAME" is the folder that this file lies in.\nmodel = SentenceTransformer("NAME")\n'
+                f'model.similarity(model.encode(["a question"]{query}), model.encode(["A document."]{document}))',
+            ),
+            vectors=VectorSettings(
+                pooling=config.pooling,
+                similarity=config.similarity,
+                prompts={"query": config.query_prefix, "document": config.document_prefix},
+            ),
+            limits=(
+                "It finds what is nearest, also where no document has the answer.",
+                f"bertline cuts queries at {config.query_max_length} tokens, as in training; sentence-transformers at "
+                f"{config.max_length}, as documents.",
+            ),
+        )
+
+
+def pair_batches(encoded: EncodedSearch, *, batch_size: int, num_hard_negatives: int, seed: int) -> Epochs:
+    """Return batches of (query, relevant document) pairs; each epoch has every pair once, in a new order.
+
+    Each query of a batch adds up to `num_hard_negatives` of its hard negatives, redrawn each epoch. A document occurs
+    once in a batch. Pairs are not sorted by length: the model could then tell documents apart by length alone.
+    """
+    sizes = [len(documents) for documents in encoded.relevant]
+    query_of = np.repeat(np.arange(len(sizes)), sizes)
+    document_of = np.concatenate([np.zeros(0, dtype=np.int64), *encoded.relevant])
+
+    def batch(pairs: NDArray[np.integer], random: np.random.Generator) -> Batch:
+        queries, positives = query_of[pairs], document_of[pairs]
+        known = [encoded.hard_negatives[query] for query in queries]
+        negatives = [random.choice(each, min(num_hard_negatives, len(each)), replace=False) for each in known]
+        documents, places = np.unique(np.concatenate([positives, *negatives]), return_inverse=True)
+        relevant = np.stack([np.isin(documents, encoded.relevant[query]) for query in queries])
+        targets = places[: len(pairs)]
+        relevant[np.arange(len(pairs)), targets] = False
+        return {
+            **tensors(**{INDICES: np.concatenate([queries, len(encoded.queries) + documents])}),
+            **{f"query_{name}": tensor for name, tensor in encoded.queries.batch(queries).items()},
+            **{f"document_{name}": tensor for name, tensor in encoded.documents.batch(documents).items()},
+            **tensors(targets=targets.astype(np.int64), also_relevant=relevant),
+        }
+
+    def batches(epoch: int) -> Iterator[Batch]:
+        random = generator(seed, "order", epoch)
+        order = random.permutation(len(query_of))
+        for start in range(0, len(order), batch_size):
+            yield batch(order[start : start + batch_size], random)
+
+    return Epochs(len(query_of), batch_size, batches)
+
+
+def contrastive_loss(
+    similarities: Tensor, targets: Tensor, also_relevant: Tensor, *, label_smoothing: float = 0.0
+) -> Tensor:
+    """Compute softmax cross-entropy over the documents of the batch (arXiv 2004.04906, section 3.2).
+
+    Args:
+        similarities: Similarities [B, D], already divided by the temperature.
+        targets: Index of each query's target document [B].
+        also_relevant: Bool mask [B, D] of other relevant documents, left out of the softmax; never the target.
+        label_smoothing: Fraction of the target spread evenly over all documents in the softmax.
+
+    >>> import torch
+    >>> loss = contrastive_loss(torch.zeros(1, 3), torch.tensor([0]), torch.tensor([[False, True, False]]))
+    >>> round(loss.exp().item(), 4)
+    2.0
+    """
+    import torch
+    import torch.nn.functional as F
+
+    logits = similarities.float().masked_fill(also_relevant, -torch.inf)
+    if not label_smoothing:
+        return F.cross_entropy(logits, targets)
+    log_probabilities = F.log_softmax(logits, dim=-1)
+    right = log_probabilities.gather(1, targets[:, None])[:, 0]
+    counted = (~also_relevant).sum(dim=1)
+    spread = log_probabilities.masked_fill(also_relevant, 0.0).sum(dim=1) / counted
+    return -((1 - label_smoothing) * right + label_smoothing * spread).mean()
+
+
+def _judged(rows: QueryRows) -> list[list[tuple[str, int]]]:
+    return [list(zip(*each, strict=True)) for each in zip(rows.document_ids, rows.relevances, strict=True)]
+
+
+def best_hits(index: VectorIndex, queries: NDArray[np.float32], ids: Sequence[str], top_k: int) -> list[list[Hit]]:
+    """Return the best documents of an index for each query, best first, with ties ranked as in evaluation.
+
+    At least as many documents are looked up as evaluation ranks, since an index that is asked for fewer may drop any of
+    those with equal scores.
+
+    Args:
+        index: Index of the document vectors.
+        queries: Query vectors [Q, H].
+        ids: Ids of the documents; among equal scores, the id that is greater as a string comes first (`trec_order`).
+        top_k: Number of documents to return per query.
+    """
+    hits = []
+    for numbers, scores in zip(*index.search(queries, max(top_k, DEPTH)), strict=True):
+        order = ranking.trec_order([ids[number] for number in numbers], scores)[:top_k]
+        hits.append([Hit(int(numbers[place]), float(scores[place])) for place in order])
+    return hits
+
+
+def tuned_bm25(inputs: BaselineInputs) -> Baseline:
+    """Tune BM25 over the collection on dev: first what counts as a word, then k1, then b.
+
+    In a large collection, settings are tried on the first documents and those that dev judges.
+    """
+    from bertline.tasks.bm25 import ANALYSES, K1, B
+
+    collection = inputs.kind.collection
+    texts = collection.texts_read()
+    wanted = {document for documents in inputs.dev.document_ids for document in documents}
+    tried = np.array([n for n, each in enumerate(collection.ids) if n < MOST_DOCUMENTS or each in wanted], np.int64)
+    tried_texts = [texts[number] for number in tried]
+
+    def on_dev(settings: dict[str, Any]) -> Found:
+        rankings = found_by(bm25_of(tried_texts, settings), inputs.dev)
+        return Found(np.where(rankings.documents < 0, -1, tried[rankings.documents]), rankings.scores)
+
+    best: dict[str, Any] = {"terms": "words", "k1": K1, "b": B}
+    for name, values in (("terms", ANALYSES), ("k1", _K1S), ("b", _BS)):
+        best = inputs.best([best, *({**best, name: value} for value in values)], on_dev)
+    index = bm25_of(texts, best)
+    return inputs.baseline("bm25", "BM25", lambda rows: found_by(index, rows), best)
+
+
+def bm25_of(texts: list[str], settings: Mapping[str, Any]) -> Bm25:
+    """Return BM25 over texts with the settings that dev chose."""
+    from bertline.tasks.bm25 import Bm25
+
+    return Bm25(texts, k1=settings["k1"], b=settings["b"], analysis=settings["terms"])
+
+
+def found_by(bm25: Bm25, rows: QueryRows) -> Found:
+    """Return the ranking for each query, of documents that share a term with it."""
+    width = min(DEPTH, bm25.num_texts)
+    documents: NDArray[np.int64] = np.full((len(rows), width), -1, dtype=np.int64)
+    scores: NDArray[np.float32] = np.full((len(rows), width), -np.inf, dtype=np.float32)
+    for row, query in enumerate(rows.queries):
+        numbers, values = bm25.best(query, width)
+        documents[row, : len(numbers)], scores[row, : len(numbers)] = numbers, values
+    return Found(documents, scores)
+
+
+def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
+    """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
+    from bertline.finetuning.vector_index import VectorIndex
+    from bertline.sweep.baselines.base import Baseline
+    from bertline.sweep.baselines.linear import one_thread
+    from bertline.sweep.baselines.vectors import TITLES, choices_of, unit
+
+    texts = inputs.kind.collection.texts_read()
+
+    def rankings(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
+        of_documents = vectors(texts)
+        mean = of_documents.mean(axis=0)
+        with one_thread():
+            index = VectorIndex.of(unit(of_documents - mean))
+            return [Found(*index.search(unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
+
+    what, _, title = TITLES[name]
+    choices = choices_of(name, inputs, inputs.train)
+    best = inputs.best(choices, lambda option: rankings(choices[option], [inputs.dev])[0])
+    predictions = dict(zip(inputs.scored, rankings(choices[best], [*inputs.scored.values()]), strict=True))
+    return Baseline(name=name, title=title, predictions=predictions, settings={what: best})

@@ -1,1 +1,0 @@
-"""Retrieval of documents by the similarity of vectors."""

@@ -1,0 +1,543 @@
+"""Labelling of sentences in context: the vector of each sentence's own [CLS] predicts its label.
+
+References:
+    Cohan et al. 2019, arXiv 1909.04054 (all sentences in one sequence; there a [SEP] stands for its sentence).
+    Liu 2019, arXiv 1903.10318, section 2.1 (a [CLS] and an interval segment for each sentence).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bertline.corpus.sentences import split_sentences
+from bertline.demo.docstrings import ModuleDocs
+from bertline.finetuning.encoding import Sequences, outputs_of, tensors
+from bertline.foundation.errors import DataError
+from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
+from bertline.kinds.base import (
+    Batch,
+    Calibration,
+    LossOptions,
+    Rows,
+    Statistics,
+    TaskKind,
+    list_of,
+    require_several,
+    require_texts,
+    row_ids,
+)
+from bertline.kinds.classification import with_known_labels
+from bertline.tasks.bad_rows import BadRow, BadRows, label_in
+from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
+from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
+from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
+from bertline.tasks.stored_rows import BuiltTask, StoredRows, TextRows
+from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, value_in
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
+    from bertline.sweep.baselines.linear import Features, LinearModel
+    from bertline.sweep.baselines.text_features import NgramFeatures
+
+
+OfSentences = list[NDArray[np.float64]]
+"""For each document, an array of its sentences."""
+_PLACES = 10
+"""Number of bins of a sentence's place, for a baseline."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledSentencesSourceConfig(FilesSourceConfig):
+    """JSONL files of documents, each with a list of sentences and a list of their labels."""
+
+    kind: Literal["labelled_sentences"]
+    sentences_column: str
+    """Column of the list of sentences."""
+    labels_column: str
+    """Column of the list of their labels, one for each sentence, as texts or integers."""
+    on_bad_row: OnBadRow
+    """Handling of rows with a missing column, an empty sentence, lists of different lengths or an unknown label."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceLabellingTaskConfig(BaseTaskConfig):
+    """One label for each sentence of a document, such as its role in an abstract (arXiv 1909.04054)."""
+
+    kind: Literal["sentence_labelling"]
+    source: LabelledSentencesSourceConfig
+    labels: tuple[str, ...] | None
+    """Labels in order; None takes those of the train split, by value if all are numbers, else by text. A row with
+    another label is invalid."""
+    metric: Literal["accuracy", "macro_f1"]
+    """Metric on dev that selects trials, over all sentences; higher is better."""
+
+    def __post_init__(self) -> None:
+        BaseTaskConfig.__post_init__(self)
+        if self.labels is not None and (
+            len(self.labels) < 2 or len(set(map(label_in, self.labels))) < len(self.labels)
+        ):
+            raise ValueError(f"labels must be 2 at least, each once, found {list(self.labels)}")
+        if self.max_length < 3:
+            raise ValueError(f"max_length must leave room for [CLS], a token and [SEP], found {self.max_length}")
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceRows(StoredRows):
+    """Documents as lists of sentences, each with a label."""
+
+    sentences: list[list[str]]
+    labels: list[list[int]]
+    """Indices into the manifest's `labels`, one for each sentence."""
+
+    schema = pa.schema([("ids", pa.string()), ("sentences", pa.list_(pa.string())), ("labels", pa.list_(pa.int64()))])
+
+    def texts_read(self) -> list[str]:
+        return [" ".join(sentences) for sentences in self.sentences]
+
+
+class LabelledDocument(NamedTuple):
+    """A document of a source."""
+
+    id: str
+    sentences: list[str]
+    label: list[str]
+    """Label of each sentence."""
+
+
+class LabelledSentence(NamedTuple):
+    """Sentence of a document with its predicted label."""
+
+    text: str
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSentences:
+    """Documents split into W groups of consecutive sentences, `[CLS] one [SEP] [CLS] two [SEP] ...`, in order."""
+
+    sequences: Sequences
+    """The W groups; segments A and B alternate from sentence to sentence."""
+    labels: NDArray[np.int64]
+    """Labels [W, S]: that of a sentence at its [CLS]; `IGNORED_LABEL` elsewhere."""
+    is_first: NDArray[np.bool_]
+    """Whether the group is the first of its document [W]."""
+    num_sentences: NDArray[np.int64]
+    """Number of sentences of each document [documents]."""
+    cut: NDArray[np.bool_]
+    """Whether a sentence of the document was truncated [documents]."""
+
+    def batch(self, groups: NDArray[np.integer]) -> Batch:
+        """Return some groups as one batch, with their `labels`."""
+        batch = self.sequences.batch(groups)
+        return {**batch, **tensors(labels=self.labels[groups, : batch["input_ids"].shape[1]])}
+
+
+class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
+    """Base class of the kinds that read the sentences of a document together, and decide on each at its own [CLS].
+
+    A document longer than `max_length` is read in groups of whole sentences.
+    """
+
+    head = "tokens"
+    file_columns = (("text", "text or texts"),)
+    may_be_empty = False
+
+    @abstractmethod
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Compute the probabilities of the labels from logits [..., L]."""
+
+    @abstractmethod
+    def rows_of(self, ids: list[str], documents: list[list[str]], targets: list[list[int]]) -> Rows:
+        """Return documents of a user as rows."""
+
+    @abstractmethod
+    def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> Any:
+        """Return the prediction of a document from its sentences' probabilities."""
+
+    def num_cut(self, encoded: EncodedSentences) -> int:
+        """Return the number of documents with a truncated sentence."""
+        return int(encoded.cut.sum())
+
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean divergence from the teacher's distribution over sentences."""
+        from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
+
+        at_cls = batch["labels"] != IGNORED_LABEL
+        theirs = teacher[:, : at_cls.shape[1]][at_cls]
+        divergence = sigmoid_divergence if self.outputs else softmax_divergence
+        return divergence(outputs[at_cls].float(), theirs, temperature).mean()
+
+    def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> OfSentences:
+        """Return the probabilities at the sentences of each document, [sentences, L]."""
+        at_cls = encoded.labels != IGNORED_LABEL
+        shape = (at_cls.shape[1], len(self.outputs or self.labels))
+        outputs = outputs_of(model, encoded.sequences, machine, *shape, read=self.probabilities)
+        probabilities = outputs[at_cls].astype(np.float64)
+        # Boolean indexing is row-major, so the sentences come in document order.
+        return np.split(probabilities, np.cumsum(encoded.num_sentences)[:-1]) if len(probabilities) else []
+
+    def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
+        """Return the prediction of each document.
+
+        Args:
+            predictor: The model.
+            texts: Documents, which are split into sentences; or lists of sentences, which are used as given.
+
+        Raises:
+            DataError: A document has no sentences.
+        """
+        documents = split_documents(texts)
+        if not documents:
+            return []
+        unknown = [[0] * len(sentences) for sentences in documents]
+        predictions = predictor.predictions(self.rows_of(row_ids(len(documents)), documents, unknown))
+        return [self.served_document(*each) for each in zip(documents, predictions, strict=True)]
+
+
+class SentenceLabelling(SentenceReader[SentenceRows]):
+    """Predicts a label for each sentence. Predictions are the probabilities of each document's sentences and labels."""
+
+    config_class = SentenceLabellingTaskConfig
+    rows_class = SentenceRows
+    # Most sentences of a document are labelled correctly, so a single wrong one makes the document an error.
+    right_from = 1.0
+    answers = (LabelledSentence,)
+    output_schema = pa.schema({"labelled": list_of(text=pa.string(), label=pa.string(), probability=pa.float64())})
+    asks = "Sentence labelling: which of the {} does each sentence of a document have?"
+    measures = "the share of sentences with the right label"
+
+    @staticmethod
+    def build(name: str, config: SentenceLabellingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
+        splits, dropped = read_splits(
+            config, read_documents, same=text_of, name="document", labels=lambda row: row.label
+        )
+        bad_rows = BadRows(config.source.on_bad_row)
+        labels = tuple(map(label_in, config.labels or ())) or ordered_labels(
+            label for row in splits["train"] for label in row.label
+        )
+        numbers = {label: number for number, label in enumerate(labels)}
+        stored = {}
+        for split, rows in splits.items():
+            known = with_known_labels(f"tasks.{name}, {split}", rows, labels, bad_rows)
+            stored[split] = SentenceRows.of(
+                (row.id, row.sentences, [numbers[label] for label in row.label]) for row in known
+            )
+        smallest = stored["train"].first(fewest_train_rows(config, len(stored["train"])))
+        if len({label for of_row in smallest.labels for label in of_row}) < 2 and len(smallest):
+            raise DataError(
+                f"tasks.{name}: all sentences of the {len(smallest)} train rows have the same label; there is nothing "
+                "to learn. Check source.labels_column, or add rows."
+            )
+        counts = {split: Counter(label for row in rows.labels for label in row) for split, rows in stored.items()}
+        return BuiltTask(
+            splits={**stored},
+            labels=labels,
+            dropped=bad_rows.dropped + dropped,
+            targets={split: {(labels[number],) for number in of_split} for split, of_split in counts.items()},
+            more={
+                "sentences_by_split": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},
+                "labels_by_split": {
+                    split: {label: of_split[number] for number, label in enumerate(labels)}
+                    for split, of_split in counts.items()
+                },
+            },
+        )
+
+    # ---- the model
+
+    def encode(self, rows: SentenceRows, tokenizer: Tokenizer) -> EncodedSentences:
+        return encode_documents(rows.sentences, rows.labels, tokenizer, max_length=self.config.max_length)
+
+    def label_counts(self, rows: SentenceRows) -> NDArray[np.int64]:
+        return np.bincount([label for labels in rows.labels for label in labels], minlength=len(self.labels))
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean cross-entropy over the sentences of the batch."""
+        return options.cross_entropy(outputs, batch["labels"])
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.softmax(-1)
+
+    def statistics(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> Statistics:
+        """Return for each label the number of hits, of predicted and of gold sentences, [N, 3 labels]."""
+        counts = [
+            row_counts(np.array(gold, dtype=np.int64), probabilities.argmax(1), len(self.labels))
+            for gold, probabilities in zip(rows.labels, predictions, strict=True)
+        ]
+        return np.array(counts).reshape(len(rows), 3 * len(self.labels))
+
+    def scores(self, statistics: Statistics) -> dict[str, float]:
+        return scores_of_counts(statistics)
+
+    def table(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> pa.Table:
+        """See `TaskKind.table`: `gold` and `predicted` are lists, `score` is the mean probability of the labels."""
+        texts = pa.list_(pa.string())
+        predicted = [each.argmax(1) for each in predictions]
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": rows.texts_read(),
+                "sentences": pa.array(rows.sentences, texts),
+                "gold": pa.array([self._names(labels) for labels in rows.labels], texts),
+                "predicted": pa.array([self._names(labels) for labels in predicted], texts),
+                "score": [float(each.max(1).mean()) for each in predictions],
+                "correct": [
+                    float(np.mean(given == np.array(gold))) for given, gold in zip(predicted, rows.labels, strict=True)
+                ],
+            }
+        )
+
+    def details(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> dict[str, Any]:
+        """Return precision, recall and F1 of each label."""
+        return {"by_type": counts_by_label(self.statistics(rows, predictions, calibration), self.labels)}
+
+    def is_degenerate(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> bool:
+        """Return whether every sentence gets the same label."""
+        return len({int(label) for each in predictions for label in each.argmax(1)}) <= 1
+
+    def _names(self, labels: Sequence[int] | NDArray[np.integer]) -> list[str]:
+        return [self.labels[label] for label in labels]
+
+    # ---- baselines, answers to users, report
+
+    def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
+        """Return the most frequent label and linear models on n-grams, with and without context, and on vectors."""
+        from bertline.sweep.baselines.linear import SVMS, linear_baseline, split_by_row
+        from bertline.sweep.baselines.text_features import NgramFeatures, num_rows_read
+        from bertline.sweep.baselines.vectors import MODELS, MOST_ROWS, NAMES, TITLES, text_features
+
+        read = _flat(inputs.train)
+        words = NgramFeatures(read.first(num_rows_read(read, "word")), "word")
+        title = "word n-grams of the sentence"
+        counts = self.label_counts(inputs.train)
+        shares = (counts / max(sum(map(len, inputs.train.labels)), 1)).astype(np.float32)
+
+        def of_documents(probabilities: NDArray[np.float32], rows: SentenceRows) -> OfSentences:
+            return split_by_row(probabilities, [len(sentences) for sentences in rows.sentences])
+
+        def fitted(name: str, title: str, features: Mapping[str, _Read], models: Sequence[LinearModel]) -> Baseline:
+            grid = {option: (compute, models) for option, compute in features.items()}
+            gold = (inputs.train, read.labels)
+            return linear_baseline(inputs, name, title, gold, grid, setting="vectors", finished=of_documents)
+
+        made = [
+            inputs.baseline(
+                "majority",
+                "most frequent label",
+                lambda rows: [np.tile(shares, (len(of_row), 1)) for of_row in rows.labels],
+            ),
+            fitted("word_ngrams", title, {"": _of_sentences(words)}, SVMS),
+            fitted("context_ngrams", f"{title}, its neighbours and its place", {"": _in_context(words)}, SVMS),
+        ]
+        for name in NAMES if inputs.encoder is not None else ():
+            features = text_features(name, inputs, read.first(MOST_ROWS[name]))
+            of_rows = {option: _of_sentences(compute) for option, compute in features.items()}
+            made.append(fitted(name, f"{TITLES[name][1]}, logistic regression", of_rows, MODELS))
+        return made
+
+    def rows_of(self, ids: list[str], documents: list[list[str]], targets: list[list[int]]) -> SentenceRows:
+        return SentenceRows(ids, documents, targets)
+
+    def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> list[LabelledSentence]:
+        return [
+            LabelledSentence(sentence, self.labels[label], float(row[label]))
+            for sentence, row, label in zip(sentences, probabilities, probabilities.argmax(1), strict=True)
+        ]
+
+    def file_output(self, predicted: list[LabelledSentence]) -> dict[str, Any]:
+        return {"labelled": [each._asdict() for each in predicted]}
+
+    @staticmethod
+    def error_block(error: dict[str, Any]) -> str:
+        """Return the HTML of an error: the sentences of the document with a wrong label."""
+        from bertline.evaluation.html import CHARACTERS, escape, quote, shortened, sureness
+
+        labelled = zip(error["sentences"], error["gold"], error["predicted"], strict=False)  # long lists are cut
+        wrong = [
+            f"<p>{escape(shortened(sentence, CHARACTERS))} "
+            f"<small>is {escape(gold)}, taken for {escape(predicted)}</small></p>"
+            for sentence, gold, predicted in labelled
+            if gold != predicted
+        ]
+        return quote("".join(wrong), sureness(error).strip("()"))
+
+    def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
+        from bertline.export.usage import Usage, code_span
+
+        return Usage(
+            what=f"Gives each sentence of a document a label: {', '.join(map(code_span, self.labels))}.",
+            tag="token-classification",
+            pipeline=False,
+            snippets=(
+                'import bertline\n\nbertline.load("NAME").predict([["One sentence.", "The next one."]])  '
+                "# text, label, probability",
+            ),
+            limits=(
+                "Each sentence is labelled from its own [CLS], which only bertline puts there.",
+                f"The sentences of a document are read together, up to {self.config.max_length} tokens; a longer "
+                "document is read in groups of whole sentences.",
+            ),
+        )
+
+
+def encode_documents(
+    documents: Sequence[Sequence[str]], labels: Sequence[Sequence[int]], tokenizer: Tokenizer, *, max_length: int
+) -> EncodedSentences:
+    """Split documents into groups of whole sentences of at most `max_length` tokens.
+
+    A sentence longer than that is truncated and forms its own group.
+
+    Args:
+        labels: Label of each sentence; an empty list stands for 0 everywhere.
+    """
+    longest = tokenizer.single.room(max_length)
+    ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))
+    groups: list[list[list[int]]] = []
+    of_groups: list[list[int]] = []
+    is_first: list[bool] = []
+    cut = np.zeros(len(documents), dtype=np.bool_)
+    for row, sentences in enumerate(documents):
+        room = 0
+        for place in range(len(sentences)):
+            whole = next(ids)
+            cut[row] |= len(whole) > longest
+            sentence = tokenizer.single.sequence(whole[:longest])
+            if place == 0 or len(sentence) > room:
+                groups.append([])
+                of_groups.append([])
+                is_first.append(place == 0)
+                room = max_length
+            room -= len(sentence)
+            groups[-1].append(sentence)
+            of_groups[-1].append(labels[row][place] if labels[row] else 0)
+    sequences = _laid_out(groups, pad_id=tokenizer.pad_id)
+    at_cls = np.full(sequences.input_ids.shape, IGNORED_LABEL, dtype=np.int64)
+    for number, group in enumerate(groups):
+        at_cls[number, np.cumsum([0, *(len(sentence) for sentence in group[:-1])])] = of_groups[number]
+    return EncodedSentences(
+        sequences=sequences,
+        labels=at_cls,
+        is_first=np.array(is_first, dtype=np.bool_),
+        num_sentences=np.array([len(sentences) for sentences in documents], dtype=np.int64),
+        cut=cut,
+    )
+
+
+def _laid_out(groups: Sequence[Sequence[Sequence[int]]], *, pad_id: int) -> Sequences:
+    lengths = np.array([sum(map(len, group)) for group in groups], dtype=np.int64)
+    shape = (len(groups), int(lengths.max(initial=0)))
+    input_ids, token_type_ids = np.full(shape, pad_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for number, group in enumerate(groups):
+        input_ids[number, : lengths[number]] = [each for sentence in group for each in sentence]
+        turns = np.arange(len(group)) % 2
+        token_type_ids[number, : lengths[number]] = np.repeat(turns, [len(sentence) for sentence in group])
+    # Truncation is recorded per document (`EncodedSentences.cut`).
+    return Sequences(input_ids, token_type_ids, lengths, np.zeros(len(groups), dtype=np.bool_))
+
+
+def text_of(row: Any) -> str:
+    """Return the text of a document of a source, by which equal ones are found."""
+    return same_text([" ".join(row.sentences)])
+
+
+def read_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: BadRows) -> list[LabelledDocument]:
+    """Read the documents of a JSONL file, plain or gzip."""
+
+    def parse(record: Record) -> LabelledDocument:
+        sentences = [str(each).strip() for each in _list(record, source.sentences_column, (str,))]
+        labels = [label_in(each) for each in _list(record, source.labels_column, (str, int))]
+        if not sentences or not all(sentences):
+            raise BadRow("empty_sentence", "a sentence is empty" if sentences else "the document has no sentence")
+        if not all(labels):
+            raise BadRow("empty_label", "a label is empty")
+        if len(sentences) != len(labels):
+            raise BadRow("different_lengths", f"there are {len(sentences)} sentences and {len(labels)} labels")
+        return LabelledDocument(record.where, sentences, labels)
+
+    return parsed_records(path, JSON_LINES, bad_rows, parse)
+
+
+def _list(record: Record, column: str, types: tuple[type, ...]) -> list[object]:
+    value = value_in(record, column)
+    if not isinstance(value, list) or any(isinstance(each, bool) or not isinstance(each, types) for each in value):
+        raise BadRow("wrong_type", f"{column!r} is not a list of {' or '.join(each.__name__ for each in types)}")
+    return value
+
+
+_Read = Callable[[SentenceRows], Any]
+"""Function from documents to the features [T, F] of their T sentences."""
+
+
+def _in_context(words: NgramFeatures) -> _Read:
+    """Return features of the sentence, of the one before, of the one after, and of the place in the document."""
+
+    from scipy.sparse import csr_matrix, hstack
+
+    def features(rows: SentenceRows) -> csr_matrix:
+        own = words(_flat(rows))
+        lengths = np.array([len(sentences) for sentences in rows.sentences], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        place = np.concatenate([np.arange(length) for length in lengths])
+        from_end = np.repeat(lengths, lengths) - 1 - place
+        numbers = np.arange(int(ends[-1]))
+        before, after = _rows_at(own, numbers - 1, place > 0), _rows_at(own, numbers + 1, from_end > 0)
+        bins = np.eye(_PLACES)
+        relative = (place * _PLACES // np.repeat(lengths, lengths)).astype(np.int64)
+        places = [bins[relative], bins[np.minimum(place, _PLACES - 1)], bins[np.minimum(from_end, _PLACES - 1)]]
+        return hstack([own, before, after, csr_matrix(np.concatenate(places, axis=1))]).tocsr()
+
+    return features
+
+
+def _rows_at(features: csr_matrix, numbers: NDArray[np.int64], kept: NDArray[np.bool_]) -> csr_matrix:
+    """Return the features of the sentences with these numbers; zeros where not `kept`."""
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(features[np.where(kept, numbers, 0)].multiply(kept[:, None]))
+
+
+def _of_sentences(compute: Callable[[TextRows], Features]) -> _Read:
+    return lambda rows: compute(_flat(rows))
+
+
+def _flat(rows: SentenceRows) -> TextRows:
+    """Return the sentences of all documents as rows of their own."""
+    texts = [sentence for sentences in rows.sentences for sentence in sentences]
+    labels = np.array([label for of_row in rows.labels for label in of_row], dtype=np.int64)
+    return TextRows([str(number) for number in range(len(texts))], texts, None, labels)
+
+
+def split_documents(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the sentences of each document of a user, given as text or as a list of sentences.
+
+    Raises:
+        DataError: `texts` is a single string, a list holds something other than strings, or a document has no sentence.
+    """
+    require_several(texts, "texts")
+    documents = []
+    for index, value in enumerate(texts):
+        sentences = sentences_of(value if isinstance(value, str) else require_texts(value, f"texts[{index}]"))
+        if not sentences:
+            raise DataError(f"texts[{index}] has no sentence; leave empty documents out.")
+        documents.append(sentences)
+    return documents
+
+
+def sentences_of(document: str | Sequence[str]) -> list[str]:
+    """Return the sentences of a document: a text is split at line ends and into sentences, a list has them."""
+    if isinstance(document, str):
+        return [sentence for line in document.splitlines() for sentence in split_sentences(line)]
+    return [sentence.strip() for sentence in document if sentence.strip()]

@@ -1,1 +1,0 @@
-"""Labelling of the sentences of a document, all read together."""

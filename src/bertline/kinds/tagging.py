@@ -1,0 +1,469 @@
+"""Tagging of words: a label for each word, predicted from its tokens (paper, section 5.3), as from CoNLL-U files."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bertline.demo.docstrings import ModuleDocs
+from bertline.finetuning.encoding import scoring_batches
+from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
+from bertline.finetuning.word_windows import EncodedWords, encode_words, token_ids_in_rows, word_means
+from bertline.foundation.errors import DataError
+from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
+from bertline.foundation.progress import warn
+from bertline.kinds.base import (
+    Batch,
+    Calibration,
+    HeadSettings,
+    LossOptions,
+    Statistics,
+    TaskKind,
+    list_of,
+    require_several,
+    require_texts,
+)
+from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.config import WordTaskConfig
+from bertline.tasks.conll import TaggedSentence, tagged_rows, tagged_splits
+from bertline.tasks.decoded_files import NO_OPTIONS, decoded_text
+from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
+from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
+from bertline.tasks.stored_rows import BuiltTask, TaggedRows
+
+if TYPE_CHECKING:
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
+
+
+OUTSIDE_MARGIN = "outside_margin"
+"""Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
+_NUM_COLUMNS = 10
+_ID, _FORM = 0, 1
+_TAGS = {"upos": 3, "xpos": 4}
+_MISSING = "_"
+# Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
+# punctuation mark is a word.
+_WORD = re.compile(r"\w+(?:[-'’.@/&:]\w+)*|[^\w\s]")
+Places = list[tuple[int, int]]
+"""Start and end of each word in its text, in characters."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConlluSourceConfig(FilesSourceConfig):
+    """CoNLL-U files (universaldependencies.org/format.html)."""
+
+    kind: Literal["conllu"]
+    tags: Literal["upos", "xpos"]
+    """Column of the tags: universal parts of speech, or those of the language."""
+    on_bad_row: OnBadRow
+    """Handling of a line that does not have ten columns, or has no word or no tag. `skip` drops its whole sentence."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaggingTaskConfig(WordTaskConfig):
+    """Tagging of words, where every word has a tag of its own, such as its part of speech."""
+
+    kind: Literal["tagging"]
+    source: ConlluSourceConfig
+    metric: Literal["accuracy", "macro_f1"]
+    """Metric on dev that selects trials; higher is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagPredictions:
+    """Predicted labels of N rows."""
+
+    labels: list[NDArray[np.int64]]
+    """For each row, the label ids of its words."""
+    confidences: NDArray[np.float64]
+    """Probability of each row's labels as a sequence [N]."""
+    word_confidences: list[NDArray[np.float64]] = field(default_factory=list)
+    """For each row, the marginal probability of each word's label; empty if the predictor provides none."""
+    word_log_probabilities: list[NDArray[np.float64]] = field(default_factory=list)
+    """For each row, label log probabilities [words, L]; empty if labels are not decided word by word."""
+
+
+class TaggedWord(NamedTuple):
+    """Word of a text with its tag."""
+
+    text: str
+    tag: str
+    start: int
+    """Start in the input text, in characters; for a list of words, in the words joined by spaces."""
+    end: int
+    """End in the input text, exclusive."""
+    score: float
+    """Probability of the tag."""
+
+
+class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
+    """Predicts a tag for each word, decided word by word from a softmax."""
+
+    config_class: ClassVar[type[WordTaskConfig]] = TaggingTaskConfig
+    rows_class = TaggedRows
+    # Most words of any sentence are tagged correctly, so a single wrong word makes the sentence an error.
+    right_from = 1.0
+    head = "tokens"
+    file_columns = (("text", "text or texts"),)
+    answers: ClassVar[tuple[type, ...]] = (TaggedWord,)
+    output_schema = pa.schema(
+        {"words": list_of(text=pa.string(), tag=pa.string(), start=pa.int64(), end=pa.int64(), score=pa.float64())}
+    )
+    asks = "Tagging: which of the {} does each word have?"
+    label_noun = "tag"
+    measures = "the share of words with the right tag"
+
+    @staticmethod
+    def build(name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
+        """See `TaskKind.build` and `tagged_splits`. Labels are all tags, also one that occurs only in dev or test, with
+        a warning: it cannot be learned."""
+        splits, dropped = tagged_splits(config, read_conllu, lambda sentence: sentence.tags)
+        counts = {split: Counter(tag for row in rows for tag in row.tags) for split, rows in splits.items()}
+        for split in ("dev", "test"):
+            if unknown := sorted(set(counts[split]) - set(counts["train"])):
+                tags = ", ".join(unknown)
+                warn(f"tasks.{name}: {split} has words tagged {tags}, train has none; they can only be missed")
+        return BuiltTask(
+            splits={split: tagged_rows(rows) for split, rows in splits.items()},
+            labels=ordered_labels(tag for of_split in counts.values() for tag in of_split),
+            dropped=dropped,
+            targets={split: {(tag,) for tag in of_split} for split, of_split in counts.items()},
+            more={"words_by_split": {split: of_split.total() for split, of_split in counts.items()}},
+        )
+
+    # ---- the model
+
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        tagger: Any = super().new_model(folder, head)
+        if self.config.word_case == "marked":
+            add_marked_types(tagger.bert, NUM_CASES)
+        return tagger
+
+    def encode(self, rows: TaggedRows, tokenizer: Tokenizer) -> EncodedWords:
+        return encode_words(
+            rows,
+            self.labels,
+            tokenizer,
+            max_length=self.config.max_length,
+            overlap=self.config.window_overlap,
+            mark=case_of if self.config.word_case == "marked" else None,
+        )
+
+    def trained_on(self, encoded: EncodedWords) -> NDArray[np.int64]:
+        # A window in which no word starts has no labels.
+        return np.flatnonzero(encoded.num_words > 0)
+
+    def training_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the logits of the words, [B, W, L]."""
+        return self.word_logits(super().training_outputs(model, batch), batch)
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean cross-entropy over words."""
+        return options.cross_entropy(outputs, batch["word_labels"])
+
+    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """Compute the mean divergence from the teacher's distribution over words; a CRF's emissions are logits."""
+        from bertline.modeling.losses import softmax_divergence
+
+        theirs = self.word_logits(teacher[:, : batch["input_ids"].shape[1]], batch)
+        is_word = batch["word_labels"] != IGNORED_LABEL
+        return softmax_divergence(outputs[is_word], theirs[is_word], temperature).mean()
+
+    def label_counts(self, rows: TaggedRows) -> NDArray[np.int64]:
+        return np.bincount(np.concatenate(self._numbers(rows)), minlength=len(self.labels))
+
+    def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
+        """Decide the label of each word independently."""
+        import torch
+
+        log_probabilities = torch.log_softmax(self.logits_of_words(model, encoded, machine), dim=-1).double().numpy()
+        return _decided(np.split(log_probabilities, encoded.row_starts[1:-1]), 0.0)
+
+    def logits_of_words(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> Tensor:
+        """Return the logits of all words [T, L]; each word's come from the window with the most context around it."""
+        import torch
+
+        from bertline.training.probe import evaluating
+
+        logits = torch.zeros(int(encoded.row_starts[-1]), len(self.labels))
+        with evaluating(model, machine) as forward:
+            for indices, _ in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
+                batch = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
+                of_tokens = forward(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
+                of_words = self.word_logits(of_tokens, batch).cpu()
+                taken = encoded.taken[indices, : of_words.shape[1]]
+                words = encoded.words[indices, : of_words.shape[1]]
+                logits[torch.from_numpy(words[taken])] = of_words[torch.from_numpy(taken)]
+        return logits
+
+    def word_logits(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Reduce the logits of tokens [B, S, L] to those of words [B, W, L], in fp32."""
+        if self.config.word_logits == "first":
+            places = batch["word_places"][:, :, None].expand(-1, -1, logits.shape[2])
+            return logits.gather(1, places).float()
+        return word_means(logits, batch)
+
+    def statistics(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> Statistics:
+        """Return for each tag the number of hits, of predicted and of gold words, [N, 3 tags]."""
+        counts = [
+            row_counts(gold, predicted, len(self.labels))
+            for gold, predicted in zip(self._numbers(rows), predictions.labels, strict=True)
+        ]
+        return np.array(counts).reshape(len(rows), 3 * len(self.labels))
+
+    def scores(self, statistics: Statistics) -> dict[str, float]:
+        return scores_of_counts(statistics)
+
+    def details(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> dict[str, Any]:
+        """Return precision, recall and F1 of each tag."""
+        return {"by_type": counts_by_label(self.statistics(rows, predictions, calibration), self.labels)}
+
+    def table(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> pa.Table:
+        """See `TaskKind.table`: `gold` and `predicted` are space-separated tags, `correct` the share that is right."""
+        predictions = decided(predictions, calibration)
+        predicted = self.tags(predictions, {})
+        shares = [
+            float(np.mean([one == other for one, other in zip(gold, tags, strict=True)]))
+            for gold, tags in zip(rows.tags, predicted, strict=True)
+        ]
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": [" ".join(words) for words in rows.words],
+                "words": pa.array(rows.words, pa.list_(pa.string())),
+                "gold": [" ".join(tags) for tags in rows.tags],
+                "predicted": [" ".join(tags) for tags in predicted],
+                "score": predictions.confidences,
+                "correct": shares,
+            }
+        )
+
+    def is_degenerate(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> bool:
+        """Return whether all words have the same label."""
+        labels = decided(predictions, calibration).labels
+        return len(np.unique(np.concatenate([*labels, np.zeros(0, dtype=np.int64)]))) <= 1
+
+    def tags(self, predictions: TagPredictions, calibration: Calibration) -> list[list[str]]:
+        """Return the labels of each row's words."""
+        return [[self.labels[number] for number in numbers] for numbers in decided(predictions, calibration).labels]
+
+    def _numbers(self, rows: TaggedRows) -> list[NDArray[np.int64]]:
+        """Return the label ids of each row's words."""
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        return [np.array([numbers[tag] for tag in tags], dtype=np.int64) for tags in rows.tags]
+
+    # ---- baselines, answers to users, report
+
+    def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
+        """Return each word's most frequent tag and linear taggers.
+
+        Words that train does not have get the most frequent tag of those that it has once, which they are like. Only
+        the margin of O is moved by a threshold; here no tag stands for "none".
+        """
+
+        from bertline.sweep.baselines.vectors import most_frequent, tagging_baselines
+
+        def tag_of_rare_words(counts: Sequence[Counter[int]]) -> int:
+            rare = Counter(tag for of_word in counts if of_word.total() == 1 for tag in of_word)
+            return most_frequent(rare or sum(counts, Counter()))
+
+        return tagging_baselines(inputs, tag_of_rare_words, thresholds=(0.0,))
+
+    def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
+        """Return the prediction of each text, in text order.
+
+        Args:
+            predictor: The model.
+            texts: Texts, which are split into words at white space and punctuation; or lists of words, which are used
+                unchanged, as in evaluation.
+
+        Raises:
+            DataError: See `split_words`; or a word of a list has no token.
+        """
+        read = split_words(texts, predictor.tokenizer)
+        words = [[text[start:end] for start, end in places] for text, places in read]
+        if not any(words):
+            return [[] for _ in read]
+        unknown = [[self.labels[0]] * len(of_text) for of_text in words]
+        names = [f"texts[{index}]" for index in range(len(read))]
+        tags = decided(predictor.predictions(TaggedRows(names, names, words, unknown)), predictor.calibration)
+        return [
+            self.served_words(text, places, [self.labels[number] for number in numbers], scores.tolist())
+            for (text, places), numbers, scores in zip(read, tags.labels, tags.word_confidences, strict=True)
+        ]
+
+    def served_words(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Any]:
+        """Return the prediction of a text from the tag of each word and its probability."""
+        return [
+            TaggedWord(text[start:end], tag, start, end, score)
+            for (start, end), tag, score in zip(places, tags, scores, strict=True)
+        ]
+
+    def file_output(self, predicted: Any) -> dict[str, Any]:
+        return {self.output_schema.names[0]: [each._asdict() for each in predicted]}
+
+    @staticmethod
+    def error_block(error: dict[str, Any]) -> str:
+        """Return the HTML of an error: the words, and at each wrong one its tag and the tag that was given."""
+
+        from bertline.evaluation.html import escape, quote, sureness
+
+        def word(text: str, gold: str, predicted: str) -> str:
+            if gold == predicted:
+                return f"<span>{escape(text)}</span>"
+            return f'<mark class="wrong">{escape(text)}<small>{escape(predicted)}, is {escape(gold)}</small></mark>'
+
+        gold, predicted = str(error["gold"]).split(" "), str(error["predicted"]).split(" ")
+        shown = zip(error["words"], gold, predicted, strict=False)  # long lists of words are cut
+        return quote(f'<p class="tagged">{" ".join(word(*each) for each in shown)}</p>', sureness(error).strip("()"))
+
+    def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
+        from bertline.export.usage import Usage, code_span
+
+        limits = [
+            "It was trained on the words of a treebank (`do n't` is two). A text is split at white space and "
+            "punctuation; give lists of words for the split of the treebank."
+        ]
+        if self.config.word_logits == "mean":
+            limits.append("A word's logits are the mean of its tokens'; transformers' pipeline decides token by token.")
+        if self.config.word_case == "marked":
+            limits.append(
+                "The model reads the case of words in the `token_type_ids` of their tokens, which transformers' "
+                "pipeline does not set."
+            )
+        return Usage(
+            what=f"Gives every word a tag: {', '.join(map(code_span, self.labels))}.",
+            tag="token-classification",
+            pipeline=self.config.word_case == "plain",
+            snippets=(
+                'import bertline\n\nbertline.load("NAME").predict(["A text to tag."])  # text, tag, start, end, score',
+            ),
+            limits=tuple(limits),
+        )
+
+
+def decided(predictions: TagPredictions, calibration: Calibration) -> TagPredictions:
+    """Return predictions in which O, the first label, must be exp(margin) times as likely as the best other tag.
+
+    The margin is that of the calibration; without one, and where labels are not decided word by word, nothing changes.
+    """
+    margin = calibration.get(OUTSIDE_MARGIN, 0.0)
+    if margin == 0 or not predictions.word_log_probabilities:
+        return predictions
+    return _decided(predictions.word_log_probabilities, margin)
+
+
+def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -> TagPredictions:
+    """Choose the most likely label of each word after lowering the log probability of O by `margin`.
+
+    The confidences use the original probabilities.
+    """
+    together = np.concatenate(word_log_probabilities)
+    shifted = together.copy()
+    shifted[:, 0] -= margin
+    labels = shifted.argmax(axis=1)
+    of_words = np.take_along_axis(together, labels[:, None], axis=1)[:, 0]
+    ends = np.cumsum([len(row) for row in word_log_probabilities])[:-1]
+    return TagPredictions(
+        np.split(labels, ends),
+        np.array([np.exp(row.sum()) for row in np.split(of_words, ends)]),
+        np.split(np.exp(of_words), ends),
+        word_log_probabilities,
+    )
+
+
+def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
+    """Read the sentences of a CoNLL-U file, plain or gzip.
+
+    Multiword tokens (`1-2`) and empty nodes (`8.1`) are not words and are skipped. A comment `# newdoc` starts a
+    document.
+
+    Raises:
+        DataError: The file cannot be decoded or has no valid sentence, or a row is invalid and invalid rows are errors.
+            The message names the file and, where there is one, the line.
+    """
+    sentences: list[TaggedSentence] = []
+    document: str | None = None
+    lines: list[tuple[int, str]] = []
+    for number, line in enumerate([*decoded_text(path, "utf-8", NO_OPTIONS).split("\n"), ""], start=1):
+        line = line.removesuffix("\r")
+        if line.startswith("#"):
+            document = f"{path.name}:{number}" if line.startswith("# newdoc") else document
+        elif line.strip():
+            lines.append((number, line))
+        elif lines:
+            try:
+                words, tags = _words_and_tags(path, lines, source)
+            except BadRow as bad:
+                bad_rows.found(bad)
+            else:
+                begin = f"{path.name}:{lines[0][0]}"
+                sentences.append(TaggedSentence(begin, document or begin, words, tags))
+            lines = []
+    if not sentences:
+        raise DataError(
+            f"{path} has no sentence that can be used. Give a CoNLL-U file: ten columns, separated by tabs."
+        )
+    return sentences
+
+
+def _words_and_tags(
+    path: Path, lines: list[tuple[int, str]], source: ConlluSourceConfig
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    tagged = []
+    for number, line in lines:
+        columns = line.split("\t")
+        if len(columns) != _NUM_COLUMNS:
+            raise BadRow(
+                "wrong_number_of_columns",
+                f"{path}:{number} has {len(columns)} columns separated by tabs, CoNLL-U has ten: {line[:60]!r}.",
+            )
+        if not columns[_ID].isdecimal():
+            continue
+        word, tag = columns[_FORM].strip(), columns[_TAGS[source.tags]].strip()
+        if not word or tag in ("", _MISSING):
+            missing = f"no tag in its column {source.tags}" if word else "no word"
+            raise BadRow("missing_tag" if word else "missing_word", f"{path}:{number} has {missing}: {line[:60]!r}.")
+        tagged.append((word, tag))
+    if not tagged:
+        raise BadRow("sentence_without_words", f"{path}:{lines[0][0]}: the sentence has no word.")
+    words, tags = zip(*tagged, strict=True)
+    return words, tags
+
+
+def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[tuple[str, Places]]:
+    """Return each text with the places of its words; for a list of words, the words joined by spaces.
+
+    What the tokenizer's cleaning removes from a text (control characters, for example) is none of its words.
+
+    Raises:
+        DataError: `texts` is a single string, or a list holds something other than strings.
+    """
+    require_several(texts, "texts")
+    texts_and_places: list[tuple[str, Places]] = []
+    for index, value in enumerate(texts):
+        if isinstance(value, str):
+            places = [match.span() for match in _WORD.finditer(value)]
+            (token_ids,) = token_ids_in_rows([[value[start:end] for start, end in places]], tokenizer)
+            texts_and_places.append((value, [place for place, ids in zip(places, token_ids, strict=True) if ids]))
+        else:
+            words = require_texts(value, f"texts[{index}]")
+            texts_and_places.append((" ".join(words), _places_of(words)))
+    return texts_and_places
+
+
+def _places_of(words: list[str]) -> Places:
+    places = []
+    start = 0
+    for word in words:
+        places.append((start, start + len(word)))
+        start += len(word) + 1
+    return places

@@ -1,1 +1,0 @@
-"""Tagging of every word, such as with parts of speech."""

@@ -1,0 +1,341 @@
+"""Token classification: entities as IOB2 tags of words, with softmax or a CRF (paper, section 5.3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from bertline.demo.config import DocsParametersSourceConfig
+from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.tasks import docs_parameters_sentences
+from bertline.finetuning.word_windows import EncodedWords
+from bertline.foundation.errors import DataError
+from bertline.foundation.progress import warn
+from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, Statistics, list_of
+from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging, TagPredictions
+from bertline.tasks.config import WordTaskConfig
+from bertline.tasks.conll import TaggedSentence, read_conll, tagged_rows, tagged_splits
+from bertline.tasks.metrics import entities as metrics
+from bertline.tasks.source_config import ConllSourceConfig
+from bertline.tasks.source_files import num_rows_made, shortened
+from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows
+from bertline.tasks.tags import iob2_labels, types_of
+
+if TYPE_CHECKING:
+    from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, Usage, nn
+    from bertline.modeling.crf import LinearChainCrf
+
+
+# Sorted by distance to 0, so that ties go to the margin nearest to it.
+_MARGINS = tuple(sorted((step / 10 for step in range(-5, 21)), key=lambda margin: (abs(margin), margin)))
+_ROWS_DECODED_TOGETHER = 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenClassificationTaskConfig(WordTaskConfig):
+    """Tagging of words, such as names of people, places or parameters, with IOB2 tags (`O`, `B-TYPE`, `I-TYPE`)."""
+
+    kind: Literal["token_classification"]
+    source: DocsParametersSourceConfig | ConllSourceConfig
+    head: Literal["softmax", "crf"]
+    """`softmax` scores each word by itself, `crf` whole tag sequences (conditional random field)."""
+    outside_margin: Literal["none", "dev"]
+    """`dev` (softmax only) predicts O only if its logit exceeds that of the best tag by a margin, which is tuned for
+    the metric on dev. Most words are O, so plain argmax misses entities."""
+    metric: Literal["entity_f1"]
+    """Metric on dev that selects trials; higher is better."""
+
+    def __post_init__(self) -> None:
+        WordTaskConfig.__post_init__(self)
+        if self.outside_margin == "dev" and self.head == "crf":
+            raise ValueError("outside_margin: dev is for head: softmax; a CRF decides on whole label sequences")
+
+
+class Entity(NamedTuple):
+    """Named entity in a text."""
+
+    type: str
+    text: str
+    start: int
+    """Start in the input text, in characters; for a list of words, in the words joined by spaces."""
+    end: int
+    """End in the input text, exclusive."""
+    score: float
+    """Lowest tag probability among its words."""
+
+
+class TokenClassification(Tagging):
+    """Predicts an IOB2 tag for each word of a row, with softmax or a CRF."""
+
+    config_class = TokenClassificationTaskConfig
+    answers = (Entity,)
+    output_schema = pa.schema(
+        {"entities": list_of(type=pa.string(), text=pa.string(), start=pa.int64(), end=pa.int64(), score=pa.float64())}
+    )
+    asks = "Token classification: mark the words that form entities of the {}."
+    label_noun = "type"
+
+    @staticmethod
+    def build(name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
+        """See `TaskKind.build`. Labels are O and, for each type in alphabetical order, B- and I-.
+
+        The types are those listed by the source, or all types found. A type that occurs only in dev or test is also a
+        label, with a warning: it cannot be learned, and its entities count as missed, as in the official scores.
+        """
+        dropped: Counter[str] = Counter()
+        splits: dict[SplitName, list[TaggedSentence]]
+        match config.source:
+            case ConllSourceConfig():
+                splits, dropped = tagged_splits(config, read_conll, lambda sentence: types_of(sentence.tags))
+                types = config.source.types
+            case DocsParametersSourceConfig():
+                num_rows, seed = num_rows_made(config), config.split_seed
+                splits = docs_parameters_sentences(
+                    modules, config.source, num_train_rows=num_rows, seed=seed, dropped=dropped
+                )
+                splits = shortened(splits, config, dropped)
+                types = None
+            case _:
+                assert_never(config.source)
+        types_by_split = {
+            split: set(types_of({tag for sentence in sentences for tag in sentence.tags}))
+            for split, sentences in splits.items()
+        }
+        known = types_by_split["train"]
+        if not known and splits["train"]:
+            raise DataError(
+                f"tasks.{name}: all words of the {len(splits['train'])} train rows are tagged O: nothing to learn. "
+                "Check source.tag_column, or add rows with entities."
+            )
+        for split in ("dev", "test"):
+            if unknown := ", ".join(map(repr, sorted(types_by_split[split] - known))):
+                warn(
+                    f"tasks.{name}: {split} has entities of {unknown}, train has none; they can only be missed. Is a "
+                    "type spelt otherwise in train?"
+                )
+        counts = {
+            split: Counter(kind for sentence in sentences for kind, _, _ in metrics.entities(sentence.tags))
+            for split, sentences in splits.items()
+        }
+        return BuiltTask(
+            splits={split: tagged_rows(rows) for split, rows in splits.items()},
+            labels=iob2_labels(types or set().union(*types_by_split.values())),
+            dropped=dropped,
+            # Words outside of entities are a target, too.
+            targets={
+                split: {(), *((kind,) for kind in types_by_split[split])} for split, rows in splits.items() if rows
+            },
+            more={
+                "entities_by_split": {split: dict(sorted(of_split.items())) for split, of_split in counts.items()},
+                "words_by_split": {split: sum(len(s.words) for s in sentences) for split, sentences in splits.items()},
+            },
+        )
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Entity types, in the order of the columns of the statistics."""
+        return types_of(self.labels)
+
+    @property
+    def unused_options(self) -> dict[str, str]:
+        if self.config.head == "softmax":
+            return super().unused_options
+        reason = "a CRF scores whole label sequences (head: softmax heeds it)"
+        return {**super().unused_options, **dict.fromkeys(("class_weights", "label_smoothing"), reason)}
+
+    # ---- the model
+
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        return self._with_head(super().new_model(folder, head))
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf, read_crf
+
+        model = self._with_head(super().load_model(folder, attention=attention))
+        if isinstance(model, BertForTokenClassificationWithCrf):
+            read_crf(model.crf, folder)
+        return model
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        """See `TaskKind.save_model`. With a CRF, the Hugging Face model gives the emissions; the CRF is in
+        `crf.safetensors`."""
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf, write_crf
+
+        if isinstance(model, BertForTokenClassificationWithCrf):
+            super().save_model(model.tagger, folder)
+            write_crf(model.crf, folder)
+        else:
+            super().save_model(model, folder)
+
+    def _with_head(self, tagger: Any) -> nn.Module:
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf
+
+        return BertForTokenClassificationWithCrf(tagger, self.labels) if self.config.head == "crf" else tagger
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean cross-entropy over words (softmax) or negative log-likelihood over windows (CRF)."""
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf
+
+        if not isinstance(model, BertForTokenClassificationWithCrf):
+            return super().hard_loss(model, outputs, batch, options)
+        return -model.crf.log_likelihood(outputs, batch["word_labels"].clamp(min=0), batch["num_words"]).mean()
+
+    def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
+        """Predict labels; each word's logits come from the window with the most context around it."""
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf
+
+        if not isinstance(model, BertForTokenClassificationWithCrf):
+            return super().predict(model, encoded, machine)
+        return _crf_labels(model.crf, self.logits_of_words(model, encoded, machine), encoded)
+
+    def calibrate(self, rows: TaggedRows, predictions: TagPredictions) -> Calibration:
+        """Choose the margin of O with the best score on these rows, if configured; 0 if no other is better."""
+        if self.config.outside_margin == "none" or not predictions.word_log_probabilities:
+            return {}
+
+        def score(margin: float) -> float:
+            return self.score(self.statistics(rows, predictions, {OUTSIDE_MARGIN: margin}))
+
+        return {OUTSIDE_MARGIN: max(_MARGINS, key=score)}
+
+    def statistics(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> Statistics:
+        """Return words, correct words, and for each type hits, predicted and gold entities, [N, 2 + 3 types]."""
+        shares = [
+            metrics.row_statistics(gold, predicted, self.types)
+            for gold, predicted in zip(rows.tags, self.tags(predictions, calibration), strict=True)
+        ]
+        return np.array(shares).reshape(len(shares), 2 + 3 * len(self.types))
+
+    def scores(self, statistics: Statistics) -> dict[str, float]:
+        return metrics.scores_of(statistics)
+
+    def details(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> dict[str, Any]:
+        return {"by_type": metrics.by_type(self.statistics(rows, predictions, calibration), self.types)}
+
+    # ---- baselines, answers to users, report
+
+    def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
+        """Return each word's most frequent tag and linear taggers; words that train does not have get O."""
+        from bertline.sweep.baselines.vectors import tagging_baselines
+
+        return tagging_baselines(inputs, lambda counts: 0)
+
+    def served_words(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Entity]:
+        """Return the entities of a text, in text order."""
+        served = []
+        for kind, first, last in sorted(metrics.entities(tags), key=lambda entity: entity[1]):
+            start, end = places[first][0], places[last][1]
+            served.append(Entity(kind, text[start:end], start, end, min(scores[first : last + 1])))
+        return served
+
+    @classmethod
+    def about(cls, labels: Sequence[str]) -> str:
+        return super().about([tag.removeprefix("B-") for tag in labels if tag.startswith("B-")])
+
+    @staticmethod
+    def error_block(error: dict[str, Any]) -> str:
+        from bertline.evaluation.html import escape, label_block, quote, sureness
+
+        def word(text: str, tag: str, gold: str) -> str:
+            if tag == "O":
+                missed = ' class="missed"' if gold != "O" else ""
+                return f"<span{missed}>{escape(text)}</span>"
+            css = "right" if tag == gold else "wrong"
+            label = f"<small>{escape(tag.partition('-')[2])}</small>" if tag.startswith("B") else ""
+            return f'<mark class="{css}">{escape(text)}{label}</mark>'
+
+        gold, predicted = str(error["gold"]).split(), str(error["predicted"]).split()
+        words = str(error.get("text", "")).split(" ")
+        if not len(words) == len(gold) == len(predicted):
+            return label_block(error)
+        lines = []
+        for name, tags in (("right", gold), ("given", predicted)):
+            spans = " ".join(word(*each) for each in zip(words, tags, gold, strict=True))
+            lines.append(f'<p class="tagged"><small>{name}</small> {spans}</p>')
+        return quote("".join(lines), sureness(error).strip("()"))
+
+    def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
+        from bertline.export.usage import Usage, code_span
+
+        limits = ["Words are cut at white space and punctuation, as in training; an entity never ends inside a word."]
+        if self.config.head == "crf":
+            limits.append(
+                "Tags are decoded by a conditional random field (`crf.safetensors`), which bertline alone reads: "
+                "transformers and the ONNX files give the scores of each token that go into it, not its decision."
+            )
+        if self.config.word_logits == "mean":
+            limits.append(
+                "A word's logits are the mean of its tokens'. transformers' pipeline decides token by token; with "
+                "`aggregation_strategy` `average` it takes the mean of their probabilities, which can differ."
+            )
+        marked = self.config.word_case == "marked"
+        if marked:
+            limits.append(
+                "The model reads the case of words in the `token_type_ids` of all their tokens: 0 for a word without "
+                "capitals, 2 where its first character is a capital and no other is, 4 where all its letters are, two "
+                "at least, 6 for any other. transformers' pipeline does not set them."
+            )
+        if calibration.get(OUTSIDE_MARGIN):
+            limits.append(
+                f"bertline takes a word for O only where its logit is more than {calibration[OUTSIDE_MARGIN]:.3g} "
+                "above the best tag's, which dev chose (`task.json`); transformers and ONNX do not."
+            )
+        types = sorted({label.split("-", 1)[1] for label in self.labels if "-" in label})
+        return Usage(
+            what=f"Marks in running text: {', '.join(map(code_span, types))}.",
+            tag="token-classification",
+            pipeline=self.config.head != "crf" and not marked,
+            snippets=(
+                'import bertline\n\nbertline.load("NAME").predict(["A text with names in it."])  '
+                "# type, text, start, end, score",
+            ),
+            limits=tuple(limits),
+        )
+
+
+def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> TagPredictions:
+    """Decode the label sequence of each row as a whole, across its windows, from logits [T, L]."""
+    import torch
+    from torch import nn
+
+    labels = np.zeros(len(logits), dtype=np.int64)
+    confidences = np.ones(len(encoded.row_starts) - 1)
+    of_words = np.ones(len(logits))
+    device = crf.start.device
+    words_of_rows = [
+        np.arange(begin, end) for begin, end in zip(encoded.row_starts, encoded.row_starts[1:], strict=False)
+    ]
+    # Rows of similar length are decoded together; rows without words are left out.
+    order = sorted((row for row, words in enumerate(words_of_rows) if len(words)), key=lambda r: len(words_of_rows[r]))
+    for first in range(0, len(order), _ROWS_DECODED_TOGETHER):
+        rows = order[first : first + _ROWS_DECODED_TOGETHER]
+        words = [torch.from_numpy(words_of_rows[row]) for row in rows]
+        lengths = torch.tensor([len(numbers) for numbers in words], device=device)
+        emissions = nn.utils.rnn.pad_sequence([logits[numbers] for numbers in words], batch_first=True).to(device)
+        paths, log_probabilities = crf.decode(emissions, lengths)
+        confidences[rows] = log_probabilities.double().exp().cpu().numpy()
+        marginals = _marginals(crf, emissions, lengths).gather(2, paths[:, :, None])[:, :, 0].double().cpu()
+        for numbers, path, of_path in zip(words, paths.cpu(), marginals, strict=True):
+            labels[numbers] = path[: len(numbers)]
+            of_words[numbers] = of_path[: len(numbers)]
+    ends = encoded.row_starts[1:-1]
+    return TagPredictions(np.split(labels, ends), confidences, np.split(of_words, ends))
+
+
+def _marginals(crf: LinearChainCrf, emissions: Tensor, lengths: Tensor) -> Tensor:
+    """Compute the marginal probability of each label at each word [B, W, L].
+
+    It is the gradient of the log partition function with respect to the emissions.
+    """
+    import torch
+
+    with torch.enable_grad():
+        emissions = emissions.detach().requires_grad_()
+        (marginals,) = torch.autograd.grad(crf.log_partition(emissions, lengths).sum(), emissions)
+    return marginals

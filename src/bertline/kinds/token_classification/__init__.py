@@ -1,1 +1,0 @@
-"""Tagging of words with IOB2 tags, such as named entities."""

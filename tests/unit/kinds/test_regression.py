@@ -1,0 +1,144 @@
+"""Numbers for pairs: the linear and the cosine head, scales, and what is saved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bertline.finetuning.finetune import fine_tune
+from bertline.foundation.errors import DataError
+from bertline.kinds.base import HeadSettings, LossOptions
+from bertline.kinds.registry import task_kind
+from bertline.kinds.regression import Regression, RegressionTaskConfig
+from bertline.modeling.heads import pooled
+from bertline.modeling.huggingface import load_encoder
+from bertline.tasks.stored_rows import NumberRows
+from tiny import WORDS
+
+
+@pytest.fixture
+def task(inputs):
+    def make(**changes):
+        source = inputs.table_source(text_pair_column="other", label_column="score")
+        fields = {
+            "kind": "regression", "source": source, "low": 1.0, "high": 5.0, "head": "linear", "pooling": "mean",
+            "metric": "pearson", "max_length": 24, "num_train_rows": None, "label_efficiency_rows": (),
+            "max_dev_rows": None, "max_test_rows": None,
+            "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None,
+            "teacher": None, "unlabelled": None, "num_trials": None,
+            "space": {}, "fine_tuning": {},
+        }  # fmt: skip
+        return RegressionTaskConfig(**{**fields, **changes})
+
+    return make
+
+
+def alike_rows(num_rows, seed=0, halves=2):
+    """Pairs of four words; the number is how many of the second text are of the first one's half of the vocabulary.
+
+    With one half, the second text alone says the number.
+    """
+    random = np.random.default_rng(seed)
+    halves, shared = random.integers(0, halves, num_rows), random.integers(0, 5, num_rows)
+
+    def text(of_first_half):
+        return " ".join(WORDS[(0 if first else 20) + random.integers(0, 20)] for first in of_first_half)
+
+    firsts = [text([half] * 4) for half in halves]
+    seconds = [text([half] * n + [1 - half] * (4 - n)) for half, n in zip(halves, shared, strict=True)]
+    return NumberRows([str(row) for row in range(num_rows)], firsts, seconds, 1.0 + shared)
+
+
+@pytest.mark.parametrize("head", ["linear", "cosine"])
+def test_a_run_learns_numbers(task, encoder, job_of, head):
+    kind = task_kind(task(head=head), ())
+    train, dev = (alike_rows(num_rows, seed, 1 if head == "linear" else 2) for num_rows, seed in ((256, 1), (64, 2)))
+    result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=10, learning_rate=1e-2))
+    assert result.dev_scores["pearson"] > 0.8
+    assert result.dev_scores["spearman"] > 0.8
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_the_cosine_head_is_the_encoder_as_it_is(task, encoder, tokenizer, machine, pooling):
+    kind = Regression(task(head="cosine", pooling=pooling), ())
+    model = kind.new_model(encoder, HeadSettings(0.1, 0, "plain"))
+    rows = alike_rows(20)
+    found = kind.predict(model, kind.encode(rows, tokenizer), machine)
+    encoder = load_encoder(encoder).eval()
+
+    def vector(text):
+        ids = torch.tensor([[tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]])
+        with torch.no_grad():
+            return pooled(encoder(ids, torch.zeros_like(ids)).hidden_states, torch.ones_like(ids), pooling)
+
+    for first, second, prediction in zip(rows.texts, rows.text_pairs, found, strict=True):
+        cosine = torch.cosine_similarity(vector(first), vector(second)).item()
+        assert prediction == pytest.approx(1.0 + 4.0 * cosine, abs=1e-5)
+
+
+def test_linear_predictions_are_on_the_tasks_own_scale_and_never_outside(task, encoder, tokenizer, machine):
+    kind = Regression(task(), ())
+    model = kind.new_model(encoder, HeadSettings(0.0, 0, "plain"))
+    rows = alike_rows(30)
+    encoded = kind.encode(rows, tokenizer)
+    assert encoded.targets == pytest.approx((rows.numbers - 1) / 4)
+
+    def predicted(weight, bias):
+        with torch.no_grad():
+            model.classifier.weight.mul_(weight)
+            model.classifier.bias.fill_(bias)
+        return kind.predict(model, encoded, machine)
+
+    assert predicted(0.0, 0.25) == pytest.approx(2.0)
+    assert predicted(0.0, 1.5).tolist() == [5.0] * 30
+    assert predicted(0.0, -0.5).tolist() == [1.0] * 30
+
+
+@pytest.mark.parametrize("head", ["linear", "cosine"])
+def test_the_loss_is_the_squared_distance_of_predictions_on_the_scale_from_0_to_1(
+    task, encoder, tokenizer, machine, head
+):
+    kind = Regression(task(head=head), ())
+    model = kind.new_model(encoder, HeadSettings(0.0, 0, "plain"))
+    if head == "linear":
+        with torch.no_grad():
+            model.classifier.bias.fill_(0.5)  # the middle of the scale: nothing is clipped
+    rows = alike_rows(24)
+    encoded = kind.encode(rows, tokenizer)
+    total, num_rows = 0.0, 0
+    for batch in kind.training_batches(encoded, batch_size=5, seed=0):
+        total += kind.loss(model, batch, LossOptions()).item() * len(batch["targets"])
+        num_rows += len(batch["targets"])
+    predictions = kind.predict(model, encoded, machine)
+    assert num_rows == 24
+    assert (predictions > 1.0).all() and (predictions < 5.0).all()
+    assert total / 24 == pytest.approx((((predictions - rows.numbers) / 4) ** 2).mean(), rel=1e-4)
+
+
+def test_rows_without_a_second_text_have_no_cosine(task, tokenizer):
+    rows = NumberRows(["0"], ["word1"], None, np.array([2.0]))
+    with pytest.raises(DataError, match="text_pair_column"):
+        Regression(task(head="cosine"), ()).encode(rows, tokenizer)
+    assert len(Regression(task(), ()).encode(rows, tokenizer).sequences) == 1
+
+
+def test_tables_and_details_are_on_the_tasks_own_scale(task):
+    kind = Regression(task(), ())
+    rows = NumberRows(["a", "b"], ["x", "y"], ["v", "w"], np.array([1.0, 5.0]))
+    predictions = np.array([2.0, 5.0])
+    table = kind.table(rows, predictions, {}).to_pylist()
+    assert [(row["gold"], row["predicted"], row["correct"]) for row in table] == [
+        ("1.000", "2.000", 0.75),
+        ("5.000", "5.000", 1.0),
+    ]
+    assert kind.details(rows, predictions, {}) == {"mean_absolute_error": 0.5}
+
+
+def test_one_number_for_every_row_is_a_degenerate_run_and_scores_0(task):
+    kind = Regression(task(), ())
+    rows = alike_rows(5)
+    assert kind.is_degenerate(rows, np.full(5, 3.0), {})
+    assert kind.is_degenerate(rows, 3.0 + 1e-4 * np.arange(5), {})
+    assert not kind.is_degenerate(rows, 3.0 + 0.1 * np.arange(5), {})
+    assert kind.scores(kind.statistics(rows, np.full(5, 3.0), {})) == {"pearson": 0.0, "spearman": 0.0}

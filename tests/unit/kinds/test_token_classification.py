@@ -1,0 +1,376 @@
+"""Tagging words with softmax and with a CRF: it learns, scores as defined, and is stored as Hugging Face stores it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import tiny
+from bertline.finetuning.finetune import fine_tune
+from bertline.foundation.labels import IGNORED_LABEL
+from bertline.kinds.base import HeadSettings, LossOptions
+from bertline.kinds.tagging import OUTSIDE_MARGIN, TagPredictions, _decided
+from bertline.kinds.token_classification import TokenClassification
+from bertline.modeling.huggingface import load_encoder
+from bertline.sweep.baselines.base import BaselineInputs
+from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
+from bertline.sweep.baselines.linear_tagger import window_tagger
+from bertline.sweep.baselines.vectors import tagging_baseline
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
+
+LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+HEADS = ("softmax", "crf")
+
+
+def task(**changes):
+    return tiny.tagging_task(source=tiny.conll_source(train_file="train.conll"), **changes)
+
+
+def rows(num_rows, *, seed=0, longest=12):
+    """Words 0 to 4 begin a person, 5 to 9 a place; words 10 to 14 continue whatever is before them."""
+    random = np.random.default_rng(seed)
+    words = [random.integers(0, 40, random.integers(1, longest)) for _ in range(num_rows)]
+    # Continuations are frequent enough to meet.
+    words = [np.where(random.random(len(row)) < 0.3, random.integers(10, 15, len(row)), row) for row in words]
+    tags = []
+    for row in words:
+        before, found = "O", []
+        for word in row:
+            inside = f"I-{before[2:]}" if before != "O" else "O"
+            before = "B-PER" if word < 5 else "B-LOC" if word < 10 else inside if word < 15 else "O"
+            found.append(before)
+        tags.append(found)
+    names = [f"row:{number}" for number in range(num_rows)]
+    return TaggedRows(names, names, [[f"word{word}" for word in row] for row in words], tags)
+
+
+def kind(**changes):
+    return TokenClassification(task(**changes), LABELS)
+
+
+def new_model(kind, encoder, seed=0):
+    return kind.new_model(encoder, HeadSettings(dropout_prob=0.0, seed=seed, attention="plain")).eval()
+
+
+def with_opinions(model):
+    """Scores far enough apart for rounding not to matter; a CRF that has a will of its own."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        model.classifier.weight.copy_(torch.randn(model.classifier.weight.shape, generator=generator))
+        for weight in model.crf.parameters() if hasattr(model, "crf") else ():
+            weight.copy_(0.01 * torch.randn(weight.shape, generator=generator))
+    return model
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_run_learns_what_can_be_learnt(encoder, job_of, head):
+    """In so few steps an encoder of random weights learns each word's own tag; a CRF also what follows what."""
+    tagging = kind(head=head)
+    train, dev = (rows(number, seed=number) for number in (200, 60))
+    result = fine_tune(job_of(tagging, encoder, train, dev, num_epochs=4, learning_rate=1e-2))
+    baseline = tagging.baselines(BaselineInputs(kind=tagging, train=train, dev=dev, tests={}))[0]
+    by_words = tagging.scores(tagging.statistics(dev, baseline.predictions["dev"], {}))["entity_f1"]
+    found = result.dev_scores["entity_f1"]
+    # Words alone do not tell whether a continuation is of a person or of a place.
+    assert found > by_words + 0.2 if head == "crf" else found > 0.9 * by_words
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_predictions_do_not_depend_on_what_else_is_in_the_batch(encoder, tokenizer, head):
+    tagging = kind(head=head)
+    model, some = with_opinions(new_model(tagging, encoder)), rows(30)
+    together = tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine())
+    assert len(np.unique(np.concatenate(together.labels))) > 2
+    for row in range(len(some)):
+        alone = tagging.predict(model, tagging.encode(some.take([row]), tokenizer), tiny.machine())
+        assert alone.labels[0].tolist() == together.labels[row].tolist()
+        assert alone.confidences[0] == pytest.approx(together.confidences[row], rel=1e-3)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_word_of_a_long_row_has_a_label(encoder, tokenizer, head):
+    tagging = kind(head=head, max_length=10)
+    some = rows(8, longest=60)
+    found = tagging.predict(with_opinions(new_model(tagging, encoder)), tagging.encode(some, tokenizer), tiny.machine())
+    assert [len(labels) for labels in found.labels] == [len(words) for words in some.words]
+    assert ((found.confidences >= 0) & (found.confidences <= 1)).all()
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_how_sure_each_word_is_fits_how_sure_the_row_is(encoder, tokenizer, head):
+    tagging = kind(head=head)
+    some = rows(30)
+    found = tagging.predict(with_opinions(new_model(tagging, encoder)), tagging.encode(some, tokenizer), tiny.machine())
+    for row, of_words in enumerate(found.word_confidences):
+        assert len(of_words) == len(some.words[row])
+        # No word can be less likely than the whole row; words that do not know each other multiply to it.
+        assert found.confidences[row] <= of_words.min() * (1 + 1e-4)
+        assert of_words.max() <= 1 + 1e-5
+        if head == "softmax" or len(of_words) == 1:
+            assert of_words.prod() == pytest.approx(found.confidences[row], rel=1e-3)
+
+
+def test_a_crf_reads_a_long_row_as_one_chain(encoder, tokenizer):
+    tagging = kind(head="crf", max_length=10)
+    some = rows(20, longest=60)
+    model = with_opinions(new_model(tagging, encoder))
+    for labels in tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine()).labels:
+        before = "O"
+        for label in (LABELS[number] for number in labels):
+            assert not label.startswith("I-") or before[1:] == label[1:]
+            before = label
+
+
+def test_the_softmax_loss_is_that_of_transformers(encoder, tokenizer, tmp_path):
+    tagging = kind()
+    model = with_opinions(new_model(tagging, encoder))
+    tagging.save_model(model, tmp_path)
+    reference = transformers.BertForTokenClassification.from_pretrained(tmp_path).eval()
+    some = rows(6)
+    encoded = tagging.encode(some, tokenizer)
+    batch = encoded.batch(np.arange(6))
+    labels = torch.full_like(batch["input_ids"], -100)
+    for row, count in enumerate(batch["num_words"]):
+        labels[row, batch["word_places"][row, :count]] = batch["word_labels"][row, :count]
+    with torch.no_grad():
+        expected = reference(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"],
+            token_type_ids=batch["token_type_ids"], labels=labels,
+        ).loss  # fmt: skip
+        torch.testing.assert_close(tagging.loss(model, batch, LossOptions()), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_crf_loss_is_the_mean_over_sentences_and_ignores_padding(encoder, tokenizer):
+    tagging = kind(head="crf")
+    model = with_opinions(new_model(tagging, encoder))
+    encoded = tagging.encode(rows(5), tokenizer)
+    with torch.no_grad():
+        together = tagging.loss(model, encoded.batch(np.arange(5)), LossOptions())
+        alone = [tagging.loss(model, encoded.batch(np.array([row])), LossOptions()) for row in range(5)]
+    torch.testing.assert_close(together, torch.stack(alone).mean(), rtol=1e-4, atol=1e-4)
+
+
+def test_class_weights_and_smoothing_of_the_softmax_loss(encoder, tokenizer):
+    tagging = kind()
+    model, batch = new_model(tagging, encoder), tagging.encode(rows(6), tokenizer).batch(np.arange(6))
+    labels = batch["word_labels"]
+    found = sorted({*labels.flatten().tolist()} - {IGNORED_LABEL})
+    assert len(found) > 1
+
+    def loss(smoothing, weights, word_labels=labels):
+        return tagging.loss(model, {**batch, "word_labels": word_labels}, LossOptions(smoothing, weights)).item()
+
+    # A weighted mean over words, so the plain losses of single classes add up by their sums of weights.
+    alone = {one: loss(0.0, None, labels.where(labels == one, IGNORED_LABEL)) for one in found}
+    counts = {one: int((labels == one).sum()) for one in found}
+    weights = torch.tensor([0.1, 1.0, 2.0, 3.0, 5.0])
+    shares = {one: weights[one].item() * counts[one] for one in found}
+    expected = sum(shares[one] * alone[one] for one in found) / sum(shares.values())
+    assert loss(0.0, weights) == pytest.approx(expected, rel=1e-5)
+    # Smoothing moves towards a target that is equal for all classes, whatever the label.
+    even = loss(1.0, None)
+    assert loss(1.0, None, labels.where(labels == IGNORED_LABEL, found[0])) == pytest.approx(even, rel=1e-5)
+    assert loss(0.2, None) == pytest.approx(0.8 * loss(0.0, None) + 0.2 * even, rel=1e-5)
+
+
+def test_label_counts_are_over_words():
+    some = TaggedRows(["a"], ["a"], [["x", "y", "z"]], [["O", "B-PER", "O"]])
+    assert kind().label_counts(some).tolist() == [2, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_saved_model_predicts_the_same_and_is_read_by_transformers(encoder, tokenizer, tmp_path, head):
+    tagging = kind(head=head)
+    model, some = with_opinions(new_model(tagging, encoder)), rows(10)
+    tagging.save_model(model, tmp_path)
+    loaded = tagging.load_model(tmp_path)
+    encoded = tagging.encode(some, tokenizer)
+    before, after = (tagging.predict(m, encoded, tiny.machine()) for m in (model, loaded))
+    assert [p.tolist() for p in before.labels] == [p.tolist() for p in after.labels]
+    np.testing.assert_allclose(before.confidences, after.confidences, rtol=1e-5)
+    assert (tmp_path / "crf.safetensors").exists() == (head == "crf")
+
+    reference, report = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert reference.config.id2label == dict(enumerate(LABELS))
+    batch = encoded.batch(np.arange(4))
+    given = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+    with torch.no_grad():
+        ours, theirs = loaded.eval()(*given.values()), reference.eval()(**given).logits
+    seen = batch["attention_mask"].bool()
+    torch.testing.assert_close(ours[seen], theirs[seen], rtol=1e-4, atol=1e-5)
+
+
+def test_scores_table_and_details_say_the_same():
+    tagging = kind()
+    some = TaggedRows(
+        ["a", "b"], ["a", "b"], [["x", "y", "z"], ["w"]], [["B-PER", "I-PER", "O"], ["B-LOC"]]
+    )  # fmt: skip
+    predictions = TagPredictions([np.array([3, 4, 1]), np.array([0])], np.array([0.5, 0.9]))
+    statistics = tagging.statistics(some, predictions, {})
+    assert statistics.shape == (2, 8)
+    assert tagging.scores(statistics) == {"entity_f1": 0.5, "precision": 0.5, "recall": 0.5, "accuracy": 0.5}
+    table = tagging.table(some, predictions, {}).to_pylist()
+    assert table[0] == {
+        "id": "a", "text": "x y z", "words": ["x", "y", "z"], "gold": "B-PER I-PER O", "predicted": "B-PER I-PER B-LOC",
+        "score": 0.5, "correct": pytest.approx(2 / 3),
+    }  # fmt: skip
+    assert tagging.details(some, predictions, {})["by_type"]["PER"] == {
+        "precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1,
+    }  # fmt: skip
+    assert not tagging.is_degenerate(some, predictions, {})
+    nothing = TagPredictions([np.zeros(3, dtype=np.int64), np.zeros(1, dtype=np.int64)], np.ones(2))
+    assert tagging.is_degenerate(some, nothing, {})
+
+
+class TestWordLogits:
+    def test_the_mean_is_that_of_all_tokens_of_a_word(self, tmp_path):
+        encoder = tiny.write_encoder(tmp_path, words=("go", "##es", "##ing", "x"))
+        tagging, tokenizer = kind(word_logits="mean"), Tokenizer.load(tmp_path)
+        some = TaggedRows(["a"], ["a"], [["goes", "x", "going", "goesing"]], [["O"] * 4])
+        encoded, model = tagging.encode(some, tokenizer), with_opinions(new_model(tagging, encoder))
+        batch = encoded.sequences.batch(np.array([0]))
+        raw = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])[0]
+        expected = [raw[1:3].mean(0), raw[3], raw[4:6].mean(0), raw[6:9].mean(0)]
+        found = tagging.predict(model, encoded, tiny.machine()).word_log_probabilities[0]
+        expected = torch.stack(expected).log_softmax(-1).detach().numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        assert raw.shape[0] == 10
+        first = kind().predict(model, kind().encode(some, tokenizer), tiny.machine()).word_log_probabilities[0]
+        assert not np.allclose(found[0], first[0])
+
+
+def rows_of_case(num_rows, *, seed):
+    """A word is a person where it has a capital; which words there are says nothing."""
+    random = np.random.default_rng(seed)
+    words = [[f"{'Word' if random.random() < 0.3 else 'word'}{n}" for n in random.integers(0, 40, 6)] for _ in
+             range(num_rows)]  # fmt: skip
+    names = [str(number) for number in range(num_rows)]
+    return TaggedRows(names, names, words, [["B-PER" if word[0] == "W" else "O" for word in row] for row in words])
+
+
+class TestWordCase:
+    @pytest.mark.parametrize(("word_case", "low", "high"), [("marked", 0.95, 1.0), ("plain", 0.0, 0.6)])
+    def test_marks_show_what_a_lower_casing_tokenizer_drops(self, encoder, job_of, word_case, low, high):
+        tagging = kind(word_case=word_case)
+        train, dev = rows_of_case(160, seed=1), rows_of_case(60, seed=2)
+        job = job_of(tagging, encoder, train, dev, num_epochs=4)
+        assert low <= fine_tune(job).dev_scores["entity_f1"] <= high
+
+
+class TestOutsideMargin:
+    def of_log_odds(self, odds, tag_of_word):
+        """Predictions of rows of words: O against one tag, at these log odds."""
+        of_rows = []
+        for row, tags in zip(odds, tag_of_word, strict=True):
+            logits = np.full((len(row), len(LABELS)), -30.0)
+            logits[:, 0] = row
+            logits[np.arange(len(row)), tags] = 0.0
+            of_rows.append(torch.log_softmax(torch.from_numpy(logits), dim=-1).numpy())
+        return _decided(of_rows, 0.0)
+
+    def test_dev_chooses_the_margin_that_finds_what_argmax_misses(self):
+        tagging = kind(outside_margin="dev")
+        some = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], ["z", "w"]], [["B-PER", "O"], ["B-LOC", "O"]])
+        predictions = self.of_log_odds([[0.62, 1.3], [-2.0, 1.7]], [[3, 3], [1, 1]])
+        assert tagging.scores(tagging.statistics(some, predictions, {}))["entity_f1"] == pytest.approx(2 / 3)
+        calibration = tagging.calibrate(some, predictions)
+        assert calibration == {OUTSIDE_MARGIN: 0.7}
+        assert tagging.scores(tagging.statistics(some, predictions, calibration))["entity_f1"] == 1.0
+        first, second = tagging.table(some, predictions, calibration).to_pylist()
+        assert (first["predicted"], second["predicted"]) == ("B-PER O", "B-LOC O")
+        sure = 1 / (1 + np.exp(0.62)) * 1 / (1 + np.exp(-1.3))
+        assert first["score"] == pytest.approx(sure)
+        assert tagging.calibrate(some, self.of_log_odds([[-1.0, 1.0], [-1.0, 1.0]], [[3, 3], [1, 1]])) == {
+            OUTSIDE_MARGIN: 0.0
+        }
+
+    def test_it_is_off_unless_asked_for_and_refused_with_a_crf(self):
+        some = TaggedRows(["a"], ["a"], [["x"]], [["B-PER"]])
+        assert kind().calibrate(some, self.of_log_odds([[0.5]], [[3]])) == {}
+        with pytest.raises(ValueError, match="outside_margin: dev is for head: softmax"):
+            kind(head="crf", outside_margin="dev")
+
+
+class TestMostFrequentTag:
+    def test_words_have_their_most_frequent_tag_and_unknown_ones_none(self):
+        tagging = kind()
+        train = TaggedRows(
+            ["a"], ["a"], [["Ada", "Ada", "Ada", "ada", "in", "Rome"]], [["B-PER", "B-PER", "O", "O", "O", "B-LOC"]]
+        )
+        test = TaggedRows(["t"], ["t"], [["Ada", "ADA", "ada", "Rome"]], [["B-PER", "O", "O", "B-LOC"]])
+        given = BaselineInputs(kind=tagging, train=train, dev=test, tests={"test": test, "test_more": test})
+        baseline = given.kind.baselines(given)[0]
+        assert baseline.name == "most_frequent_tag"
+        assert set(baseline.predictions) == {"dev", "test", "test_more"}
+        assert baseline.predictions["test"].labels[0].tolist() == [3, 0, 0, 1]
+
+
+class TestLinearTaggers:
+    def test_what_a_word_continues_is_read_from_its_neighbours(self):
+        """A word's own tag is not enough here: continuations continue whatever precedes them."""
+        tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
+        found = {}
+        given = BaselineInputs(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
+        for baseline in given.kind.baselines(given):
+            statistics = tagging.statistics(splits[2], baseline.predictions["test"], {})
+            found[baseline.name] = tagging.scores(statistics)["entity_f1"]
+        assert found["window_tagger"] > found["most_frequent_tag"] + 0.2
+
+    @pytest.mark.parametrize("name", ["static_embeddings", "frozen_encoder"])
+    def test_an_untrained_encoders_vectors_of_words_tell_their_tags(self, encoder, name):
+        """Each word's vector is one of its own; a window of 16 tokens does not hold the longer rows."""
+        tagging, splits = kind(max_length=16, window_overlap=4), [rows(n, seed=n, longest=30) for n in (150, 60, 70)]
+        given = BaselineInputs(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
+
+        def made():
+            frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
+            (baseline,) = tagging_baseline(name, replace(given, encoder=frozen))
+            return baseline.predictions["test"]
+
+        found = made()
+        most_frequent = given.kind.baselines(given)[0]
+        scores = [
+            tagging.scores(tagging.statistics(splits[2], predictions, {}))["entity_f1"]
+            for predictions in (found, most_frequent.predictions["test"])
+        ]
+        assert scores[0] > scores[1] - 0.05 and scores[0] > 0.3
+        again = made()
+        assert all(np.array_equal(one, other) for one, other in zip(found.labels, again.labels, strict=True))
+
+    def test_a_words_vector_is_the_mean_of_its_tokens(self, encoder, tokenizer):
+        words = ["word1", "word2-word3", "word4"]
+        ids = [tokenizer.cls_id, *(i for found in tokenizer.encode_literally(words) for i in found), tokenizer.sep_id]
+        assert len(ids) == 7  # the hyphen is a token of its own
+        one_row = TaggedRows(["a"], ["a"], [words], [["O"] * 3])
+        tokens, zeros, ones = torch.tensor([ids]), torch.zeros(1, 7).long(), torch.ones(1, 7).long()
+        with torch.no_grad():
+            states = load_encoder(encoder).eval()(tokens, zeros, ones).hidden_states[0]
+        expected = torch.stack([states[1], states[2:5].mean(0), states[5]])
+        found = FrozenEncoder(encoder, tiny.machine(), max_length=16).of_words(one_row, kind())
+        assert found == pytest.approx(expected.numpy(), abs=1e-5)
+
+    def test_dev_decides_how_readily_a_tag_is_given(self):
+        """Half of the same words are names in train and nearly all are in dev: without a threshold they are O."""
+
+        def made(num_rows, names_of):
+            ids = [str(row) for row in range(num_rows)]
+            tags = [["O", "B-PER" if row % names_of else "O"] for row in range(num_rows)]
+            return TaggedRows(ids, ids, [["see", "x"]] * num_rows, tags)
+
+        train = made(60, 2).take([*range(0, 60, 2), *range(1, 40, 2)])
+        (tagger,) = window_tagger(BaselineInputs(kind=kind(), train=train, dev=made(40, 20), tests={}))
+        assert tagger.settings["threshold"] > 0
+        assert all(labels.tolist() == [0, 3] for labels in tagger.predictions["dev"].labels)
+
+    def test_rows_without_words_and_one_tag_for_all_do_no_harm(self):
+        plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
+        assert window_tagger(BaselineInputs(kind=kind(), train=plain, dev=plain, tests={})) == []
+        some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["x", "y"], []], [[], ["B-PER", "O"], []])
+        (tagger,) = window_tagger(BaselineInputs(kind=kind(), train=some, dev=some, tests={"test": some}))
+        assert [len(labels) for labels in tagger.predictions["test"].labels] == [0, 2, 0]
