@@ -36,6 +36,7 @@ class Page(HTMLParser):
         self.words = ""
         self.open: list[str] = []
         self.feed(text)
+        self.words = " ".join(self.words.split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(tag)
@@ -53,6 +54,13 @@ class Page(HTMLParser):
         self.words += data
 
 
+@pytest.fixture(scope="module")
+def built(kept_pipeline: PipelineFolders) -> tuple[Path, dict[str, float | int]]:
+    """The stage's output of a whole pipeline, and its figures."""
+    out = kept_pipeline.pretrain.parent / "evaluate"
+    return out, build_evaluation(CONFIG, kept_pipeline, out)
+
+
 def page_of(out: Path) -> Page:
     return Page((out / "report.html").read_text(encoding="utf-8"))
 
@@ -67,30 +75,30 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(handle))
 
 
-def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, pipeline, tmp_path / "out")
-    page = page_of(tmp_path / "out")
-    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    # Links that a person may follow to the pages of corpus and vocabulary next to it; nothing is loaded from there.
+def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(built: tuple[Path, dict[str, float | int]]) -> None:
+    out, _ = built
+    page = page_of(out)
+    text = (out / "report.html").read_text(encoding="utf-8")
+    # A link that a person may follow to the data page next to it; nothing is loaded from there.
     others = [address for address in page.addresses if not address.startswith("#")]
-    assert page.addresses and others == ["../pages/corpus.html", "../pages/vocabulary.html"]
+    assert page.addresses and others == ["../pages/data.html"]
     assert page.open == []
-    assert not re.search(r"@import|url\(|<script |<link|<img|<iframe", text)
+    assert not re.search(r"@import|url\((?!#)|<script |<link|<img|<iframe", text)
     assert text.count("<script") == 1  # the template's own, for links within the page
 
 
-def test_text_of_the_corpus_and_of_tasks_cannot_become_html(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, pipeline, tmp_path / "out")
-    page = page_of(tmp_path / "out")
+def test_text_of_the_corpus_and_of_tasks_cannot_become_html(built: tuple[Path, dict[str, float | int]]) -> None:
+    out, _ = built
+    page = page_of(out)
     assert page.elements.count("script") == 1  # the template's own
     assert (
         '<script>alert("x")</script> & <b>bold' in page.words
     )  # shown as text: error, mask predictions, configuration
 
 
-def test_no_score_stands_without_its_baselines_and_spread(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, pipeline, tmp_path / "out")
-    words = page_of(tmp_path / "out").words.replace("\u202f", " ")
+def test_no_score_stands_without_its_baselines_and_spread(built: tuple[Path, dict[str, float | int]]) -> None:
+    out, figures = built
+    words = page_of(out).words.replace("\u202f", " ")
     for task in ("library", "match"):
         sentence = re.search(rf"On {task} it reaches accuracy (.*?label\.)", words)
         assert sentence is not None
@@ -130,9 +138,9 @@ def test_alarms_stand_in_the_report_with_their_advice(pipeline: PipelineFolders,
         assert said in words
 
 
-def test_every_section_is_there(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, pipeline, tmp_path / "out")
-    words = page_of(tmp_path / "out").words
+def test_every_section_is_there(built: tuple[Path, dict[str, float | int]]) -> None:
+    out, _ = built
+    words = page_of(out).words
     for heading in (
         "The pipeline",
         "Learning to read",
@@ -147,13 +155,13 @@ def test_every_section_is_there(pipeline: PipelineFolders, tmp_path: Path) -> No
         "The configuration",
     ):
         assert heading in words
-    assert {path.name for path in (tmp_path / "out" / "plots").iterdir()} >= {
-        "mlm_loss.svg",
-        "accuracy.svg",
-        "library_scores.svg",
-        "library_label_efficiency.svg",
-        "library_trials_learning_rate.svg",
-        "library_vectors.svg",
+    assert {path.name for path in (out / "plots").iterdir()} >= {
+        "mlm_loss.png",
+        "accuracy.png",
+        "library_scores.png",
+        "library_label_efficiency.png",
+        "library_trials_learning_rate.png",
+        "library_vectors.png",
     }
 
 
