@@ -68,7 +68,7 @@ _STYLE = {
 _WIDTH, _PLOT_HEIGHT = 6.1, 3.3
 _MOST_POINTS = 400
 """Curves with more points are thinned: they look the same and would make the file large."""
-_FEW_TICKS = 4
+_FEW_TICKS, _STEPS = 4, (1, 2, 2.5, 5, 10)
 _COLUMNS = 4
 """Panels beside each other."""
 _CHARACTERS = 75
@@ -182,7 +182,7 @@ def line_chart(
         axes.axvline(place, color=_colour("soft"), linestyle=":", linewidth=1)
         where: Any = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
         axes.annotate(words, (place, 0), (3, 3), **where, color=_colour("soft"), fontsize=9)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
     axes.yaxis.set_major_formatter(_number)
     axes.set_xlabel(x_name)
     axes.set_title(y_name, loc="right", fontsize=10, color=_colour("soft"))
@@ -216,7 +216,7 @@ def _scale_x(axes: Axes, values: Sequence[float], *, log: bool) -> None:
         axes.xaxis.set_major_locator(LogLocator(subs=(1,) if decades > 3 else (1, 3)))
         axes.xaxis.set_minor_locator(NullLocator())
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
     if 1 < len(values) <= _FEW_TICKS and all(float(_number(value).replace(",", "")) == value for value in values):
         axes.set_xticks(values)
     axes.xaxis.set_major_formatter(_number)
