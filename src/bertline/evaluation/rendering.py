@@ -9,11 +9,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from bertline.evaluation import html
 from bertline.evaluation.figures import COLOURS
+from bertline.evaluation.task_section import settings_in_words, test_name, test_score
 from bertline.foundation.formats import count, duration, percent, signed
+from bertline.foundation.verdicts import NOISE_UNKNOWN
 
 _FILTERS = (
     count, duration, percent, signed, html.in_unit, html.listing, html.metric_name, html.number_of, html.score,
-    html.shortened, html.words,
+    html.shortened, html.words, settings_in_words, test_name, test_score,
 )  # fmt: skip
 
 
@@ -27,7 +29,12 @@ def rendered(template: str, **facts: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {one.__name__: one for one in _FILTERS}
-    facts |= {"colours": COLOURS, "contents": [], "without_empty": _without_empty}
+    facts |= {
+        "colours": COLOURS,
+        "contents": [],
+        "noise_unknown": f"{NOISE_UNKNOWN.capitalize()}.",
+        "without_empty": _without_empty,
+    }
     return environment.get_template(template).render(facts)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,12 +13,12 @@ from markupsafe import Markup
 from bertline.corpus.document import Document
 from bertline.corpus.storage import read_documents
 from bertline.evaluation.charts import Captioned
-from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
-from bertline.evaluation.html import in_unit, listing, metric_name, number_of, score, words
+from bertline.evaluation.facts import Facts, PipelineFolders
+from bertline.evaluation.html import in_unit, metric_name, score
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.reference import reference_for
 from bertline.evaluation.rendering import rendered
-from bertline.evaluation.task_section import TaskSection
+from bertline.evaluation.task_section import TaskSection, test_score
 from bertline.foundation.formats import count, percent
 from bertline.foundation.seeds import unit_interval
 from bertline.modeling.families import FAMILIES
@@ -28,7 +27,6 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 _FEW_TASKS = 3
 """Maximum number of tasks that get a sentence and a tile each; more tasks get a table."""
-_MOST_CARDS = 5
 _FRAMES = 9
 """Maximum number of mask predictions shown per sentence."""
 _CONSIDERED_DOCUMENTS = 2_000
@@ -133,49 +131,6 @@ class Overview:
             rows.append([task.name, metric_name(task.metric), *cells.values(), verdict, note])
         return head, rows
 
-    def scores(self, task: TaskFacts) -> str:
-        """Return a sentence with a task's score, its spread over seeds, and every other arm and baseline."""
-        titles, arms = task.titles(), task.arms()
-        encoder = arms["encoder"]
-        against = [f"{test_score(arms[name])} for {task.in_a_sentence(name)}" for name in arms if name != "encoder"]
-        against += [f"{score(baseline['test'])} for {titles[name]}" for name, baseline in task.baselines().items()]
-        seeds = len(encoder["seeds"])
-        repeated = (
-            f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed, so its spread is not known"
-        )
-        if num_diverged := encoder.get("num_diverged"):
-            repeated += f"; {num_diverged} more diverged and {'has' if num_diverged == 1 else 'have'} no score"
-        who = "it reaches" if task.result["start"] == "pipeline" else f"{titles['encoder']} reaches"
-        sentence = f"On {task.name} {who} {metric_name(task.metric)} {test_score(encoder)} ({repeated})"
-        if task.metric == "negative_log_perplexity":
-            sentence += f", a perplexity of {math.exp(min(-encoder['test_mean'], 50.0)):,.1f}"
-        return f"{sentence}, against {listing(against)}." if against else f"{sentence}."
-
-    def seeds(self) -> list[int]:
-        """Return the numbers of seeds that tasks have."""
-        return sorted({len(section.facts.arms()["encoder"]["seeds"]) for section in self.tasks})
-
-    def stages(self) -> list[tuple[tuple[str, list[str]], tuple[str, list[str]]]]:
-        """Return the cards of each task's stages, (name, figures); those of many tasks are summed up."""
-        encoders = [(section.facts, section.facts.arms()["encoder"]) for section in self.tasks]
-        if len(encoders) > _MOST_CARDS:
-            number = number_of(len(encoders), "task")
-            rows = sum(task.result["rows"]["train"] for task, _ in encoders)
-            sums = [number_of(sum(len(one[f"{each}s"]) for _, one in encoders), each) for each in ("trial", "seed")]
-            return [(("task_data", [number, f"{count(rows)} rows"]), ("sweep", [number, *sums]))]
-        stages = []
-        for task, encoder in encoders:
-            labels = task.result["labels"]
-            data = [f"{count(task.result['rows']['train'])} rows"]
-            data.append(number_of(len(labels), "label") if labels else words(task.result["task_kind"]))
-            sweep = [number_of(len(encoder[f"{each}s"]), each) for each in ("trial", "seed")]
-            stages.append(((f"task_data@{task.name}", data), (f"sweep@{task.name}", sweep)))
-        return stages
-
-    def alarms(self) -> list[tuple[str, str, str]]:
-        """Return step, message and advice of each alarm."""
-        return [(f"{alarm['step']:,}", _what_happened(alarm), alarm["advice"]) for alarm in self.facts.alarms]
-
     def blanks(self) -> dict[str, list[dict[str, Any]]]:
         """Return by sentence its predictions: the first, the last and some evenly spaced between."""
         sentences: dict[str, list[dict[str, Any]]] = {}
@@ -187,19 +142,6 @@ class Overview:
             else [rows[round(index * (len(rows) - 1) / (_FRAMES - 1))] for index in range(_FRAMES)]
             for sentence, rows in sentences.items()
         }
-
-    def surface(self) -> list[str]:
-        """Return by sequence length how well random pairs are told from true ones without a look at words."""
-        return [
-            f"{percent(splits['train']['surface_accuracy'])} at length {length}"
-            for length, splits in self.facts.examples["lengths"].items()
-            if "surface_accuracy" in splits.get("train", {})
-        ]
-
-
-def test_score(arm: dict[str, Any]) -> str:
-    """Return an arm's mean on test with its spread; a single seed has no spread."""
-    return score(arm["test_mean"], arm["test_std"])
 
 
 def _verdict(conclusion: dict[str, Any]) -> tuple[str, list[str]]:
@@ -228,14 +170,6 @@ def _overlap_note(overlaps: Iterable[Overlap]) -> str:
     """Return a note if a test set of the task is flagged; else an empty string."""
     flagged = [found.share_of_rows for found in overlaps if found.flagged]
     return f"{percent(max(flagged))} of test rows in part" if flagged else ""
-
-
-def _what_happened(alarm: dict[str, Any]) -> str:
-    if "rewound_to" not in alarm:
-        return str(alarm["message"])
-    target = "its start" if alarm["rewound_to"] is None else f"step {alarm['rewound_to']:,}"
-    sequences = sum(jump["sequences"] for jump in alarm["skipped"])
-    return f"{alarm['message']}; training rolled back to {target} and skipped {sequences:,} sequences"
 
 
 def _samples(pipeline: PipelineFolders, number: int) -> list[tuple[Document, list[list[str]]]]:

@@ -25,12 +25,12 @@ from bertline.evaluation.html import (
     words,
 )
 from bertline.evaluation.overlap import Overlap
-from bertline.foundation.formats import count, percent, signed
+from bertline.foundation.formats import count, signed
 from bertline.foundation.verdicts import NOISE_UNKNOWN
 from bertline.kinds.registry import kind_part
 from bertline.tasks.stored_rows import COLLECTION
 
-NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
+_NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
 _ERRORS = 8
 
 
@@ -78,27 +78,6 @@ class TaskSection:
         report: ReportPart = kind_part(self.facts.result["task_kind"], "report")
         return report
 
-    @property
-    def pretraining(self) -> tuple[str, bool]:
-        """Whether pretraining helps, and whether that is good news."""
-        comparison = self.facts.result.get("comparison") or {}
-        if self.facts.result["start"] == "random":
-            return "It started from random weights, so nothing is said of pretraining here.", False
-        if not comparison:
-            return "It was not compared with the same encoder from random weights.", False
-        if "p_value" not in comparison:
-            return f"{NOT_KNOWN} Whether pretraining helps here is not shown.", False
-        sentence = {
-            "better": "Pretraining helps here",
-            "worse": "Pretraining harms here: random weights are better",
-            "not shown": "Pretraining makes no clear difference here",
-        }[comparison["verdict"]]
-        low, high = map(signed, comparison["interval"])
-        return (
-            f"{sentence}: the difference of the means is {signed(comparison['difference'])} (95 % interval {low} to "
-            f"{high}). The smallest difference this sweep could have seen is {score(comparison['smallest_visible'])}."
-        ), comparison["verdict"] == "better"
-
     def comparisons(self) -> Iterator[Table]:
         """Yield a table of comparisons for each test split; that of `test` has no heading."""
         head = ["measured against", "difference", "95 % interval", "smallest difference it could have seen", "outcome"]
@@ -109,28 +88,33 @@ class TaskSection:
             note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; " + (
                 "the noise of seeds, of rows and of rows from one source is counted together."
                 if any("p_value" in found for found in comparisons.values())
-                else NOT_KNOWN
+                else _NOT_KNOWN
             )
             rows = [_comparison_row(title, comparisons[name]) for name, title in titles.items()]
             yield Table(head, rows, heading="" if split == "test" else test_name(split), note=note)
 
-    def failed_runs(self) -> list[str]:
-        """Return for each arm with failed runs how many failed."""
-        notes = []
-        for name, arm in self.facts.arms().items():
-            diverged = arm.get("num_diverged", 0)
-            if arm.get("num_degenerate"):
-                of = number_of(len(arm["seeds"]) + diverged, "seed")
-                which = f" ({diverged} diverged)" if diverged else ""
-                notes.append(f"{arm['num_degenerate']} of {of} of {self.facts.in_a_sentence(name)}{which}")
-        return notes
+    @property
+    def num_trials(self) -> int:
+        """Trials of the encoder."""
+        return len(self.facts.arms()["encoder"]["trials"])
 
-    def overlap_notes(self) -> Iterator[tuple[str, bool]]:
-        """Yield what each test set has in common with the pretraining corpus, and whether that is flagged."""
-        measure = self._report.row_measure(self.facts.metric)
-        for split, found in self.overlaps.items():
-            sentence = _overlap_sentence(test_name(split), found)
-            yield sentence + _clean_sentence(found, self.correct.get(split, []), measure), found.flagged
+    @property
+    def num_seeds(self) -> int:
+        """Seeds of the encoder that have a score."""
+        return len(self.facts.arms()["encoder"]["seeds"])
+
+    @property
+    def row_measure(self) -> str:
+        """What the correctness of a row is, in words."""
+        return self._report.row_measure(self.facts.metric)
+
+    def apart(self, split: str) -> list[float]:
+        """Return the mean correctness of the test rows with overlap and of the others; empty if either are few."""
+        touched, correct = set(self.overlaps[split].touched), self.correct.get(split, [])
+        inside = [value for place, value in enumerate(correct) if place in touched]
+        outside = [value for place, value in enumerate(correct) if place not in touched]
+        few = min(len(inside), len(outside)) < _FEWEST_ROWS
+        return [] if few else [sum(values) / len(values) for values in (inside, outside)]
 
     def scores(self) -> Iterator[Table]:
         """Yield all scores of all systems, a table for each split."""
@@ -158,22 +142,6 @@ class TaskSection:
             if one.get("settings")
         ]
 
-    def choice(self) -> str:
-        """Return what was tried and chosen, on how many rows."""
-        arm, rows = self.facts.arms()["encoder"], self.facts.result["rows"]
-        states = [trial["state"] for trial in arm["trials"]]
-        pruned = f", {states.count('PRUNED')} of them stopped early" if "PRUNED" in states else ""
-        failed = f", {states.count('FAIL')} failed" if "FAIL" in states else ""
-        tests = [f"{count(rows[split])} ({split})" for split in self.facts.result["test_splits"] if split in rows]
-        tried = f"{number_of(len(states), 'trial')} for the encoder{pruned}{failed}. Chosen on dev: "
-        how = tried if states else "One configuration, and nothing to choose: "
-        shares = [f"{words(name)} {percent(share)}" for name, share in self.facts.result.get("importances", {}).items()]
-        explained = f" What explains the differences between trials: {listing(shares)} (PED-ANOVA)." if shares else ""
-        return (
-            f"{how}{_settings(arm['best_params'])}. Trained on {count(rows['train'])} rows, chosen on "
-            f"{count(rows['dev'])}, tested once on {listing(tests)}.{explained}"
-        )
-
     def admissions(self) -> list[str]:
         """Return what the trials of each arm have to admit."""
         titles, notes = self.facts.titles(), []
@@ -193,7 +161,7 @@ class TaskSection:
 
         return [
             [
-                _settings(one["params"]),
+                settings_in_words(one["params"]),
                 score(one["dev_mean"], one["dev_std"]) if one["dev"] else "–",
                 with_diverged(len(one["dev"]), one.get("num_diverged", 0)),
                 "chosen" if one["params"] == arm["best_params"] else "",
@@ -205,13 +173,6 @@ class TaskSection:
         """Return the most confident errors of the best model on test."""
         errors = self.facts.result.get("examples", {}).get("confident_errors", [])[:_ERRORS]
         return [Markup(self._report.error_block(error)) for error in errors]
-
-    def decisions(self) -> list[str]:
-        """Return what was tuned on dev for the best model."""
-        return [
-            f"{_THRESHOLDS.get(name, f'{words(name)}: {{}}'.capitalize()).format(f'{value:.3g}')} (chosen on dev)."
-            for name, value in self.facts.calibration.items()
-        ]
 
     def details(self) -> Iterator[Table]:
         """Yield the figures that only some kinds of tasks have; none is left out."""
@@ -268,6 +229,11 @@ class TaskSection:
         ]
 
 
+def test_score(arm: dict[str, Any]) -> str:
+    """Return an arm's mean on test with its spread; a single seed has no spread."""
+    return score(arm["test_mean"], arm["test_std"])
+
+
 def test_name(split: str) -> str:
     """Return the name of a test split in a sentence."""
     return "test" if split == "test" else f"test ({words(split.removeprefix('test_'))})"
@@ -286,35 +252,6 @@ def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:
 
 _FEWEST_ROWS = 10
 """Minimum number of rows for a separate average."""
-
-
-def _overlap_sentence(name: str, found: Overlap) -> str:
-    if not found.rows:
-        return f"Overlap with the pretraining text: the rows of {name} are too short to look for."
-    if not found.touched:
-        return (
-            f"Overlap with the pretraining text: none of the {count(found.rows)} rows of {name} shares a run of "
-            f"{found.ngram} words with it."
-        )
-    short = f" {number_of(found.rows_too_short, 'row')} of fewer than 4 words were not looked for."
-    warning = "Part of this test may have been read in pretraining. " if found.flagged else ""
-    return (
-        f"{warning}Overlap with the pretraining text: {count(len(found.touched))} of {count(found.rows)} rows of "
-        f"{name} ({percent(found.share_of_rows)}) share a run of {found.ngram} words with it; "
-        f"{percent(found.share_of_ngrams)} of all such runs stand there.{short if found.rows_too_short else ''}"
-    )
-
-
-def _clean_sentence(found: Overlap, correct: Sequence[float], measure: str) -> str:
-    touched = set(found.touched)
-    inside = [value for place, value in enumerate(correct) if place in touched]
-    outside = [value for place, value in enumerate(correct) if place not in touched]
-    if min(len(inside), len(outside)) < _FEWEST_ROWS:
-        return ""
-    means = [sum(values) / len(values) for values in (inside, outside)]
-    if set(correct) <= {0.0, 1.0}:
-        return f" The best model gets {percent(means[0])} of these rows right and {percent(means[1])} of the others."
-    return f" For the best model, {measure} is {score(means[0])} on these rows and {score(means[1])} on the others."
 
 
 def _cell(system: dict[str, Any], split: str, metric: str) -> str:
@@ -336,7 +273,8 @@ def _seeds(system: dict[str, Any]) -> str:
     return with_diverged(len(system["seeds"]), system.get("num_diverged", 0)) if "seeds" in system else "–"
 
 
-def _settings(params: dict[str, object]) -> str:
+def settings_in_words(params: dict[str, object]) -> str:
+    """Return hyperparameters as a phrase."""
     named = [f"{words(name)} {setting(value)}" for name, value in sorted(params.items())]
     return listing(named or ["the defaults"])
 
@@ -348,12 +286,6 @@ _MOST_LABELS = 40
 _MOST_HEADS, _LONGEST_HEAD = 6, 14
 _MOST_CONFUSIONS = 12
 _SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "calibration_error")
-_THRESHOLDS = {
-    "no_answer_threshold": "It says that there is no answer where 'none' scores more than {} above the best answer",
-    "threshold": "It gives every label (of two, the second) whose probability is at least {}",
-    "outside_margin": "It takes a word for O only where the logit of O is more than {} above that of the best tag",
-    "temperature": "Its logits are divided by {} before they become probabilities",
-}
 
 
 def _by_type(heading: str, by_type: Mapping[str, Mapping[str, float]]) -> Table:

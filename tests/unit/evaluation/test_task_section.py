@@ -171,7 +171,7 @@ def test_what_dev_decided_is_said() -> None:
         calibration={"no_answer_threshold": -1.25},
         folder=Path(),
     )
-    assert "no answer where &#39;none&#39; scores more than -1.25" in page(task)
+    assert "no answer where 'none' scores more than -1.25" in page(task)
 
 
 SPACE = {
