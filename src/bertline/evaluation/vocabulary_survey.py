@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bertline.corpus.document import Split
@@ -33,9 +34,6 @@ _LEAST_SHARE_OF_SCRIPT = 0.001
 _BATCH_WORDS = 10_000
 _LITTLE, _MUCH = 0.03, 0.10
 """Shares of tokens that another vocabulary saves: below the first it does not pay, from the second on it does."""
-
-Words = Mapping[str, int]
-"""Words with their counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +80,35 @@ class Fit:
         return [(float(number), float(sums[number - 1])) for number in dict.fromkeys(numbers) if number]
 
 
+def cut_words(tokenizer: Tokenizer, parts: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
+    """Return a row for each word of each part of a text: `part`, `word`, `times` and `ids`, its tokens."""
+    entries = [(part, word, number) for part, words in parts.items() for word, number in sorted(words.items())]
+    frame = pd.DataFrame(entries, columns=["part", "word", "times"])
+    words = sorted(set(frame["word"]))
+    batches = (words[start : start + _BATCH_WORDS] for start in range(0, len(words), _BATCH_WORDS))
+    ids = [of_word for batch in batches for of_word in tokenizer.encode_words(batch)]
+    frame["ids"] = frame["word"].map(dict(zip(words, ids, strict=True)))
+    return frame
+
+
+def fit(name: str, tokenizer: Tokenizer, frame: pd.DataFrame) -> Fit:
+    """Measure a vocabulary on the words of `cut_words`, or some of them."""
+    times, pieces, lengths = frame["times"].to_numpy(), frame["ids"].str.len().to_numpy(int), frame["word"].str.len()
+    unknown = np.array([tokenizer.unk_id in ids for ids in frame["ids"]], dtype=np.bool_)
+    ids = np.array([token for ids in frame["ids"] for token in ids], dtype=np.int64)
+    counts = np.bincount(ids, np.repeat(times, pieces), tokenizer.vocab_size).astype(np.int64)
+    return Fit(
+        name=name,
+        size=tokenizer.vocab_size,
+        words=int(times.sum()),
+        tokens=int(counts.sum()),
+        whole=int(times[(pieces == 1) & ~unknown].sum()),
+        unknown=int(times[unknown].sum()),
+        unknown_character_rate=float((times * lengths)[unknown].sum() / max(1, (times * lengths).sum())),
+        counts=counts,
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VocabularySurvey:
     """A vocabulary and what it is compared with, on the held-out text unless something else is said."""
@@ -96,7 +123,7 @@ class VocabularySurvey:
     source, its kind to the surveyed one."""
     by_language: dict[str, list[Fit]]
     """The same by language, where several sources have one; otherwise empty."""
-    by_script: dict[str, Fit]
+    by_script: dict[str, list[Fit]]
     """Words by the script of their first letter, those of some share."""
     trained: dict[str, Fit]
     """Vocabularies trained on the train text, by what their size is that of: `half`, `own` (if the surveyed one was not
@@ -161,39 +188,38 @@ def survey_vocabulary(
     Raises:
         DataError: A named vocabulary cannot be read.
     """
-    tokenizer = Tokenizer.load(folder)
+    tokenizer, own = Tokenizer.load(folder), "this vocabulary"
     manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
     split: Split = "validation" if manifest["counts"]["validation"].get("characters") else "train"
-    labels = list(manifest.get("sources", {"parts": {}})["parts"])
-    label: Callable[[str], str] = label_of if len(labels) > 1 else lambda _: manifest["source"]
+    several = len(manifest.get("sources", {"parts": {}})["parts"]) > 1
+    label: Callable[[str], str] = label_of if several else lambda _: manifest["source"]
 
-    @cache
-    def parts(normalization: Vocabulary) -> dict[str, Counter[str]]:
+    @cache  # texts are counted once for each normalisation
+    def held_out(normalization: Vocabulary) -> dict[str, Counter[str]]:
         return corpus_words_by(label, corpus, split, normalization, characters=_CHARACTERS)
 
-    def held_out(one: Tokenizer) -> dict[str, Counter[str]]:
-        """Return the words of each source, counted once for each normalisation."""
-        return parts(dataclasses.replace(one.normalization, tokens=()))
+    def cut(one: Tokenizer) -> pd.DataFrame:
+        return cut_words(one, held_out(dataclasses.replace(one.normalization, tokens=())))
 
     others = {short_name(name): Tokenizer(vocabulary_named(name)) for name in compare}
     normalization = tokenizer.normalization
     train = corpus_words(corpus, "train", normalization, characters=_CHARACTERS, num_workers=num_workers)[1]
-    text = _together(held_out(tokenizer))
     trained = _trained(tokenizer, train, others, was_trained=was_trained)
-    compared = {"this vocabulary": tokenizer, **(others if len(labels) > 1 else {})}
+    frames = {own: cut(tokenizer), **{name: cut(one) for name, one in others.items()}}
     by_source: dict[str, list[Fit]] = {}
     by_language: dict[str, list[Fit]] = {}
-    for name, one in compared.items():
-        languages: dict[str, dict[str, Counter[str]]] = {}
-        for source, words in held_out(one).items():
-            by_source.setdefault(source, []).append(fit(name, one, words))
-            if len(labels) > 1 and (language := language_of(source)) is not None:
-                languages.setdefault(language, {})[source] = words
-        for language, sources in sorted(languages.items()):
-            if len(sources) > 1:
-                by_language.setdefault(language, []).append(fit(name, one, _together(sources)))
-    counts = fit("", tokenizer, train).counts
-    ordinary = set(_ordinary(tokenizer))
+    for name, one in {own: tokenizer, **(others if several else {})}.items():
+        frame = frames[name]
+        for source, of_source in frame.groupby("part", sort=False):
+            by_source.setdefault(str(source), []).append(fit(name, one, of_source))
+        for language, of_language in frame.groupby(frame["part"].map(language_of) if several else lambda _: None):
+            if of_language["part"].nunique() > 1:
+                by_language.setdefault(str(language), []).append(fit(name, one, of_language))
+    text = frames[own]
+    costs = text["times"] * (text["ids"].str.len() - 1)
+    words = text.assign(cost=costs).groupby("word", as_index=False).agg({"times": "sum", "cost": "sum", "ids": "first"})
+    words = words[words["cost"] > 0].sort_values(["cost", "word"], ascending=[False, True]).head(NUM_CUT)
+    ordinary, counts = set(_ordinary(tokenizer)), fit("", tokenizer, cut_words(tokenizer, {"": train})).counts
     known = {token: int(number) for token, number in zip(tokenizer.vocab, counts, strict=True) if token in ordinary}
     # Single characters are there for any text, so that they are rare says nothing.
     learned = [token for token in known if len(token.removeprefix(CONTINUATION)) > 1]
@@ -201,26 +227,19 @@ def survey_vocabulary(
     rarest = sorted((token for token in learned if known[token]), key=lambda token: (known[token], token))[:NUM_RAREST]
     return VocabularySurvey(
         split=split,
-        own=fit("this vocabulary", tokenizer, text),
+        own=fit(own, tokenizer, text),
         was_trained=was_trained and tokenizer.is_wordpiece,
         by_source=by_source,
         by_language=by_language,
         by_script=_by_script(tokenizer, text),
-        trained={name: fit(title, one, text) for name, (title, one) in trained.items()},
-        given=[fit(name, one, _together(held_out(one))) for name, one in others.items()],
+        trained={name: fit(title, one, cut(one)) for name, (title, one) in trained.items()},
+        given=[fit(name, one, frames[name]) for name, one in others.items()],
         shared={name: _shared(one, tokenizer) for name, one in (*trained.values(), *others.items())},
-        cut=_most_cut(tokenizer, text),
+        cut=[(word, times, list(tokenizer.tokens(ids))) for word, times, _, ids in words.itertuples(index=False)],
         longest=[(token, known[token]) for token in longest],
         rarest=[(token, known[token]) for token in rarest],
         num_unused=sum(number == 0 for number in known.values()),
     )
-
-
-def _together(parts: Mapping[str, Counter[str]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for words in parts.values():
-        total.update(words)
-    return total
 
 
 def vocabulary_named(name: str) -> Vocabulary:
@@ -246,46 +265,8 @@ def short_name(name: str) -> str:
     return "/".join(part for part in Path(name).parts[-2:] if part not in ("/", "~"))
 
 
-def fit(name: str, tokenizer: Tokenizer, word_counts: Words) -> Fit:
-    """Measure a vocabulary on a text, given as words with counts."""
-    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    whole = unknown = lost = 0
-    for word, ids in _encoded(tokenizer, word_counts):
-        number = word_counts[word]
-        np.add.at(counts, ids, number)
-        if tokenizer.unk_id in ids:
-            unknown += number
-            lost += number * len(word)
-        elif len(ids) == 1:
-            whole += number
-    return Fit(
-        name=name,
-        size=tokenizer.vocab_size,
-        words=sum(word_counts.values()),
-        tokens=int(counts.sum()),
-        whole=whole,
-        unknown=unknown,
-        unknown_character_rate=lost / max(1, sum(number * len(word) for word, number in word_counts.items())),
-        counts=counts,
-    )
-
-
-def _encoded(tokenizer: Tokenizer, word_counts: Words) -> list[tuple[str, list[int]]]:
-    words, ids = sorted(word_counts), []
-    for start in range(0, len(words), _BATCH_WORDS):
-        ids += tokenizer.encode_words(words[start : start + _BATCH_WORDS])
-    return list(zip(words, ids, strict=True))
-
-
-def _most_cut(tokenizer: Tokenizer, words: Words) -> list[tuple[str, int, list[str]]]:
-    """Return the words that cost most tokens: their count times their tokens beyond the first."""
-    entries = [(words[word] * (len(ids) - 1), word, ids) for word, ids in _encoded(tokenizer, words)]
-    entries = sorted((entry for entry in entries if entry[0]), key=lambda entry: (-entry[0], entry[1]))
-    return [(word, words[word], list(tokenizer.tokens(ids))) for _, word, ids in entries[:NUM_CUT]]
-
-
 def _trained(
-    tokenizer: Tokenizer, words: Words, others: Mapping[str, Tokenizer], *, was_trained: bool
+    tokenizer: Tokenizer, words: Mapping[str, int], others: Mapping[str, Tokenizer], *, was_trained: bool
 ) -> dict[str, tuple[str, Tokenizer]]:
     """Train vocabularies of other sizes, by what they are compared with: `half`, `own`, `twice`, or another's name.
 
@@ -316,6 +297,14 @@ def _trained(
     return found
 
 
+def _by_script(tokenizer: Tokenizer, text: pd.DataFrame) -> dict[str, list[Fit]]:
+    letters = text[text["word"].str[0].str.isalpha()]
+    scripts = letters["word"].str[0].map(script_of)
+    shares = letters.groupby(scripts)["times"].sum() / text["times"].sum()
+    names = sorted(shares[shares >= _LEAST_SHARE_OF_SCRIPT].index, key=lambda name: (-shares[name], name))
+    return {name.title(): [fit(name.title(), tokenizer, letters[scripts == name])] for name in names}
+
+
 def _shared(other: Tokenizer, tokenizer: Tokenizer) -> float:
     own, theirs = set(tokenizer.vocab), _ordinary(other)
     if not tokenizer.is_wordpiece:  # its tokens begin a word with a mark of the space before it, not continue one so
@@ -329,14 +318,3 @@ def _ordinary(tokenizer: Tokenizer) -> list[str]:
         for index, token in enumerate(tokenizer.vocab)
         if index not in tokenizer.special_ids and not (token.startswith("[") and token.endswith("]") and len(token) > 2)
     ]
-
-
-def _by_script(tokenizer: Tokenizer, word_counts: Words) -> dict[str, Fit]:
-    by_script: dict[str, dict[str, int]] = {}
-    for word, number in word_counts.items():
-        if word[0].isalpha():
-            by_script.setdefault(script_of(word[0]), {})[word] = number
-    least = _LEAST_SHARE_OF_SCRIPT * sum(word_counts.values())
-    frequent = {name: words for name, words in by_script.items() if sum(words.values()) >= least}
-    ranked = sorted(frequent, key=lambda name: (-sum(frequent[name].values()), name))
-    return {name: fit(name.title(), tokenizer, frequent[name]) for name in ranked}

@@ -75,7 +75,9 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(handle))
 
 
-def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(built: tuple[Path, dict[str, float | int]]) -> None:
+def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(
+    built: tuple[Path, dict[str, float | int]],
+) -> None:
     out, _ = built
     page = page_of(out)
     text = (out / "report.html").read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from bertline.corpus.sentences.rules import RulesConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
 from bertline.evaluation.corpus_survey import survey_corpus
 from bertline.evaluation.data_page import write_data_page
-from bertline.evaluation.vocabulary_survey import VocabularySurvey, fit, survey_vocabulary
+from bertline.evaluation.vocabulary_survey import VocabularySurvey, cut_words, fit, survey_vocabulary
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
@@ -123,7 +123,7 @@ def test_each_source_has_samples_of_what_was_kept_and_of_each_drop(tmp_path: Pat
 
 
 def test_figures_weight_each_word_by_its_count() -> None:
-    found = fit("own", Tokenizer(OWN), {"the": 6, "enzymes": 2, "☃": 1, "of": 1})
+    found = fit("own", Tokenizer(OWN), cut_words(Tokenizer(OWN), {"": {"the": 6, "enzymes": 2, "☃": 1, "of": 1}}))
     assert (found.words, found.tokens, found.whole, found.unknown) == (10, 6 + 4 + 1 + 1, 7, 1)
     assert found.tokens_per_word == pytest.approx(1.2)
     assert (found.continued_rate, found.unknown_rate) == (pytest.approx(0.2), pytest.approx(0.1))
@@ -177,8 +177,8 @@ def test_others_are_measured_on_the_same_text_each_with_its_own_case(survey: Voc
     assert survey.trained["own"].size == survey.own.size
     assert survey.trained["models/cased"].size == given.size
     assert survey.shared["models/cased"] == pytest.approx(1 - 2 / (len(ALPHABET) + 2 - len(SPECIAL_TOKENS)))
-    assert set(survey.by_script) == {"LATIN", "CYRILLIC"}
-    assert survey.by_script["CYRILLIC"].unknown_rate == 1
+    assert set(survey.by_script) == {"Latin", "Cyrillic"}
+    assert survey.by_script["Cyrillic"][0].unknown_rate == 1
     assert survey.longest[:2] == [("ribosome", 0), ("##ination", 22)]
     assert survey.rarest[0] == ("enzyme", 12) and survey.num_unused > 0
 

@@ -20,8 +20,12 @@ def some_charts(value: float = 0.5) -> dict[str, Chart]:
             [Series(HOSTILE, points, "c0", [0.1, 0.0], "marked"), Series("behind", points, "c1", style="behind")],
             x_name="step", y_name="loss", level=("chance", value), marks=[(value, "length 64")],
         ),
-        "log": line_chart([Series("a", [(1e-4, value), (1.0, 2.0)], "c2", style="dots")], x_name="x", y_name="y", log_x=True),
-        "rows": dot_chart([Row("one", value, "c0", 0.1, [value], [value, value + 1]), Row("b", value, "c1")], x_name="score"),
+        "log": line_chart(
+            [Series("a", [(1e-4, value), (1.0, 2.0)], "c2", style="dots")], x_name="x", y_name="y", log_x=True
+        ),
+        "rows": dot_chart(
+            [Row("one", value, "c0", 0.1, [value], [value, value + 1]), Row("b", value, "c1")], x_name="score"
+        ),
         "bars": bar_chart([(HOSTILE, abs(value)), ("b", 0.0)], name="amounts"),
         "panels": small_multiples([("a", points), (HOSTILE, points)], x_name="x", y_name="y"),
     }  # fmt: skip
@@ -44,7 +48,7 @@ def test_colours_follow_the_page_and_ids_belong_to_one_chart() -> None:
     charts = some_charts()
     for chart in charts.values():
         assert not any(light in chart.svg for light, _ in COLOURS.values())
-        assert {name for name in re.findall(r"var\(--(\w+)\)", chart.svg)} <= COLOURS.keys()
+        assert set(re.findall(r"var\(--(\w+)\)", chart.svg)) <= COLOURS.keys()
     ids = [name for chart in charts.values() for name in re.findall(r' id="([^"]*)"', chart.svg)]
     assert len(ids) == len(set(ids))
 
