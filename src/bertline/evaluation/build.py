@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
 
 from bertline.evaluation.charts import dropped_charts, pretraining_charts, task_charts
@@ -143,26 +142,30 @@ def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
     files have only a header where there is nothing to plot.
     """
     curves = folder / "curves"
-    head, entropy = ["step", "train", "validation"], facts.baselines.get(MLM_LOSS.name, "")
-    _write(
-        curves / f"{MLM_LOSS.name}.csv", [*head, "unigram"], ([*row, entropy] for row in _curves(facts, MLM_LOSS.name))
-    )
+    (curves / "accuracy").mkdir(parents=True)
+    (folder / "confusion").mkdir()
+    loss = _by_step(facts, {"train": f"train/{MLM_LOSS.name}", "validation": f"val/{MLM_LOSS.name}"})
+    loss.assign(unigram=facts.baselines.get(MLM_LOSS.name)).to_csv(curves / f"{MLM_LOSS.name}.csv")
     # Of a checkpoint that is fine-tuned as it is, one table with only a header is there, since `dvc.yaml` names it.
     for metric in (MLM_ACCURACY,) if facts.taken_from else facts.pretrained_by.metrics:
         if metric.share_of:
-            _write(curves / "accuracy" / f"{metric.name}.csv", head, _curves(facts, metric.name))
-    optimization = _joined(*(facts.curve(metric) for metric in _OPTIMIZATION.values()))
-    _write(curves / "optimization.csv", ["step", *_OPTIMIZATION], optimization)
-    keys = ["arm", "rows", "test_mean", "test_std"]
-    rows = ([task.name, *map(row.get, keys)] for task in facts.tasks for row in task.result["label_efficiency"])
-    _write(curves / "label_efficiency.csv", ["task", *keys], rows)
-    (folder / "confusion").mkdir()
+            table = _by_step(facts, {"train": f"train/{metric.name}", "validation": f"val/{metric.name}"})
+            table.to_csv(curves / "accuracy" / f"{metric.name}.csv")
+    _by_step(facts, _OPTIMIZATION).to_csv(curves / "optimization.csv")
+    keys = ["task", "arm", "rows", "test_mean", "test_std"]
+    rows = [{"task": task.name, **row} for task in facts.tasks for row in task.result["label_efficiency"]]
+    pd.DataFrame(rows, columns=keys).to_csv(curves / "label_efficiency.csv", index=False)
     for task in facts.tasks:
-        if not task.result.get("confusion_matrix"):
-            continue
-        table = pq.read_table(pipeline.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])
-        pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        _write(folder / "confusion" / f"{task.name}.csv", ["actual", "predicted"], pairs)
+        if task.result.get("confusion_matrix"):
+            pairs = pd.read_parquet(pipeline.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])
+            pairs.columns = ["actual", "predicted"]
+            pairs.to_csv(folder / "confusion" / f"{task.name}.csv", index=False)
+
+
+def _by_step(facts: Facts, metrics: Mapping[str, str]) -> pd.DataFrame:
+    """Join the curves of metrics by step; a cell is empty where a curve has no value."""
+    curves = {name: pd.Series(dict(facts.curve(metric)), dtype=float) for name, metric in metrics.items()}
+    return pd.DataFrame(curves).rename_axis("step")
 
 
 def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
@@ -176,22 +179,3 @@ def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
         if all(value is not None and 0 <= value <= 1 for value in values):
             found[split] = [float(value) for value in values]
     return found
-
-
-def _curves(facts: Facts, name: str) -> list[list[Any]]:
-    return _joined(facts.curve(f"train/{name}"), facts.curve(f"val/{name}"))
-
-
-def _joined(*curves: list[tuple[float, float]]) -> list[list[Any]]:
-    """Join curves by step; a cell is empty where a curve has no value."""
-    columns = [dict(curve) for curve in curves]
-    steps = sorted(set().union(*columns))
-    return [[step, *(column.get(step, "") for column in columns)] for step in steps]
-
-
-def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(rows)

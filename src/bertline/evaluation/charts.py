@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
 from bertline.encoders.loading import load_encoder
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
@@ -253,13 +254,14 @@ def vector_space(task: TaskFacts, pipeline: PipelineFolders, *, num_points: int)
     agreeing, chance = neighbours_agree(vectors, rows.labels)
     if agreeing <= chance + 2 * math.sqrt(chance * (1 - chance) / len(rows)):
         return None
-    places, shares = principal_components(vectors)
+    components = PCA(2, svd_solver="full").fit(vectors.astype(np.float64))
+    places = components.transform(vectors)
     groups = [
         (label, [(float(x), float(y)) for x, y in places[rows.labels == number]]) for number, label in enumerate(labels)
     ]
     first, second = (
         f"{name} direction, {percent(share)} of the variance"
-        for name, share in zip(("first", "second"), shares, strict=True)
+        for name, share in zip(("first", "second"), components.explained_variance_ratio_, strict=True)
     )
     caption = (
         f"{len(rows):,} test passages of {task.name} as the encoder sees them before any fine-tuning (mean over "
@@ -300,16 +302,3 @@ def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> ND
             weights = attention_mask.unsqueeze(-1).float()
             vectors[batch] = (states * weights).sum(1) / weights.sum(1)
     return vectors.numpy()
-
-
-def principal_components(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], tuple[float, float]]:
-    """Return the first two principal components of each row, [N, 2], and their explained variance ratios.
-
-    The sign of a component is arbitrary; its largest weight is made positive, so that the plot is deterministic.
-    """
-    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
-    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
-    directions = directions[:2]
-    directions *= np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])[:, None]
-    shares = sizes**2 / max(float((sizes**2).sum()), 1e-12)
-    return centred @ directions.T, (float(shares[0]), float(shares[1]))

@@ -181,11 +181,11 @@ def line_chart(
     for place, words in marks:
         axes.axvline(place, color=_colour("soft"), linestyle=":", linewidth=1)
         where: Any = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
-        axes.annotate(words, (place, 0), (3, 3), **where, color=_colour("soft"), fontsize=9)
+        axes.annotate(words, (place, 0), (3, 3), **where, color=_colour("soft"), fontsize=11)
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
     axes.yaxis.set_major_formatter(_number)
     axes.set_xlabel(x_name)
-    axes.set_title(y_name, loc="right", fontsize=10, color=_colour("soft"))
+    axes.set_title(y_name, loc="right", fontsize=11, color=_colour("soft"))
     names = [str(name) for name in axes.get_legend_handles_labels()[1]]
     columns = max(1, min(3, _CHARACTERS // (max(map(len, names)) + 6)))
     figure.set_size_inches(_WIDTH, _PLOT_HEIGHT + 0.22 * math.ceil(len(names) / columns))
@@ -289,11 +289,11 @@ def small_multiples(figure: Figure, groups: Sequence[tuple[str, Points]], *, x_n
         panel.set_axis_on()
         panel.set(xticks=[], yticks=[])
         panel.spines[:].set(visible=True, color=_colour("rule"))
-        panel.set_title(shortened(name, 18), fontsize=10)
+        panel.set_title(shortened(name, 18), fontsize=11)
         panel.add_patch(_dots(every, color=_colour("soft"), linewidth=2.5, alpha=0.22))
         panel.add_patch(_dots(points, color=_colour("c0"), linewidth=4, alpha=0.8))
         panel.autoscale_view()
-    figure.supxlabel(f"across: {x_name}\nup: {y_name}", x=0, ha="left", fontsize=10, color=_colour("soft"))
+    figure.supxlabel(f"across: {x_name}\nup: {y_name}", x=0, ha="left", fontsize=11, color=_colour("soft"))
     return f"{y_name} by {x_name}, one panel each for {', '.join(name for name, _ in groups)}"
 
 

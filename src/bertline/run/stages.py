@@ -229,7 +229,7 @@ STAGES = (
             "artifacts/sweep",
         ),
         output="artifacts/evaluate",
-        versions=("torch", "numpy", "scipy", "matplotlib", "tokenizers", "transformers"),
+        versions=("torch", "numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "tokenizers", "transformers"),
     ),
     Stage(
         name="export",

@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from bertline.evaluation.charts import mean_vectors, neighbours_agree, principal_components, vector_space
+from bertline.evaluation.charts import mean_vectors, neighbours_agree, vector_space
 from bertline.evaluation.facts import PipelineFolders, read_facts
 from bertline.evaluation.figures import COLOURS, Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
 from evaluation_inputs import HOSTILE, KINDS
@@ -64,16 +64,6 @@ def test_a_chart_of_scores_names_each_system_with_its_mean_and_spread() -> None:
     words = [one.text for one in said.iter() if one.tag in ("text", "title")]
     assert {"one", "0.500\u202f±\u202f0.100", "one: 0.500\u202f±\u202f0.100", "b: 0.500"} <= set(words)
     assert said.attrib["aria-label"] == "score: one 0.500\u202f±\u202f0.100, b 0.500"
-
-
-def test_the_first_component_is_the_widest_direction_with_a_fixed_sign() -> None:
-    random = np.random.default_rng(0)
-    points = random.normal(size=(200, 3)) * [10.0, 1.0, 0.1] + 5
-    places, shares = principal_components(points.astype(np.float32))
-    flipped, _ = principal_components(points.astype(np.float32)[::-1])
-    assert shares[0] > 0.95
-    assert np.corrcoef(places[:, 0], points[:, 0])[0, 1] > 0.99
-    np.testing.assert_allclose(flipped[::-1], places, atol=1e-3)
 
 
 def test_a_vector_does_not_depend_on_the_texts_it_shares_a_batch_with(pipeline: PipelineFolders) -> None:
