@@ -188,7 +188,7 @@ def line_chart(
     axes.set_title(y_name, loc="right", fontsize=11, color=_colour("soft"))
     names = [str(name) for name in axes.get_legend_handles_labels()[1]]
     columns = max(1, min(3, _CHARACTERS // (max(map(len, names)) + 6)))
-    figure.set_size_inches(_WIDTH, _PLOT_HEIGHT + 0.22 * math.ceil(len(names) / columns))
+    figure.set_size_inches(_WIDTH, _PLOT_HEIGHT + 0.26 * math.ceil(len(names) / columns))
     figure.legend(loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.4)
     return f"{y_name} by {x_name}: {', '.join(names)}"
 
@@ -196,7 +196,7 @@ def line_chart(
 def _draw(axes: Axes, curve: Series) -> None:
     colour = _colour(curve.colour)
     if curve.style == "dots":
-        axes.plot(*zip(*curve.points, strict=True), "o", color=colour, alpha=0.75, label=curve.name, mew=0)
+        axes.plot(*zip(*curve.points, strict=True), "o", color=colour, alpha=0.75, label=curve.name, markersize=8, mew=0)
         return
     every = max(1, len(curve.points) // _MOST_POINTS)
     thin = [*curve.points[:-1:every], curve.points[-1]]  # the last point is the result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def rendered(template: str, **facts: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {one.__name__: one for one in _FILTERS}
+    environment.filters |= {one.__name__: one for one in (*_FILTERS, math.exp)}
     facts |= {
         "colours": COLOURS,
         "contents": [],
