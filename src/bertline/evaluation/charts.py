@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from bertline.encoders.loading import load_encoder
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
 from bertline.evaluation.figures import Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
 from bertline.evaluation.html import metric_name, words
-from bertline.evaluation.reference import ReferenceCurve, reference_for
+from bertline.evaluation.reference import reference_for
 from bertline.foundation.formats import percent
 from bertline.tasks.stored_rows import TextRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -108,22 +107,13 @@ def _curves(
     ]
     if not own:
         return None
-    behind = _behind(facts, reference_for(facts.params), curves)
-    chart = line_chart([*own, *behind], x_name="step", y_name=y_name, level=level, marks=facts.length_changes())
+    if (reference := reference_for(facts.params)) is not None:
+        held_out = [(key, colour) for key, (_, colour) in curves.items() if not key.startswith("train/")]
+        for number, (key, colour) in enumerate(held_out):  # only the first is in the legend
+            points = reference.until(key, facts.curve(key))
+            own.append(Series("" if number else reference.title, points, colour, style="behind"))
+    chart = line_chart(own, x_name="step", y_name=y_name, level=level, marks=facts.length_changes())
     return Captioned(name, chart, caption)
-
-
-def _behind(facts: Facts, reference: ReferenceCurve | None, curves: Mapping[str, tuple[str, str]]) -> list[Series]:
-    """Return the held-out curves of a reference run, if there is one; only the first is in the legend."""
-    if reference is None:
-        return []
-    series = [
-        Series("", reference.until(key, facts.curve(key)), colour, style="behind")
-        for key, (_, colour) in curves.items()
-        if not key.startswith("train/")
-    ]
-    drawn = [curve for curve in series if curve.points]
-    return [dataclasses.replace(curve, name="" if index else reference.title) for index, curve in enumerate(drawn)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

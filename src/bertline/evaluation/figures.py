@@ -196,7 +196,9 @@ def line_chart(
 def _draw(axes: Axes, curve: Series) -> None:
     colour = _colour(curve.colour)
     if curve.style == "dots":
-        axes.plot(*zip(*curve.points, strict=True), "o", color=colour, alpha=0.75, label=curve.name, markersize=8, mew=0)
+        axes.plot(
+            *zip(*curve.points, strict=True), "o", color=colour, alpha=0.75, label=curve.name, markersize=8, mew=0
+        )
         return
     every = max(1, len(curve.points) // _MOST_POINTS)
     thin = [*curve.points[:-1:every], curve.points[-1]]  # the last point is the result
