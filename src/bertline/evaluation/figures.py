@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from importlib.resources import files
 from typing import Any, Concatenate, Literal, ParamSpec
 
 import matplotlib
@@ -23,46 +24,22 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from bertline.evaluation.html import score, shortened
 
-COLOURS = {
-    "ink": ("#24292f", "#e6e8eb"),
-    "soft": ("#6b7280", "#9aa4b2"),
-    "rule": ("#e5e7eb", "#2c333d"),
-    "c0": ("#0f766e", "#2dd4bf"),
-    "c1": ("#af3100", "#fc933d"),
-    "c2": ("#6029dc", "#ac86ec"),
-    "c3": ("#687086", "#96a6bd"),
-    "c4": ("#314ed4", "#5fa7fe"),
-    "c5": ("#b4700c", "#f8ca10"),
-    "c6": ("#be1a5d", "#ed67a4"),
-    "c7": ("#427001", "#a5e937"),
-    "c8": ("#0392b4", "#20d3ef"),
-    "c9": ("#72300e", "#d6a37c"),
-}
-"""CSS variable to its colour on a light and on a dark page; figures are drawn in the first, and name the variable."""
+_CSS = files("bertline.evaluation").joinpath("templates/style.css").read_text(encoding="utf-8")
+COLOURS = dict(re.findall(r"--(ink|soft|rule|c\d): (#\w+)", _CSS.partition("@media")[0]))
+"""Colours of a light page by CSS variable; figures are drawn in them, and name the variable in SVG."""
 _STYLE = {
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), COLOURS["soft"]),
+    **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top", "legend.frameon"), False),
+    **dict.fromkeys(("axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 11),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0),
+    **dict.fromkeys(("lines.solid_capstyle", "lines.solid_joinstyle"), "round"),
     "font.size": 12,
-    "legend.fontsize": 11,
-    "xtick.labelsize": 11,
-    "ytick.labelsize": 11,
-    "axes.labelsize": 11,
-    "axes.edgecolor": COLOURS["soft"][0],
-    "axes.labelcolor": COLOURS["soft"][0],
+    "text.color": COLOURS["ink"],
     "axes.linewidth": 0.8,
-    "axes.spines.left": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.xmargin": 0.03,
-    "grid.color": COLOURS["rule"][0],
-    "legend.frameon": False,
-    "lines.solid_capstyle": "round",
-    "lines.solid_joinstyle": "round",
-    "text.color": COLOURS["ink"][0],
-    "xtick.color": COLOURS["soft"][0],
-    "ytick.color": COLOURS["soft"][0],
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
+    "grid.color": COLOURS["rule"],
     "svg.fonttype": "none",
 }
 _WIDTH, _PLOT_HEIGHT = 6.1, 3.3
@@ -139,7 +116,7 @@ def _for_page(svg: str, description: str) -> Markup:
     body = re.sub(r'<g id="[^"]*"', "<g", body)
     body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
     body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"\d+\.\d{3,}", _rounded, tag[0]), body)
-    for name, (light, _) in COLOURS.items():
+    for name, light in COLOURS.items():
         body = body.replace(light, f"var(--{name})")
     body = re.sub(r"\s*\n\s*", " ", body)
     return Markup(f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(description)}">{body}')
@@ -307,7 +284,7 @@ def _dots(points: Points, **style: Any) -> PathPatch:
 
 
 def _colour(name: str) -> str:
-    return COLOURS[name][0]
+    return COLOURS[name]
 
 
 def _number(value: float, _: float = 0) -> str:

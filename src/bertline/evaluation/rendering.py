@@ -9,7 +9,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from bertline.evaluation import html
-from bertline.evaluation.figures import COLOURS
 from bertline.evaluation.task_section import settings_in_words, test_name, test_score
 from bertline.foundation.formats import count, duration, percent, signed
 from bertline.foundation.verdicts import NOISE_UNKNOWN
@@ -31,7 +30,6 @@ def rendered(template: str, **facts: Any) -> str:
     )
     environment.filters |= {one.__name__: one for one in (*_FILTERS, math.exp)}
     facts |= {
-        "colours": COLOURS,
         "contents": [],
         "noise_unknown": f"{NOISE_UNKNOWN.capitalize()}.",
         "without_empty": _without_empty,

@@ -47,7 +47,7 @@ def test_a_chart_of_any_values_is_a_picture_and_an_element_of_a_page(value: floa
 def test_colours_follow_the_page_and_ids_belong_to_one_chart() -> None:
     charts = some_charts()
     for chart in charts.values():
-        assert not any(light in chart.svg for light, _ in COLOURS.values())
+        assert not any(light in chart.svg for light in COLOURS.values())
         assert set(re.findall(r"var\(--(\w+)\)", chart.svg)) <= COLOURS.keys()
     ids = [name for chart in charts.values() for name in re.findall(r' id="([^"]*)"', chart.svg)]
     assert len(ids) == len(set(ids))
