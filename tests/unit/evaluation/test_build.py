@@ -12,6 +12,7 @@ from bertline.evaluation.config import EvaluateConfig, OverlapConfig
 from bertline.evaluation.facts import PipelineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.manifests import write_manifest
 from bertline.tasks.stored_rows import write_rows
 from evaluation_inputs import HOSTILE, KINDS, rows_of_kind
 
@@ -254,3 +255,18 @@ def test_a_missing_stage_is_named_and_the_old_report_stays(pipeline: PipelineFol
     with pytest.raises(ArtifactError, match="result.json is missing"):
         build_evaluation(CONFIG, pipeline, tmp_path / "out")
     assert sha256_of_path(tmp_path / "out") == before
+
+
+def test_a_checkpoint_that_was_fine_tuned_as_it_is_has_a_report_of_its_tasks(
+    pipeline: PipelineFolders, tmp_path: Path
+) -> None:
+    content = {"taken_from": "ada/encoder", "metrics": {"num_parameters": 1_400_000}}
+    write_manifest(pipeline.pretrain, kind="pretrain", format_version=1, content=content)
+    (pipeline.pretrain / "metrics.jsonl").unlink()
+    alone = dataclasses.replace(pipeline, corpus=None, tokenizer=None, examples=None)
+    figures = build_evaluation(CONFIG, alone, tmp_path / "out")
+    words = page_of(tmp_path / "out").words
+    assert "ada/encoder, an encoder with 1.4 million parameters" in words and "nothing was pretrained" in words
+    assert "Task: library" in words and "Learning to read" not in words and "What it read" not in words
+    assert rows_of(tmp_path / "out" / "curves" / "mlm_loss.csv") == []
+    assert "library/encoder/accuracy_mean" in figures and "val/mlm_loss" not in figures
