@@ -7,7 +7,8 @@ from typing import Any
 
 from bertline.cli.composition import recipe
 from bertline.corpus.build import build_corpus
-from bertline.corpus.quality.drops import DropSamples
+from bertline.corpus.quality.drops import DROPS_NAME, DropSamples
+from bertline.foundation.files import write_json
 from bertline.run.pages import show_corpus
 from bertline.run.stage import open_stage
 from bertline.run.unused import leave_out
@@ -31,6 +32,7 @@ def main(composed: dict[str, Any]) -> None:
         )
         for shard in sorted(stage.output.glob("train-*.parquet"))[:1]:
             stage.record.log_table(shard, "documents", num_rows=20)
+        write_json(stage.output / DROPS_NAME, samples.content())
         stage.finish(metrics)
         show_corpus(stage, samples)
 

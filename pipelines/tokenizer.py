@@ -6,7 +6,7 @@ python pipelines/tokenizer.py tokenizer.vocab_size=4096
 from typing import Any
 
 from bertline.cli.composition import recipe
-from bertline.run.pages import show_vocabulary
+from bertline.run.pages import show_data
 from bertline.run.stage import open_stage
 from bertline.run.unused import leave_out
 from bertline.tokenization.build import build_tokenizer
@@ -26,7 +26,7 @@ def main(composed: dict[str, Any]) -> None:
         for vocabulary in stage.output.glob("vocab.txt"):  # of a WordPiece
             stage.record.log_artifact(vocabulary, contains_text=True)
         stage.finish(metrics)
-        show_vocabulary(stage)
+        show_data(stage)
 
 
 if __name__ == "__main__":

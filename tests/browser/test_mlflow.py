@@ -73,7 +73,7 @@ def test_the_report_is_whole_in_the_viewer_of_files(review, views: dict[str, str
 
 
 def test_plots_are_pictures_in_the_viewer_of_files(review, views: dict[str, str], pipelines: Path) -> None:
-    plots = sorted((pipelines / "artifacts/evaluate/plots").glob("*.svg"))
+    plots = sorted((pipelines / "artifacts/evaluate/plots").glob("*.png"))
     address = f"{run_of_report(views)}/artifacts/plots"
     visit = review(f"{address}/{plots[0].name}{MODEL_TRAINING}")
     for plot in plots[:: len(plots) // 4]:

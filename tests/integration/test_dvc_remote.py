@@ -58,7 +58,7 @@ def assert_reproduced(run: Run, second: Path, first: Path, **environment: str) -
     assert {"corpus", "pretrain", "sweep@docs_search", "evaluate", "export"} <= set(skipped)
     assert not (second / "runs").exists()  # any stage that opens has a folder there
     same = ["dvc.lock", "params.yaml", "artifacts/pretrain/model.safetensors", "artifacts/evaluate/report.html"]
-    for name in (*same, "artifacts/pages/corpus.html", "artifacts/pages/vocabulary.html"):
+    for name in (*same, "artifacts/corpus/drops.json", "artifacts/pages/data.html"):
         assert (second / name).read_bytes() == (first / name).read_bytes(), name
 
 

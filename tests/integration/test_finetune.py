@@ -74,8 +74,7 @@ def test_the_stages_of_pretraining_do_nothing_and_say_why(finetuned: Path) -> No
         assert [path.name for path in (finetuned / "artifacts" / name).iterdir()] == ["manifest.json"]
         assert "fine-tuned as it is" in manifest(finetuned, name)["reason"]
         assert json.loads((finetuned / f"artifacts/metrics/{name}.json").read_text()) == {}
-    assert "corpus: not used" in (finetuned / "artifacts/pages/corpus.html").read_text()
-    assert "tokenizer: not used" in (finetuned / "artifacts/pages/vocabulary.html").read_text()
+    assert "tokenizer: not used" in (finetuned / "artifacts/pages/data.html").read_text()
     assert manifest(finetuned, "pretrain")["taken_from"] == "the local checkpoint first"
     assert not list((finetuned / "runs").glob("pretrain/*/checkpoints"))
 

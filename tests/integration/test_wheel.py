@@ -64,7 +64,8 @@ def test_the_wheel_carries_the_whole_configuration_and_no_choice_of_a_person(whe
     names = set(zipfile.ZipFile(wheel).namelist())
     conf = {path.relative_to(ROOT).as_posix() for path in (ROOT / "conf").rglob("*.yaml") if "local" not in path.parts}
     assert {f"bertline/{name}" for name in conf} == {name for name in names if name.startswith("bertline/conf/")}
-    assert {"hydra_plugins/bertline_checkpoint.py", "bertline/evaluation/page.html", "bertline/py.typed"} <= names
+    templates = {"bertline/evaluation/templates/style.css", "bertline/export/templates/card.md"}
+    assert {"hydra_plugins/bertline_checkpoint.py", "bertline/py.typed", *templates} <= names
 
 
 def test_a_checkpoint_is_tried_fine_tuned_and_applied_in_an_empty_folder(programs: Path, tmp_path: Path) -> None:

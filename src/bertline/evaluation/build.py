@@ -1,94 +1,27 @@
-"""The stage `evaluate`: an HTML report, curves for `dvc plots`, and plots as files."""
+"""The stage `evaluate`: an HTML report, its figures as files, and curves for `dvc plots`."""
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
 
+from bertline.evaluation.charts import dropped_charts, pretraining_charts, task_charts
 from bertline.evaluation.config import EvaluateConfig
-from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, provenance_line, read_facts
-from bertline.evaluation.html import figure, folded, framed, section, standalone, table
+from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts
 from bertline.evaluation.overlap import Overlaps, measure_overlap
-from bertline.evaluation.overview_section import pipeline_picture, summary
-from bertline.evaluation.pretraining_section import data_charts, data_section, pretraining_charts, pretraining_section
-from bertline.evaluation.task_charts import VectorSpace, task_charts, vector_space
-from bertline.evaluation.task_section import task_section
+from bertline.evaluation.report import report_page
+from bertline.evaluation.task_section import TaskSection
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.registry import kind_named
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, shown_means
 
-_OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
-
-
-def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
-    """Write `curves/` and `confusion/TASK.csv`.
-
-    `dvc.yaml` plots every file of a folder, so an accuracy that the objective does not have has no file. The other
-    files have only a header where there is nothing to plot.
-    """
-    curves = folder / "curves"
-    head, entropy = ["step", "train", "validation"], facts.baselines.get(MLM_LOSS.name, "")
-    _write(
-        curves / f"{MLM_LOSS.name}.csv", [*head, "unigram"], ([*row, entropy] for row in _curves(facts, MLM_LOSS.name))
-    )
-    # Of a checkpoint that is fine-tuned as it is, one table with only a header is there, since `dvc.yaml` names it.
-    for metric in (MLM_ACCURACY,) if facts.taken_from else facts.pretrained_by.metrics:
-        if metric.share_of:
-            _write(curves / "accuracy" / f"{metric.name}.csv", head, _curves(facts, metric.name))
-    optimization = _joined(*(facts.curve(metric) for metric in _OPTIMIZATION.values()))
-    _write(curves / "optimization.csv", ["step", *_OPTIMIZATION], optimization)
-    keys = ["arm", "rows", "test_mean", "test_std"]
-    rows = ([task.name, *map(row.get, keys)] for task in facts.tasks for row in task.result["label_efficiency"])
-    _write(curves / "label_efficiency.csv", ["task", *keys], rows)
-    (folder / "confusion").mkdir()
-    for task in facts.tasks:
-        if not task.result.get("confusion_matrix"):
-            continue
-        table = pq.read_table(pipeline.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])
-        pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        _write(folder / "confusion" / f"{task.name}.csv", ["actual", "predicted"], pairs)
-
-
-def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
-    """Return, by test split, the correctness (0 to 1) of the best model on each row; splits without it are omitted."""
-    found = {}
-    for split in task.result["test_splits"]:
-        path = sweep / ("predictions.parquet" if split == "test" else f"predictions_{split}.parquet")
-        if not path.exists() or "correct" not in pq.read_schema(path).names:
-            continue
-        values = pq.read_table(path, columns=["correct"])["correct"].to_pylist()
-        if all(value is not None and 0 <= value <= 1 for value in values):
-            found[split] = [float(value) for value in values]
-    return found
-
-
-def _curves(facts: Facts, name: str) -> list[list[Any]]:
-    return _joined(facts.curve(f"train/{name}"), facts.curve(f"val/{name}"))
-
-
-def _joined(*curves: list[tuple[float, float]]) -> list[list[Any]]:
-    """Join curves by step; a cell is empty where a curve has no value."""
-    columns = [dict(curve) for curve in curves]
-    steps = sorted(set().union(*columns))
-    return [[step, *(column.get(step, "") for column in columns)] for step in steps]
-
-
-def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(rows)
-
-
 FORMAT_VERSION = 1
+_OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
 
 
 def build_evaluation(
@@ -109,23 +42,34 @@ def build_evaluation(
         ArtifactError: An earlier stage has not been run.
     """
     facts = read_facts(pipeline, config.title)
-    charts = {} if facts.taken_from else {**pretraining_charts(facts), **data_charts(facts)}
-    for task in facts.tasks:
-        charts |= task_charts(task)
-    spaces = {task.name: vector_space(task, pipeline, num_points=config.embed_plot_points) for task in facts.tasks}
-    vectors = {f"{name}_vectors": space for name, space in spaces.items() if space is not None}
-    charts |= {name: space.chart for name, space in vectors.items()}
+    pretraining, dropped = ([], []) if facts.taken_from else (pretraining_charts(facts), dropped_charts(facts))
     overlaps = task_overlaps(facts, pipeline, config, num_workers=num_workers)
+    tasks = [
+        TaskSection(
+            facts=task,
+            charts=task_charts(task, pipeline, num_points=config.embed_plot_points),
+            overlaps=overlaps[task.name],
+            correct=row_correctness(pipeline.sweeps[task.name], task),
+        )
+        for task in facts.tasks
+    ]
+    charts = [*pretraining, *dropped]
+    for task in tasks:
+        charts += [*task.charts.scores, *task.charts.trials, *task.charts.vectors]
     headline = headline_figures(facts, overlaps)
+    page = report_page(
+        facts, tasks, pipeline, pretraining=pretraining, dropped=dropped, num_documents=config.num_documents
+    )
     with folder_written_atomically(out) as folder:
-        write_atomically(folder / "report.html", _page(facts, pipeline, charts, vectors, overlaps, config))
-        for name, chart in charts.items():
-            write_atomically(folder / "plots" / f"{name}.svg", standalone(chart))
+        write_atomically(folder / "report.html", page)
+        (folder / "plots").mkdir()
+        for one in charts:
+            (folder / "plots" / f"{one.name}.png").write_bytes(one.chart.png)
         write_tables(facts, pipeline, folder)
         measured = {
             task: {split: one.figures() for split, one in of_task.items()} for task, of_task in overlaps.items()
         }
-        content = {"figures": headline, "overlap": measured, "plots": sorted(charts)}
+        content = {"figures": headline, "overlap": measured, "plots": sorted(one.name for one in charts)}
         write_manifest(folder, kind="evaluate", format_version=FORMAT_VERSION, content=content)
     return headline
 
@@ -190,49 +134,47 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
     return figures | {key: AS_NUMBER[found["verdict"]] for key, found in comparisons.items() if "verdict" in found}
 
 
-def _page(
-    facts: Facts,
-    pipeline: PipelineFolders,
-    charts: dict[str, str],
-    vectors: dict[str, VectorSpace],
-    overlaps: Overlaps,
-    config: EvaluateConfig,
-) -> str:
-    sections = [
-        pipeline_picture(facts),
-        "" if facts.taken_from else pretraining_section(facts, charts),
-        *(
-            task_section(task, charts, overlaps[task.name], row_correctness(pipeline.sweeps[task.name], task))
-            for task in facts.tasks
-        ),
-        section("vectors", "The space it made", *(figure(space.chart, space.caption) for space in vectors.values()))
-        if vectors
-        else "",
-        "" if facts.taken_from else data_section(facts, pipeline, charts, config.num_documents),
-        _configuration(facts.params),
-    ]
-    return framed(
-        sections,
-        title=facts.title,
-        kicker="Report of a pipeline run",
-        provenance=provenance_line(
-            facts.provenance, facts.params, None if facts.taken_from else facts.training["train_time_s"]
-        ),
-        summary=summary(facts, overlaps),
-        footer="Made by bertline from the artifacts of the pipeline. Every number here stands in a file under "
-        "artifacts/.",
-    )
+def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
+    """Write `curves/` and `confusion/TASK.csv`.
+
+    `dvc.yaml` plots every file of a folder, so an accuracy that the objective does not have has no file. The other
+    files have only a header where there is nothing to plot.
+    """
+    curves = folder / "curves"
+    (curves / "accuracy").mkdir(parents=True)
+    (folder / "confusion").mkdir()
+    loss = _by_step(facts, {"train": f"train/{MLM_LOSS.name}", "validation": f"val/{MLM_LOSS.name}"})
+    loss.assign(unigram=facts.baselines.get(MLM_LOSS.name)).to_csv(curves / f"{MLM_LOSS.name}.csv")
+    # Of a checkpoint that is fine-tuned as it is, one table with only a header is there, since `dvc.yaml` names it.
+    for metric in (MLM_ACCURACY,) if facts.taken_from else facts.pretrained_by.metrics:
+        if metric.share_of:
+            table = _by_step(facts, {"train": f"train/{metric.name}", "validation": f"val/{metric.name}"})
+            table.to_csv(curves / "accuracy" / f"{metric.name}.csv")
+    _by_step(facts, _OPTIMIZATION).to_csv(curves / "optimization.csv")
+    keys = ["task", "arm", "rows", "test_mean", "test_std"]
+    rows = [{"task": task.name, **row} for task in facts.tasks for row in task.result["label_efficiency"]]
+    pd.DataFrame(rows, columns=keys).to_csv(curves / "label_efficiency.csv", index=False)
+    for task in facts.tasks:
+        if task.result.get("confusion_matrix"):
+            pairs = pd.read_parquet(pipeline.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])
+            pairs.columns = ["actual", "predicted"]
+            pairs.to_csv(folder / "confusion" / f"{task.name}.csv", index=False)
 
 
-def _configuration(params: dict[str, Any]) -> str:
-    tables = {
-        name: table(["key", "value"], [[key, json.dumps(value, ensure_ascii=False)] for key, value in _flat(content)])
-        for name, content in params.items()
-    }
-    return section("configuration", "The configuration", *(folded(name, rows) for name, rows in tables.items()))
+def _by_step(facts: Facts, metrics: Mapping[str, str]) -> pd.DataFrame:
+    """Join the curves of metrics by step; a cell is empty where a curve has no value."""
+    curves = {name: pd.Series(dict(facts.curve(metric)), dtype=float) for name, metric in metrics.items()}
+    return pd.DataFrame(curves).rename_axis("step")
 
 
-def _flat(content: Any, key: str = "") -> list[tuple[str, Any]]:
-    if not isinstance(content, dict):
-        return [(key, content)]
-    return [pair for name, value in content.items() for pair in _flat(value, f"{key}.{name}" if key else name)]
+def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
+    """Return, by test split, the correctness (0 to 1) of the best model on each row; splits without it are omitted."""
+    found = {}
+    for split in task.result["test_splits"]:
+        path = sweep / ("predictions.parquet" if split == "test" else f"predictions_{split}.parquet")
+        if not path.exists() or "correct" not in pq.read_schema(path).names:
+            continue
+        values = pq.read_table(path, columns=["correct"])["correct"].to_pylist()
+        if all(value is not None and 0 <= value <= 1 for value in values):
+            found[split] = [float(value) for value in values]
+    return found

@@ -1,267 +1,294 @@
-"""Charts of the report, as SVG text."""
+"""What the figures of the report show: pretraining against its baselines, each task's scores, trials and vectors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from bertline.evaluation.html import (
-    WIDTH,
-    Scale,
-    dot,
-    drawing,
-    half_width,
-    legend,
-    line,
-    padded,
-    path,
-    rounded,
-    score,
-    shortened,
-    text,
-    tick_label,
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+
+from bertline.encoders.loading import load_encoder
+from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
+from bertline.evaluation.figures import Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
+from bertline.evaluation.html import metric_name, words
+from bertline.evaluation.reference import reference_for
+from bertline.foundation.formats import percent
+from bertline.tasks.stored_rows import TextRows, read_rows
+from bertline.tokenization.tokenizer import Tokenizer
+
+_REASONS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """A chart, the name of its file, and what stands below it."""
+
+    name: str
+    chart: Chart
+    caption: str
+
+
+def dropped_charts(facts: Facts) -> list[Captioned]:
+    """Return a chart of what was left out of the corpus by reason, for each unit: documents and paragraphs do not
+    compare."""
+    reasons: dict[str, list[tuple[str, float]]] = {}
+    for reason, number in facts.corpus.get("dropped", {}).items():
+        unit, _, name = reason.rpartition("/")
+        if number:
+            reasons.setdefault(unit or "documents", []).append((words(name), float(number)))
+    return [
+        Captioned(
+            f"dropped_{unit}",
+            bar_chart(sorted(rows, key=lambda row: (-row[1], row[0]))[:_REASONS], name=f"{unit} left out"),
+            f"{unit.capitalize()} left out of the corpus, by reason.",
+        )
+        for unit, rows in sorted(reasons.items())
+    ]
+
+
+_OPTIMIZATION = {
+    "learning_rate": ("optim/lr", "learning rate", "The learning rate of the schedule: warm-up, then decay."),
+    "grad_norm": ("optim/grad_norm", "gradient norm", "The norm of the gradient before it is clipped."),
+    "throughput": ("perf/tokens_per_s", "tokens per second", "Real tokens per second of training, without padding."),
+}
+_PROBES = (
+    "What a linear classifier reads off the encoder's frozen vectors of held-out sentences that it was not fitted on: "
+    "whether two neighbouring words were swapped, whether a word was replaced by another as frequent. The first point "
+    "is the encoder before training."
 )
 
-_LEFT, _RIGHT, _PLOT_HEIGHT = 46, 12, 190
-_BELOW = 36
-"""Height in pixels of the tick labels and the name of the horizontal axis."""
-_MOST_POINTS = 400
-"""Curves with more points are thinned: they look the same and would make the file large."""
+
+def pretraining_charts(facts: Facts) -> list[Captioned]:
+    """Return the charts of pretraining; curves that were not recorded have no chart."""
+    objective, clip = facts.pretrained_by, facts.params.get("optimizer", {}).get("max_grad_norm")
+    by_chart: dict[str, list[Any]] = {}
+    for metric in objective.metrics:
+        by_chart.setdefault(metric.chart, []).append(metric)
+    charts: list[Captioned | None] = []
+    for term in objective.terms:
+        curves = {f"train/{term.name}": ("training", "c1"), f"val/{term.name}": ("held-out", "c0")}
+        level = (term.baseline, facts.baselines[term.name]) if term.baseline else None
+        charts.append(_curves(facts, term.name, term.title, curves, level, term.caption) if term.title else None)
+    for name, metrics in by_chart.items():
+        curves = {f"val/{metric.name}": (metric.title, f"c{index}") for index, metric in enumerate(metrics)}
+        levels = [(f"{one.baseline}, {one.title}", facts.baselines[one.name]) for one in metrics if one.baseline]
+        caption = f"The share of {', and of '.join(metric.share_of for metric in metrics if metric.share_of)}."
+        charts.append(_curves(facts, name, "held-out accuracy", curves, next(iter(levels), None), caption))
+    probes = {
+        "probe/bigram_shift_accuracy": ("two words swapped?", "c0"),
+        "probe/odd_word_accuracy": ("one word replaced?", "c1"),
+    }
+    charts.append(_curves(facts, "probes", "accuracy of a linear probe", probes, ("chance", 0.5), _PROBES))
+    for name, (key, title, caption) in _OPTIMIZATION.items():
+        level = ("clipped above", clip) if name == "grad_norm" and clip is not None else None
+        charts.append(_curves(facts, name, title, {key: (title, "c0")}, level, caption))
+    return [chart for chart in charts if chart is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """A named curve; `spread` is the standard deviation at each point."""
-
-    name: str
-    points: Sequence[tuple[float, float]]
-    css: str
-    spread: Sequence[float] | None = None
-    marked: bool = False
-    """Whether each point is drawn as a dot."""
-    behind: bool = False
-    """Whether the curve is drawn pale, below all others, and last in the legend; without a name it is not listed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of a dot chart; `points` are the scores of single seeds, `interval` is a 95 % interval of the mean."""
-
-    name: str
-    mean: float
-    css: str
-    spread: float | None = None
-    points: Sequence[float] = field(default=())
-    interval: Sequence[float] | None = None
-
-
-def line_chart(
-    series: Sequence[Series],
-    *,
-    x_name: str,
+def _curves(
+    facts: Facts,
+    name: str,
     y_name: str,
-    level: tuple[str, float] | None = None,
-    log_x: bool = False,
-    marks: Sequence[tuple[float, str]] = (),
-) -> str:
-    """Draw curves over a common axis.
+    curves: Mapping[str, tuple[str, str]],
+    level: tuple[str, float] | None,
+    caption: str,
+) -> Captioned | None:
+    """Draw curves by metric, each with its title and colour; held-out ones in front of those of a reference run."""
+    own = [
+        Series(title, facts.curve(key), colour, style="marked" if key.startswith(("val/", "probe/")) else "line")
+        for key, (title, colour) in curves.items()
+        if facts.curve(key)
+    ]
+    if not own:
+        return None
+    if (reference := reference_for(facts.params)) is not None:
+        held_out = [(key, colour) for key, (_, colour) in curves.items() if not key.startswith("train/")]
+        for number, (key, colour) in enumerate(held_out):  # only the first is in the legend
+            points = reference.until(key, facts.curve(key))
+            own.append(Series("" if number else reference.title, points, colour, style="behind"))
+    chart = line_chart(own, x_name="step", y_name=y_name, level=level, marks=facts.length_changes())
+    return Captioned(name, chart, caption)
 
-    Args:
-        series: The curves.
-        x_name: Name of the horizontal axis.
-        y_name: Name of the vertical axis.
-        level: Named horizontal line to compare with.
-        log_x: Whether the horizontal axis is logarithmic.
-        marks: Places on the horizontal axis at which something changes, each with a short text.
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskCharts:
+    """The charts of a task; the name of each begins with the task's."""
+
+    scores: list[Captioned]
+    trials: list[Captioned]
+    vectors: list[Captioned]
+
+
+_ARM_COLOURS = {
+    "encoder": "c0", "combined": "c5", "without_teacher": "c9", "random_weights": "c1", "encoder_2": "c4",
+}  # fmt: skip
+_BASELINE_COLOURS = ("c2", "c6", "c7", "c8", "c9", "c5")
+_SCORES = (
+    "Thick bars are one standard deviation over seeds, small dots the seeds; thin brackets are 95 % intervals over "
+    "seeds and test rows."
+)
+
+
+def task_charts(task: TaskFacts, pipeline: PipelineFolders | None = None, *, num_points: int = 0) -> TaskCharts:
+    """Return the charts of a task; those of its vectors need the folders of the pipeline."""
+    name, metric = task.name, metric_name(task.metric)
+    scores = [Captioned(f"{name}_scores", _scores(task), f"Test {metric}. {_SCORES}")]
+    if task.result.get("label_efficiency"):
+        chart, caption = _label_efficiency(task), f"Test {metric} by number of labelled rows."
+        scores.append(Captioned(f"{name}_label_efficiency", chart, caption))
+    if task.distillation:
+        machine = task.distillation["machine"]
+        caption = f"What the student costs and is worth, compared with its teacher ({machine})."
+        scores.append(Captioned(f"{name}_distillation", _distillation(task), caption))
+    trials = [
+        Captioned(f"{name}_trials_{each}", _trials(task, each), f"Dev {metric} of every trial by {words(each)}.")
+        for each in varied(task)
+    ]
+    space = None if pipeline is None else vector_space(task, pipeline, num_points=num_points)
+    return TaskCharts(scores=scores, trials=trials, vectors=[space] if space else [])
+
+
+def varied(task: TaskFacts) -> list[str]:
+    """Return the numeric hyperparameters with more than one value in the trials."""
+    trials = [trial for arm in task.arms().values() for trial in arm["trials"] if trial["dev"] is not None]
+    names = sorted({name for trial in trials for name in trial["params"]})
+    values = {name: {trial["params"].get(name) for trial in trials} for name in names}
+    return [name for name, of_name in values.items() if len(of_name) > 1 and all(map(_is_number, of_name))]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _colours(task: TaskFacts) -> dict[str, str]:
+    """Return a colour for every encoder and baseline."""
+    others = [name for name in task.systems() if name not in (*_ARM_COLOURS, "majority")]
+    cycle = {name: _BASELINE_COLOURS[place % len(_BASELINE_COLOURS)] for place, name in enumerate(others)}
+    return {**_ARM_COLOURS, **cycle, "majority": "c3"}
+
+
+def _scores(task: TaskFacts) -> Chart:
+    colours, titles, rows = _colours(task), task.titles(), []
+    for name, one in task.systems().items():  # an arm has seeds, a baseline one score
+        mean = one["test_mean" if "seeds" in one else "test"]
+        seeds = [seed["test"] for seed in one.get("seeds", ())]
+        rows.append(Row(titles[name], mean, colours[name], one.get("test_std"), seeds, one["test_interval"]))
+    return dot_chart(rows, x_name=f"test {metric_name(task.metric)}")
+
+
+def _label_efficiency(task: TaskFacts) -> Chart:
+    colours, titles, series = _colours(task), task.titles(), []
+    by_system: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(task.result["label_efficiency"], key=lambda row: row["rows"]):
+        by_system.setdefault(row["arm"], []).append(row)
+    for name in [name for name in titles if name in by_system]:
+        points = [(float(row["rows"]), row["test_mean"]) for row in by_system[name]]
+        spread = [row["test_std"] or 0.0 for row in by_system[name]]
+        series.append(Series(titles[name], points, colours[name], spread, "marked"))
+    flat = [name for name in task.result["baselines"] if name not in by_system]
+    level = "majority" if "majority" in flat else next(iter(flat), None)
+    return line_chart(
+        series,
+        x_name="labelled rows",
+        y_name=f"test {metric_name(task.metric)}",
+        level=None if level is None else (titles[level], task.result["baselines"][level]["test"]),
+        log_x=True,
+    )
+
+
+def _distillation(task: TaskFacts) -> Chart:
+    series = [
+        Series(words(row["name"]), [(row["ms_32"], row["score"])], colour, [row["spread"] or 0.0], "marked")
+        for row, colour in zip(task.distillation["rows"], ("c4", "c0", "c9", "c5"), strict=False)
+    ]
+    costs = f"milliseconds for 32 rows of {task.distillation['max_length']} tokens"
+    return line_chart(series, x_name=costs, y_name=f"test {metric_name(task.metric)}")
+
+
+def _trials(task: TaskFacts, parameter: str) -> Chart:
+    colours, titles, series = _colours(task), task.titles(), []
+    for name, arm in task.arms().items():
+        trials = [trial for trial in arm["trials"] if trial["dev"] is not None and parameter in trial["params"]]
+        points = [(float(trial["params"][parameter]), trial["dev"]) for trial in trials]
+        series.append(Series(titles[name], points, colours[name], style="dots"))
+    values = [x for one in series for x, _ in one.points]
+    searched = task.space.get(parameter, {}).get("kind")
+    log_x = min(values) > 0 and (searched == "log_uniform" or max(values) / min(values) >= 8)
+    return line_chart(series, x_name=words(parameter), y_name=f"dev {metric_name(task.metric)}", log_x=log_x)
+
+
+_BATCH_SIZE = 32
+_MOST_LABELS = 16
+
+
+def vector_space(task: TaskFacts, pipeline: PipelineFolders, *, num_points: int) -> Captioned | None:
+    """Plot test passages of a task by label.
+
+    Returns:
+        None unless the task has single passages with one of a few labels each, and also if neighbours share a label no
+        more often than by chance: the picture would then show nothing.
     """
-    series = sorted((curve for curve in series if curve.points), key=lambda curve: not curve.behind)
-    own = [(curve.name, curve.css) for curve in series if not curve.behind] + ([(level[0], "level")] if level else [])
-    names = own + [(curve.name, "behind") for curve in series if curve.behind and curve.name]
-    shapes, top = legend(names)
-    ys = [y + sign * spread for curve in series for (_, y), spread in _with_spread(curve) for sign in (-1, 1)]
-    xs = [x for curve in series for x, _ in curve.points]
-    x, ticks = _horizontal(xs, log=log_x, as_far=not log_x)
-    y = _vertical([*ys, level[1]] if level else ys, top)
-    parts = [shapes, _axes(x, y, x_name, y_name, top, ticks), *_drawn_marks(marks, x, y)]
-    if level:
-        parts.append(line(_LEFT, y(level[1]), WIDTH - _RIGHT, y(level[1]), "stroke level dashed"))
-    for curve in series:
-        every = max(1, len(curve.points) // _MOST_POINTS)
-        thin = [*curve.points[:-1:every], curve.points[-1]]  # the last point is the result
-        parts.append(path([(x(a), y(b)) for a, b in thin], f"stroke {curve.css}{' behind' if curve.behind else ''}"))
-        for (a, b), spread in _with_spread(curve):
-            if spread:
-                parts.append(line(x(a), y(b - spread), x(a), y(b + spread), f"stroke {curve.css} thin"))
-            if curve.marked:
-                parts.append(dot(x(a), y(b), 3.5, f"fill {curve.css}", f"{curve.name}: {score(b, spread or None)}"))
-    return drawing(parts, top + _PLOT_HEIGHT + _BELOW, f"{y_name} by {x_name}: {', '.join(name for name, _ in names)}")
+    labels, config = task.result["labels"], pipeline.params["tasks"][task.name]
+    if task.result["task_kind"] != "classification" or config.get("multi_label") or len(labels) > _MOST_LABELS:
+        return None
+    rows = read_rows(pipeline.tasks[task.name], "test", TextRows).first(num_points)
+    if rows.text_pairs is not None or len(rows) < 3:
+        return None
+    vectors = mean_vectors(pipeline.pretrain, rows.texts, max_length=config["max_length"])
+    agreeing, chance = neighbours_agree(vectors, rows.labels)
+    if agreeing <= chance + 2 * math.sqrt(chance * (1 - chance) / len(rows)):
+        return None
+    components = PCA(2, svd_solver="full").fit(vectors.astype(np.float64))
+    places = components.transform(vectors)
+    groups = [
+        (label, [(float(x), float(y)) for x, y in places[rows.labels == number]]) for number, label in enumerate(labels)
+    ]
+    first, second = (
+        f"{name} direction, {percent(share)} of the variance"
+        for name, share in zip(("first", "second"), components.explained_variance_ratio_, strict=True)
+    )
+    caption = (
+        f"{len(rows):,} test passages of {task.name} as the encoder sees them before any fine-tuning (mean over "
+        "tokens, first two principal components): each panel shows one label, which the encoder was never shown, in "
+        f"front of all others. In all dimensions, the nearest other passage has the same label in {percent(agreeing)} "
+        f"of cases; by chance it would be {percent(chance)}."
+    )
+    return Captioned(f"{task.name}_vectors", small_multiples(groups, x_name=first, y_name=second), caption)
 
 
-def dot_chart(rows: Sequence[Row], *, x_name: str) -> str:
-    """Draw scores as rows, to compare systems.
-
-    Each row has a dot for the mean, a bar of one standard deviation to each side, small dots for seeds, and a thin
-    bracket for the interval.
-    """
-    values = [value for row in rows for value in (row.mean - (row.spread or 0), row.mean + (row.spread or 0))]
-    values += [value for row in rows for value in (*row.points, *(row.interval or ()))]
-    top, step = 10, 44
-    bottom = top + step * len(rows)
-    values += [0.0] if min(values) < 0.3 else []
-    x = Scale(*rounded(*_apart(values)), 12, WIDTH - _RIGHT)
-    parts = [_x_axis(x, bottom, x_name, top, x.ticks())]
-    for index, row in enumerate(rows):
-        y = top + step * index + 32
-        parts.append(text(12, y - 16, row.name))
-        parts.append(text(WIDTH - _RIGHT, y - 16, score(row.mean, row.spread), "strong", "end"))
-        if row.interval is not None:
-            low, high = x(row.interval[0]), x(row.interval[1])
-            parts.append(line(low, y, high, y, f"stroke {row.css} hair"))
-            parts.extend(line(end, y - 4, end, y + 4, f"stroke {row.css} hair") for end in (low, high))
-        parts.extend(dot(x(point), y, 2.5, f"fill {row.css} faint") for point in row.points)
-        if row.spread is not None:
-            parts.append(line(x(row.mean - row.spread), y, x(row.mean + row.spread), y, f"stroke {row.css}"))
-        parts.append(dot(x(row.mean), y, 5, f"fill {row.css}", f"{row.name}: {score(row.mean, row.spread)}"))
-    label = ", ".join(f"{row.name} {score(row.mean, row.spread)}" for row in rows)
-    return drawing(parts, bottom + _BELOW, f"{x_name}: {label}")
+def neighbours_agree(vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> tuple[float, float]:
+    """Return how often the nearest other row (cosine, around the mean) has the same label, and how often by chance."""
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
+    unit = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
+    similarity = unit @ unit.T
+    np.fill_diagonal(similarity, -np.inf)
+    sizes = np.bincount(labels)
+    chance = (sizes * (sizes - 1)).sum() / (len(labels) * (len(labels) - 1))
+    return float((labels[similarity.argmax(axis=1)] == labels).mean()), float(chance)
 
 
-def scatter_chart(
-    groups: Sequence[tuple[str, str, Sequence[tuple[float, float]]]], *, x_name: str, y_name: str, log_x: bool = False
-) -> str:
-    """Draw groups of points, each (name, CSS class, points)."""
-    groups = [group for group in groups if group[2]]
-    shapes, top = legend([(name, css) for name, css, _ in groups])
-    xs = [x for _, _, points in groups for x, _ in points]
-    ys = [y for _, _, points in groups for _, y in points]
-    x, ticks = _horizontal(xs, log=log_x)
-    y = _vertical(ys, top)
-    parts = [shapes, _axes(x, y, x_name, y_name, top, ticks)]
-    for name, css, points in groups:
-        parts.extend(dot(x(a), y(b), 4.5, f"fill {css} see-through", name) for a, b in points)
-    return drawing(parts, top + _PLOT_HEIGHT + _BELOW, f"{y_name} by {x_name}")
-
-
-def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
-    """Draw amounts as horizontal bars with their numbers."""
-    step, longest = 34, max(value for _, value in rows) or 1.0
-    parts = []
-    for index, (label, value) in enumerate(rows):
-        y = 14 + index * step
-        width = (WIDTH - 12) * value / longest
-        parts.append(f'<rect x="6" y="{y + 6}" width="{max(1.5, width):.1f}" height="7" rx="2" class="fill c0"/>')
-        parts.append(text(6, y, label))
-        parts.append(text(WIDTH - 6, y, f"{value:,.0f}", "strong", "end"))
-    return drawing(parts, step * len(rows) + 4, name)
-
-
-def _horizontal(values: Sequence[float], *, log: bool, as_far: bool = False) -> tuple[Scale, list[float]]:
-    """Return the horizontal scale of some values, and its ticks."""
-    pixels, (low, high) = (_LEFT, WIDTH - _RIGHT), _apart(values)
-    if not as_far:
-        if own := _own_ticks(values):
-            around = (own[0] * 0.8, own[-1] * 1.25) if log else padded(own)
-            return Scale(*around, *pixels, log), own
-        scale = Scale(*rounded(low, high, log=log), *pixels, log)
-        return scale, scale.ticks()
-    if min(values) == max(values):
-        return Scale(low, high, *pixels), [values[0]]
-    scale = Scale(0.0 if 0 < low < high / 10 else low, high, *pixels)
-    room = (high - low) / 8  # a tick nearer to the end would touch its label
-    return scale, [*(tick for tick in scale.ticks() if tick < high - room), high]
-
-
-def _vertical(values: Sequence[float], top: float) -> Scale:
-    return Scale(*rounded(*_apart(values)), top + _PLOT_HEIGHT, top)
-
-
-def _apart(values: Sequence[float]) -> tuple[float, float]:
-    """Return the range of values; equal values get a range around them."""
-    low, high = min(values), max(values)
-    return (low, high) if low < high else padded(values)
-
-
-def _drawn_marks(marks: Sequence[tuple[float, str]], x: Scale, y: Scale) -> list[str]:
-    parts = []
-    for at, said in marks:
-        place = x(at)
-        parts.append(line(place, y.start, place, y.end, "mark"))
-        fits = place + 4 + 2 * half_width(said) <= WIDTH
-        parts.append(text(place + (4 if fits else -4), y.start - 5, said, "tick", "start" if fits else "end"))
-    return parts
-
-
-def _own_ticks(values: Sequence[float]) -> list[float]:
-    """Return the distinct values as ticks if they are few and round, as in a grid; else an empty list."""
-    distinct = sorted(set(values))
-    round_ones = [value for value in distinct if float(tick_label(value).replace(",", "")) == value]
-    return distinct if 1 < len(distinct) <= 4 and round_ones == distinct else []
-
-
-def _with_spread(curve: Series) -> list[tuple[tuple[float, float], float]]:
-    return list(zip(curve.points, curve.spread or [0.0] * len(curve.points), strict=True))
-
-
-def _axes(x: Scale, y: Scale, x_name: str, y_name: str, top: float, x_ticks: Sequence[float]) -> str:
-    parts = [_x_axis(x, y.start, x_name, top, x_ticks)]
-    for tick in y.ticks():
-        parts.append(line(x.start, y(tick), x.end, y(tick), "grid"))
-        parts.append(text(x.start - 6, y(tick) + 4, tick_label(tick), "tick", "end"))
-    parts.append(text(WIDTH - _RIGHT, top - 8, y_name, "tick", "end"))
-    return "".join(parts)
-
-
-def _x_axis(x: Scale, y: float, name: str, top: float, ticks: Sequence[float]) -> str:
-    parts = [line(x.start, y, x.end, y, "axis")]
-    for tick in ticks:
-        parts.append(line(x(tick), top, x(tick), y, "grid"))
-        label = tick_label(tick)
-        # A label at an end of the axis must not be clipped by the edge of the drawing.
-        at = max(half_width(label), min(x(tick), WIDTH - half_width(label)))
-        parts.append(text(at, y + 15, label, "tick", "middle"))
-    parts.append(text((x.start + x.end) / 2, y + 30, name, "tick", "middle"))
-    return "".join(parts)
-
-
-Points = Sequence[tuple[float, float]]
-
-_COLUMNS, _GAP, _TITLE, _PANELS_BELOW = 4, 8, 18, 24
-_SIDE = (WIDTH - (_COLUMNS - 1) * _GAP) / _COLUMNS
-_CHARACTERS = int(_SIDE / (2 * half_width("n")))
-
-
-def small_multiples(groups: Sequence[tuple[str, Points]], *, x_name: str, y_name: str) -> str:
-    """Draw each group of points, (name, points), in a panel of its own.
-
-    In one panel, the colours of many groups cover one another; here a group shows where it lies among all points. All
-    panels have the same scales.
-    """
-    groups = [group for group in groups if group[1]]
-    every = [point for _, points in groups for point in points]
-    x_range, y_range = padded([a for a, _ in every]), padded([b for _, b in every])
-    parts, height = [], _TITLE + _SIDE
-    for number, (name, points) in enumerate(groups):
-        left, top = (number % _COLUMNS) * (_SIDE + _GAP), (number // _COLUMNS) * (height + _GAP) + _TITLE
-        x, y = Scale(*x_range, left, left + _SIDE), Scale(*y_range, top + _SIDE, top)
-        parts.append(_title(left, top - 5, name))
-        parts.append(f'<rect x="{left:.1f}" y="{top:.1f}" width="{_SIDE:.1f}" height="{_SIDE:.1f}" class="frame"/>')
-        parts += [_dots(every, x, y, "all"), _dots(points, x, y, "own")]
-    bottom = math.ceil(len(groups) / _COLUMNS) * (height + _GAP)
-    parts.append(text(0, bottom + 8, f"across: {x_name}", "tick"))
-    parts.append(text(0, bottom + _PANELS_BELOW, f"up: {y_name}", "tick"))
-    named = ", ".join(name for name, _ in groups)
-    return drawing(parts, bottom + _PANELS_BELOW + 6, f"{y_name} by {x_name}, one panel each for {named}")
-
-
-def _title(x: float, y: float, name: str) -> str:
-    """Draw the name of a panel; a name that is wider than the panel is drawn narrower, not cut."""
-    if len(name) <= _CHARACTERS:
-        return text(x, y, name)
-    fitted = f' textLength="{_SIDE:.0f}" lengthAdjust="spacingAndGlyphs"'
-    return text(x, y, shortened(name, 2 * _CHARACTERS)).replace("<text", f"<text{fitted}", 1)
-
-
-def _dots(points: Points, x: Scale, y: Scale, css: str) -> str:
-    """Draw dots as one path of lines without length, which takes a tenth of the bytes of circles."""
-    return f'<path d="{"".join(f"M{x(a):.1f} {y(b):.1f}h0" for a, b in points)}" class="dots {css}"/>'
+def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> NDArray[np.float32]:
+    """Return the mean of each text's last hidden states over its tokens, [N, hidden_size]."""
+    tokenizer = Tokenizer.load(model_folder)
+    encoder = load_encoder(model_folder).eval()
+    max_length = min(max_length, encoder.config.max_position_embeddings)  # the task may start from another encoder
+    encoded = [ids[: max_length - tokenizer.single.num_special] for ids in tokenizer.encode_batch(texts)]
+    # Texts of similar length share a batch to reduce padding.
+    order = sorted(range(len(texts)), key=lambda index: len(encoded[index]))
+    vectors = torch.empty(len(texts), encoder.config.hidden_size)
+    with torch.inference_mode():
+        for start in range(0, len(texts), _BATCH_SIZE):
+            batch = order[start : start + _BATCH_SIZE]
+            sequences = [torch.tensor(tokenizer.single.sequence(encoded[index])) for index in batch]
+            input_ids = torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=tokenizer.pad_id)
+            attention_mask = (input_ids != tokenizer.pad_id).long()
+            states = encoder(input_ids, torch.zeros_like(input_ids), attention_mask).hidden_states
+            weights = attention_mask.unsqueeze(-1).float()
+            vectors[batch] = (states * weights).sum(1) / weights.sum(1)
+    return vectors.numpy()

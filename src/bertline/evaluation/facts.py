@@ -7,12 +7,13 @@ own: the same artifacts give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.html import escape, listing
+from bertline.evaluation.html import listing
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, read_json_lines
 from bertline.foundation.formats import duration, short_title
@@ -27,7 +28,7 @@ PROVENANCE_NAME = "provenance.json"
 _SHORT = 12
 _SEEDS = {"examples": "examples", "pretrain": "pretraining", "sweep": "sweeps"}
 _NAMED = ("python", "torch", "pytorch-lightning", "tokenizers", "numpy", "optuna")
-"""Versions that the line names; provenance.json has all of them."""
+"""Versions that the report names; provenance.json has all of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,44 +50,6 @@ def read_provenance(folder: Path) -> Provenance | None:
     """Read the provenance of an artifact; None if it was written by an earlier version or taken from a checkpoint."""
     path = folder / PROVENANCE_NAME
     return Provenance(**read_json(path)) if path.exists() else None
-
-
-def provenance_line(found: Sequence[Provenance], params: Mapping[str, Any], train_time_s: float | None) -> str:
-    """Return the line as HTML, a list of named facts; facts that are not known are left out."""
-    seeds = [f"{title} {params[name]['seed']}" for name, title in _SEEDS.items() if "seed" in params.get(name, {})]
-    facts = {
-        "finished": max((one.ended for one in found), default=""),
-        "commit": _by_stage(found, {one.stage: _shown_commit(one.commit) for one in found}),
-        "preset": str(params.get("evaluate", {}).get("preset", "")),
-        "seeds": ", ".join(seeds),
-        "machine": _by_stage(found, {one.stage: one.machine for one in found}),
-        "versions": _versions(found),
-        "fingerprint": f"{found[0].stage} {found[0].fingerprint}" if found else "",
-        "training time": "" if train_time_s is None else duration(train_time_s),
-    }
-    items = (f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items() if fact)
-    return f'<dl class="provenance">{"".join(items)}</dl>'
-
-
-def _shown_commit(commit: str) -> str:
-    return commit[:_SHORT] + (" with changes" if commit.endswith("+changes") else "")
-
-
-def _versions(found: Sequence[Provenance]) -> str:
-    """Return each version once, or with the stages that had it; stages record only what they compute with."""
-    versions = (_by_stage(found, {one.stage: one.versions.get(name, "") for one in found}) for name in _NAMED)
-    return ", ".join(f"{name} {version}" for name, version in zip(_NAMED, versions, strict=True) if version)
-
-
-def _by_stage(found: Sequence[Provenance], facts: Mapping[str, str]) -> str:
-    """Return a fact once if all stages agree, else with the stages that it belongs to."""
-    stages_of: dict[str, list[str]] = {}
-    for one in found:
-        if facts[one.stage]:
-            stages_of.setdefault(facts[one.stage], []).append(one.stage)
-    if len(stages_of) < 2:
-        return "".join(stages_of)
-    return "; ".join(f"{fact} ({listing(stages)})" for fact, stages in stages_of.items())
 
 
 RESULT_FORMAT = 4
@@ -158,6 +121,11 @@ class TaskFacts:
         titles = {name: short_title(one["title"]) for name, one in self.systems().items()}
         return {name: "random weights" if name == "random_weights" else title for name, title in titles.items()}
 
+    def in_a_sentence(self, name: str) -> str:
+        """Return the title of an arm for the middle of a sentence."""
+        title = self.titles()[name]
+        return "the same encoder from random weights" if title.endswith("random weights") else title
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
@@ -200,6 +168,48 @@ class Facts:
     def curve(self, key: str) -> list[tuple[float, float]]:
         """Return a metric as (step, value) pairs."""
         return [(row.step, row.metrics[key]) for row in self.rows if key in row.metrics]
+
+    def length_changes(self) -> list[tuple[float, str]]:
+        """Return the steps after which the sequence length changes, each with the new length; curves may jump there."""
+        phases = self.params.get("pretrain", {}).get("phases") or []
+        ends = accumulate(phase["steps"] for phase in phases)
+        return [
+            (float(end), f"length {after['max_length']}")
+            for end, before, after in zip(ends, phases, phases[1:], strict=False)
+            if after["max_length"] != before["max_length"] and end < self.training["steps"]
+        ]
+
+    def origin(self) -> dict[str, str]:
+        """Return when, from what and on what the results were made, by name; what is not known is left out."""
+        found, sections = self.provenance, self.params
+        seeds = [f"{_SEEDS[name]} {sections[name]['seed']}" for name in _SEEDS if "seed" in sections.get(name, {})]
+        versions = (_by_stage({one.stage: one.versions.get(name, "") for one in found}) for name in _NAMED)
+        facts = {
+            "finished": max((one.ended for one in found), default=""),
+            "commit": _by_stage({one.stage: _shown_commit(one.commit) for one in found}),
+            "preset": str(sections.get("evaluate", {}).get("preset", "")),
+            "seeds": ", ".join(seeds),
+            "machine": _by_stage({one.stage: one.machine for one in found}),
+            "versions": ", ".join(f"{name} {shown}" for name, shown in zip(_NAMED, versions, strict=True) if shown),
+            "fingerprint": f"{found[0].stage} {found[0].fingerprint}" if found else "",
+            "training time": "" if self.taken_from else duration(self.training["train_time_s"]),
+        }
+        return {name: fact for name, fact in facts.items() if fact}
+
+
+def _shown_commit(commit: str) -> str:
+    return commit[:_SHORT] + (" with changes" if commit.endswith("+changes") else "")
+
+
+def _by_stage(facts: Mapping[str, str]) -> str:
+    """Return a fact once if all stages that know it agree, else with the stages that it belongs to."""
+    stages_of: dict[str, list[str]] = {}
+    for stage, fact in facts.items():
+        if fact:
+            stages_of.setdefault(fact, []).append(stage)
+    if len(stages_of) < 2:
+        return "".join(stages_of)
+    return "; ".join(f"{fact} ({listing(stages)})" for fact, stages in stages_of.items())
 
 
 def read_facts(pipeline: PipelineFolders, title: str) -> Facts:

@@ -1,38 +1,270 @@
-"""Task section of the report: an example row, scores and baselines, what the sweep tried and has to admit, errors."""
+"""What the report says of a task: scores against baselines, what the sweep tried and has to admit, details, errors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.parquet as pq
+from markupsafe import Markup
 
+from bertline.evaluation.charts import TaskCharts
 from bertline.evaluation.facts import TaskFacts
 from bertline.evaluation.html import (
     CHARACTERS,
     escape,
-    figure,
-    folded,
     listing,
     metric_name,
     number_of,
-    paragraph,
     score,
-    section,
     setting,
     shortened,
-    side_by_side,
-    table,
-    verdict,
     with_diverged,
+    words,
 )
 from bertline.evaluation.overlap import Overlap
-from bertline.evaluation.task_charts import varied
-from bertline.evaluation.task_scores import conclusion, overlap_notes, score_tables, scores_sentence, verdicts
-from bertline.foundation.formats import count, percent, signed
+from bertline.foundation.formats import count, signed
+from bertline.foundation.verdicts import NOISE_UNKNOWN
+from bertline.kinds.base import TaskKind
 from bertline.kinds.registry import kind_named
 from bertline.tasks.stored_rows import COLLECTION
+
+_NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
+_ERRORS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of text, with what stands above and below it."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    heading: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSection:
+    """A task, as the template shows it."""
+
+    facts: TaskFacts
+    charts: TaskCharts
+    overlaps: Mapping[str, Overlap]
+    """Overlap with the pretraining corpus, by test split."""
+    correct: Mapping[str, Sequence[float]]
+    """Correctness (0 to 1) of the best model on each row, by test split; splits without it are missing."""
+
+    @property
+    def about(self) -> str:
+        """What the task asks for."""
+        return _SOURCES.get(self.facts.source) or self._kind.about(self.facts.result["labels"])
+
+    @property
+    def _kind(self) -> type[TaskKind[Any, Any, Any]]:
+        return kind_named(self.facts.result["task_kind"])
+
+    def comparisons(self) -> Iterator[Table]:
+        """Yield a table of comparisons for each test split; that of `test` has no heading."""
+        head = ["measured against", "difference", "95 % interval", "smallest difference it could have seen", "outcome"]
+        for split, comparisons in self.facts.result["comparisons_by_split"].items():
+            titles = {name: title for name, title in self.facts.titles().items() if name in comparisons}
+            if not titles:
+                continue
+            note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; " + (
+                "the noise of seeds, of rows and of rows from one source is counted together."
+                if any("p_value" in found for found in comparisons.values())
+                else _NOT_KNOWN
+            )
+            rows = [_comparison_row(title, comparisons[name]) for name, title in titles.items()]
+            yield Table(head, rows, heading="" if split == "test" else test_name(split), note=note)
+
+    @property
+    def num_trials(self) -> int:
+        """Trials of the encoder."""
+        return len(self.facts.arms()["encoder"]["trials"])
+
+    @property
+    def num_seeds(self) -> int:
+        """Seeds of the encoder that have a score."""
+        return len(self.facts.arms()["encoder"]["seeds"])
+
+    @property
+    def row_measure(self) -> str:
+        """What the correctness of a row is, in words."""
+        return self._kind.row_measure(self.facts.metric)
+
+    def apart(self, split: str) -> list[float]:
+        """Return the mean correctness of the test rows with overlap and of the others; empty if either are few."""
+        touched, correct = set(self.overlaps[split].touched), self.correct.get(split, [])
+        inside = [value for place, value in enumerate(correct) if place in touched]
+        outside = [value for place, value in enumerate(correct) if place not in touched]
+        few = min(len(inside), len(outside)) < _FEWEST_ROWS
+        return [] if few else [sum(values) / len(values) for values in (inside, outside)]
+
+    def scores(self) -> Iterator[Table]:
+        """Yield all scores of all systems, a table for each split."""
+        systems, titles = self.facts.systems(), self.facts.titles()
+        for split in ("dev", *self.facts.result["test_splits"]):
+            metrics = list(dict.fromkeys(metric for one in systems.values() for metric in one["scores"].get(split, {})))
+            if not metrics:
+                continue
+            metrics.sort(key=lambda metric: metric != self.facts.metric)  # the selection metric comes first
+            rows = [
+                [titles[name], *(_cell(one, split, each) for each in metrics), *_interval_cell(one, split), _seeds(one)]
+                for name, one in systems.items()
+            ]
+            interval = [] if split == "dev" else [f"95 % interval of {metric_name(self.facts.metric)}"]
+            size = self.facts.result["rows"].get(split)
+            heading = words(split) + (f", {number_of(size, 'row')}" if size else "")
+            yield Table(["", *map(metric_name, metrics), *interval, "seeds"], rows, heading=heading)
+
+    def chosen_on_dev(self) -> list[str]:
+        """Return the settings that were chosen on dev for the compared systems."""
+        titles = self.facts.titles()
+        return [
+            f"{titles[name]} ({', '.join(words(f'{key} {value}') for key, value in one['settings'].items())})"
+            for name, one in self.facts.systems().items()
+            if one.get("settings")
+        ]
+
+    def admissions(self) -> list[str]:
+        """Return what the trials of each arm have to admit."""
+        titles, notes = self.facts.titles(), []
+        for name, arm in self.facts.arms().items():
+            who = "" if name == "encoder" else f" of {titles[name]}"
+            notes += _repeated(arm["trials"], who)
+            notes += _edges(arm["best_params"], self.facts.space, who) if arm["trials"] else []
+        return notes
+
+    def candidates(self) -> list[list[str]]:
+        """Return the configurations that were repeated over seeds: fewest diverged seeds first, then best dev mean."""
+        arm = self.facts.arms()["encoder"]
+
+        def rank(candidate: dict[str, Any]) -> tuple[int, float]:
+            # A candidate whose seeds all diverged has no mean and comes last.
+            return candidate.get("num_diverged", 0), -candidate["dev_mean"] if candidate["dev"] else math.inf
+
+        return [
+            [
+                settings_in_words(one["params"]),
+                score(one["dev_mean"], one["dev_std"]) if one["dev"] else "–",
+                with_diverged(len(one["dev"]), one.get("num_diverged", 0)),
+                "chosen" if one["params"] == arm["best_params"] else "",
+            ]
+            for one in sorted(arm["candidates"], key=rank)
+        ]
+
+    def errors(self) -> list[Markup]:
+        """Return the most confident errors of the best model on test."""
+        errors = self.facts.result.get("examples", {}).get("confident_errors", [])[:_ERRORS]
+        return [Markup(self._kind.error_block(error)) for error in errors]
+
+    def details(self) -> Iterator[Table]:
+        """Yield the figures that only some kinds of tasks have; none is left out."""
+        details, rest = self.facts.result["details"], []
+        if details.get("by_type"):
+            yield _by_type("By type", details["by_type"])
+        for name, value in details.items():
+            if name == "before" and (rows := _before_and_after(self.facts, value)):
+                note = "The order that the candidates came in, and the order that the encoder puts them into (mean "
+                head = ["", "before", "after", "difference"]
+                yield Table(head, rows, heading="Before and after", note=f"{note}over seeds).")
+            elif name in _SHOWN_ELSEWHERE:
+                continue
+            elif isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):
+                yield _by_type(metric_name(name).capitalize(), value)
+            elif isinstance(value, Mapping):
+                title = _NAMES.get(name, metric_name(name))
+                rest += [[f"{title}, {metric_name(key)}", _figure(inner)] for key, inner in value.items()]
+            elif isinstance(value, int | float | str):
+                rest.append([metric_name(name), _figure(value)])
+        if rest:
+            yield Table(["", ""], rest, heading="More figures")
+
+    def confusions(self) -> Table | None:
+        """Return the most frequent confusions if there are too many labels for a matrix."""
+        labels, matrix = self.labels, self.facts.result.get("confusion_matrix")
+        if not matrix or len(labels) <= _MOST_LABELS:
+            return None
+        places = [(gold, predicted) for gold in range(len(labels)) for predicted in range(len(labels))]
+        wrong = sorted((-matrix[gold][other], gold, other) for gold, other in places if gold != other)
+        rows = [[labels[gold], labels[other], count(-number)] for number, gold, other in wrong if number]
+        return Table(["is", "taken for", "rows"], rows[:_MOST_CONFUSIONS])
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels of the confusion matrix."""
+        labels: list[str] = self.facts.result["details"].get("labels") or self.facts.result["labels"]
+        return labels
+
+    @property
+    def has_numbered_labels(self) -> bool:
+        """Whether the columns of the matrix are headed by numbers, as the labels are many or long."""
+        return len(self.labels) > _MOST_HEADS or max(map(len, self.labels)) > _LONGEST_HEAD
+
+    def example(self) -> list[tuple[str, Markup]]:
+        """Return the first row of train, (name, value) by column; empty if the rows are not there."""
+        path = self.facts.folder / "train.parquet"
+        first = next(pq.ParquetFile(path).iter_batches(batch_size=1), None) if path.exists() else None
+        if first is None or first.num_rows == 0:
+            return []
+        row = first.to_pylist()[0]
+        return [
+            (name, Markup(_value(self.facts, key, row))) for key, name in _COLUMNS.items() if row.get(key) is not None
+        ]
+
+
+def test_score(arm: dict[str, Any]) -> str:
+    """Return an arm's mean on test with its spread; a single seed has no spread."""
+    return score(arm["test_mean"], arm["test_std"])
+
+
+def test_name(split: str) -> str:
+    """Return the name of a test split in a sentence."""
+    return "test" if split == "test" else f"test ({words(split.removeprefix('test_'))})"
+
+
+_OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
+
+
+def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:
+    known = ["–", "–", "not known"]
+    if "p_value" in found:
+        interval = " to ".join(map(signed, found["interval"]))
+        known = [interval, score(found["smallest_visible"]), _OUTCOMES[found["verdict"]]]
+    return [title, signed(found["difference"]), *known]
+
+
+_FEWEST_ROWS = 10
+"""Minimum number of rows for a separate average."""
+
+
+def _cell(system: dict[str, Any], split: str, metric: str) -> str:
+    value = system["scores"].get(split, {}).get(metric)
+    if value is None:
+        return "–"
+    return score(value["mean"], value["std"]) if isinstance(value, dict) else score(value)
+
+
+def _interval_cell(system: dict[str, Any], split: str) -> list[str]:
+    """Return the interval over the rows of a test split; dev has none, because it was used for selection."""
+    if split == "dev":
+        return []
+    bounds = system["intervals"][split]
+    return [f"{score(bounds[0])} to {score(bounds[1])}" if bounds else "–"]
+
+
+def _seeds(system: dict[str, Any]) -> str:
+    return with_diverged(len(system["seeds"]), system.get("num_diverged", 0)) if "seeds" in system else "–"
+
+
+def settings_in_words(params: dict[str, object]) -> str:
+    """Return hyperparameters as a phrase."""
+    named = [f"{words(name)} {setting(value)}" for name, value in sorted(params.items())]
+    return listing(named or ["the defaults"])
+
 
 # Details that only some kinds of tasks have: confusion matrix, scores by type, scores before and after re-ranking.
 
@@ -40,122 +272,26 @@ _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
 _MOST_HEADS, _LONGEST_HEAD = 6, 14
 _MOST_CONFUSIONS = 12
-_SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "before", "calibration_error")
-_THRESHOLDS = {
-    "no_answer_threshold": "It says that there is no answer where 'none' scores more than {} above the best answer",
-    "threshold": "It gives every label (of two, the second) whose probability is at least {}",
-    "outside_margin": "It takes a word for O only where the logit of O is more than {} above that of the best tag",
-    "temperature": "Its logits are divided by {} before they become probabilities",
-}
+_SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "calibration_error")
 
 
-def details_section(task: TaskFacts) -> str:
-    """Return the task-specific details of the best model on test."""
-    details: dict[str, Any] = task.result["details"]
-    matrix = task.result.get("confusion_matrix")
-    labels = details.get("labels") or task.result["labels"]
-    blocks = [
-        *(_decided(name, value) for name, value in task.calibration.items()),
-        _calibration(details["calibration_error"]) if details.get("calibration_error") else "",
-        _confusion(matrix, labels) if matrix else "",
-        f"<h3>By type</h3>{_by_type(details['by_type'])}" if details.get("by_type") else "",
-        _before_and_after(task, details["before"]) if details.get("before") else "",
-        _others({name: value for name, value in details.items() if name not in _SHOWN_ELSEWHERE}),
-    ]
-    return "".join(blocks)
-
-
-def _calibration(errors: dict[str, float]) -> str:
-    """Describe the expected calibration error without temperature (`before`) and, if one was used, with it
-    (`after`)."""
-    error_size = score(errors["before"])
-    if "after" in errors:
-        error_size = f"{error_size} without the temperature, {score(errors['after'])} with it"
-    return paragraph(
-        f"Expected calibration error on test: {error_size} (the mean "
-        "distance between a probability and how often it was right, over 15 bins; arXiv 1706.04599, section 2)."
-    )
-
-
-def _confusion(matrix: list[list[int]], labels: list[str]) -> str:
-    heading = "<h3>What is taken for what</h3>"
-    if len(labels) > _MOST_LABELS:
-        return heading + _worst_confusions(matrix, labels)
-    # Columns are headed by the labels if these are few and short, else by numbers.
-    numbered = len(labels) > _MOST_HEADS or max(map(len, labels)) > _LONGEST_HEAD
-    head = "".join(
-        f'<th title="{escape(label)}">{number if numbered else escape(label)}</th>'
-        for number, label in enumerate(labels, 1)
-    )
-    body = []
-    for number, (label, row) in enumerate(zip(labels, matrix, strict=True), 1):
-        total = sum(row) or 1
-        cells = "".join(f'<td style="--v:{value / total:.2f}">{value or ""}</td>' for value in row)
-        body.append(f"<tr><th>{f'{number} ' if numbered else ''}{escape(label)}</th>{cells}</tr>")
-    return (
-        heading
-        + paragraph("Test rows of the seed that was best on dev: a line for each true label, a column for each answer.")
-        + f'<div class="scroll"><table class="matrix"><thead><tr><th></th>{head}</tr></thead>'
-        + f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
-
-
-def _worst_confusions(matrix: list[list[int]], labels: list[str]) -> str:
-    places = ((gold, predicted) for gold in range(len(labels)) for predicted in range(len(labels)) if gold != predicted)
-    wrong = sorted((-matrix[gold][predicted], gold, predicted) for gold, predicted in places if matrix[gold][predicted])
-    rows = [[labels[gold], labels[predicted], count(-value)] for value, gold, predicted in wrong[:_MOST_CONFUSIONS]]
-    note = f"The most frequent of them among {len(labels)} labels, on test rows of the seed that was best on dev."
-    return paragraph(note) + table(["is", "taken for", "rows"], rows)
-
-
-def _by_type(by_type: Mapping[str, Mapping[str, float]]) -> str:
+def _by_type(heading: str, by_type: Mapping[str, Mapping[str, float]]) -> Table:
     names = list(dict.fromkeys(name for scores in by_type.values() for name in scores))
-    # A label without gold rows has no scores, only the number of its rows.
-    counted = {kind: scores.get("support", scores.get("rows")) != 0 for kind, scores in by_type.items()}
-    rows = [
-        [kind, *(_figure(scores.get(name) if counted[kind] or name in ("support", "rows") else None) for name in names)]
-        for kind, scores in by_type.items()
-    ]
-    return table(["", *map(metric_name, names)], rows)
+    rows = []
+    for kind, scores in by_type.items():
+        # A label without gold rows has no scores, only the number of its rows.
+        shown = names if scores.get("support", scores.get("rows")) != 0 else ("support", "rows")
+        rows.append([kind, *(_figure(scores.get(name) if name in shown else None) for name in names)])
+    return Table(["", *map(metric_name, names)], rows, heading=heading)
 
 
-def _before_and_after(task: TaskFacts, before: Mapping[str, float]) -> str:
+def _before_and_after(task: TaskFacts, before: Mapping[str, float]) -> list[list[str]]:
     after: Mapping[str, Any] = task.result["arms"]["encoder"]["scores"].get("test", {})
     means = {name: after[name]["mean"] for name in before if name in after}
-    rows = [
+    return [
         [metric_name(name), score(before[name]), score(mean), signed(mean - before[name])]
         for name, mean in means.items()
     ]
-    if not rows:
-        return _others({"before": before})
-    note = "The order that the candidates came in, and the order that the encoder puts them into (mean over seeds)."
-    return "<h3>Before and after</h3>" + paragraph(note) + table(["", "before", "after", "difference"], rows)
-
-
-def _others(details: Mapping[str, Any]) -> str:
-    """Return all remaining figures as plain tables, so that none is omitted."""
-    blocks, rows = [], []
-    for name, value in details.items():
-        words = metric_name(name)
-        if isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):
-            blocks.append(f"<h3>{escape(words.capitalize())}</h3>{_by_type(value)}")
-        elif isinstance(value, Mapping) and all(_is_plain(inner) for inner in value.values()):
-            words = _NAMES.get(name, words)
-            rows += [[f"{words}, {metric_name(key)}", _figure(inner)] for key, inner in value.items()]
-        elif _is_plain(value):
-            rows.append([words, _figure(value)])
-    if rows:
-        blocks.append("<h3>More figures</h3>" + table(["", ""], rows))
-    return "".join(blocks)
-
-
-def _decided(name: str, value: float) -> str:
-    template = _THRESHOLDS.get(name, f"{name.replace('_', ' ')}: {{}}".capitalize())
-    return paragraph(f"{template.format(f'{value:.3g}')} (chosen on dev).")
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, int | float | str)
 
 
 def _figure(value: Any) -> str:
@@ -168,17 +304,6 @@ _FEWEST_CHOICES = 3
 """With only two values, the best one is always at an edge."""
 _NEAR = 0.1
 """Fraction of a continuous range, on its logarithmic scale, that counts as its edge."""
-
-
-def sweep_notes(task: TaskFacts) -> list[str]:
-    """Return sentences on the trials of each arm; none if there is nothing to admit."""
-    titles = task.titles()
-    notes = []
-    for name, arm in task.arms().items():
-        who = "" if name == "encoder" else f" of {titles[name]}"
-        notes += _repeated(arm["trials"], who)
-        notes += _edges(arm["best_params"], task.space, who) if arm["trials"] else []
-    return notes
 
 
 def _repeated(trials: list[dict[str, Any]], who: str) -> list[str]:
@@ -211,13 +336,11 @@ def _edges(best: Mapping[str, Any], space: Mapping[str, Mapping[str, Any]], who:
             continue
         if not _NEAR < place < 1 - _NEAR:
             yield (
-                f"The best {name.replace('_', ' ')}{who}, {setting(value)}, is at the "
-                f"{'lower' if place <= _NEAR else 'upper'} edge of the space ({setting(low)} to {setting(high)}); a "
-                "better one may lie beyond it."
+                f"The best {words(name)}{who}, {setting(value)}, is at the {'lower' if place <= _NEAR else 'upper'} "
+                f"edge of the space ({setting(low)} to {setting(high)}); a better one may lie beyond it."
             )
 
 
-_SPLIT = "train"
 _SOURCES = {
     "docs_library": "Which library does a passage of documentation describe? The names of the libraries are removed.",
     "docs_match": "Does a summary belong to the function that a text describes, or to another one of its module?",
@@ -243,39 +366,19 @@ _COLUMNS = {
 """Columns of stored rows that an example shows, with their names for people."""
 
 
-def introduction(task: TaskFacts) -> str:
-    """Return the sentence and the example as HTML; no example if the rows are not there."""
-    about = _SOURCES.get(task.source) or kind_named(task.result["task_kind"]).about(task.result["labels"])
-    groups = ""
-    if counts := task.manifest.get("groups"):
-        named = listing([f"{counts[split]:,} in {split}" for split in ("train", "dev", *task.result["test_splits"])])
-        groups = paragraph(f"A group of rows is in one split, and verdicts count it as one row. Groups: {named}.")
-    return paragraph(about) + groups + _example(task)
-
-
-def _example(task: TaskFacts) -> str:
-    path = task.folder / f"{_SPLIT}.parquet"
-    first = next(pq.ParquetFile(path).iter_batches(batch_size=1), None) if path.exists() else None
-    if first is None or first.num_rows == 0:
-        return ""
-    row: dict[str, Any] = first.to_pylist()[0]
-    shown = ((name, _value(task, key, row)) for key, name in _COLUMNS.items() if row.get(key) is not None)
-    lines = (f"<p><small>{name}</small> {value}</p>" for name, value in shown)
-    return f"<blockquote>{''.join(lines)}<footer class='soft'>An example, the first row of train</footer></blockquote>"
-
-
 def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:
-    value = row[key]
+    """Return a value of an example row as HTML."""
+    value, more = row[key], ""
     if key == "words":
         return " ".join(map(_tagged, value, row["tags"]))
     if key == "labels":
-        return escape(shortened(_label(task, row), CHARACTERS))
-    if key == "document_ids":
-        return escape(shortened(_document(task, value), CHARACTERS))
-    if isinstance(value, list):
+        value = _label(task, row)
+    elif key == "document_ids":
+        value = _document(task, value)
+    elif isinstance(value, list):
         more = f" … ({number_of(len(value), key.removesuffix('s'))})" if len(value) > 1 else ""
-        return escape(shortened(str(value[0]) if value else "none", CHARACTERS)) + more
-    return escape(shortened(str(value), CHARACTERS))
+        value = value[0] if value else "none"
+    return escape(shortened(str(value), CHARACTERS)) + more
 
 
 def _tagged(word: str, tag: str) -> str:
@@ -297,110 +400,3 @@ def _document(task: TaskFacts, ids: list[str]) -> str:
     path = task.folder / f"{COLLECTION}.parquet"
     matches = pq.read_table(path, filters=[("ids", "in", ids[:1])]).to_pylist() if path.exists() else []
     return " ".join(filter(None, (matches[0]["titles"], matches[0]["texts"]))) if matches else ", ".join(ids)
-
-
-def task_section(
-    task: TaskFacts, charts: dict[str, str], overlaps: dict[str, Overlap], correct: dict[str, list[float]]
-) -> str:
-    """Return the section of one task.
-
-    Args:
-        task: Data and sweep results of the task.
-        charts: Charts from `task_charts`.
-        overlaps: Overlap with the pretraining corpus, by test split.
-        correct: Correctness of the best model on each row, by test split.
-    """
-    metric = metric_name(task.metric)
-    caption = f"Test {metric}. Thick bars are one standard deviation over seeds, small dots the seeds; thin brackets "
-    caption += "are 95 % intervals over seeds and test rows."
-    figures = [figure(charts[f"{task.name}_scores"], caption)]
-    if f"{task.name}_label_efficiency" in charts:
-        figures.append(figure(charts[f"{task.name}_label_efficiency"], f"Test {metric} by number of labelled rows."))
-    if f"{task.name}_distillation" in charts:
-        caption = f"What the student costs and is worth, compared with its teacher ({task.distillation['machine']})."
-        figures.append(figure(charts[f"{task.name}_distillation"], caption))
-    trials = [
-        figure(charts[f"{task.name}_trials_{name}"], f"Dev {metric} of every trial by {name.replace('_', ' ')}.")
-        for name in varied(task)
-    ]
-    notes = verdict(" ".join(admitted)) if (admitted := sweep_notes(task)) else ""
-    blocks = [
-        introduction(task),
-        paragraph(conclusion(task), "lead"),
-        paragraph(scores_sentence(task)),
-        verdicts(task),
-        _teacher(task),
-        overlap_notes(task, overlaps, correct),
-        paragraph(str(task.result["note"]), "soft") if task.result.get("note") else "",
-        side_by_side(*figures),
-        score_tables(task),
-        f"<h3>What the sweep tried</h3>{paragraph(_choice(task))}{notes}",
-        f"{side_by_side(*trials)}{_candidates(task)}",
-        details_section(task),
-        errors_section(task),
-    ]
-    return section(f"task-{task.name}", f"Task: {task.name}", *blocks)
-
-
-def _teacher(task: TaskFacts) -> str:
-    scores = task.result.get("teacher", {}).get("test")
-    return paragraph(f"Its teacher has {score(scores[task.metric])} on test.") if scores else ""
-
-
-def _choice(task: TaskFacts) -> str:
-    arm, rows = task.arms()["encoder"], task.result["rows"]
-    states = [trial["state"] for trial in arm["trials"]]
-    pruned = f", {states.count('PRUNED')} of them stopped early" if "PRUNED" in states else ""
-    failed = f", {states.count('FAIL')} failed" if "FAIL" in states else ""
-    tests = listing([f"{count(rows[split])} ({split})" for split in task.result["test_splits"] if split in rows])
-    tried = f"{number_of(len(states), 'trial')} for the encoder{pruned}{failed}. Chosen on dev: "
-    how = tried if states else "One configuration, and nothing to choose: "
-    shares = [
-        f"{name.replace('_', ' ')} {percent(share)}" for name, share in task.result.get("importances", {}).items()
-    ]
-    explained = f" What explains the differences between trials: {listing(shares)} (PED-ANOVA)." if shares else ""
-    return (
-        f"{how}{_settings(arm['best_params'])}. Trained on {count(rows['train'])} rows, chosen on "
-        f"{count(rows['dev'])}, tested once on {tests}.{explained}"
-    )
-
-
-def _candidates(task: TaskFacts) -> str:
-    """Return the configurations that were repeated over seeds: fewest diverged seeds first, then best dev mean."""
-    arm = task.arms()["encoder"]
-
-    def rank(candidate: dict[str, Any]) -> tuple[int, float]:
-        # A candidate whose seeds all diverged has no mean and comes last.
-        return candidate.get("num_diverged", 0), -candidate["dev_mean"] if candidate["dev"] else math.inf
-
-    candidates = sorted(arm["candidates"], key=rank)
-    if len(candidates) < 2:
-        return ""
-    rows = [
-        [
-            _settings(one["params"]),
-            score(one["dev_mean"], one["dev_std"]) if one["dev"] else "–",
-            with_diverged(len(one["dev"]), one.get("num_diverged", 0)),
-            "chosen" if one["params"] == arm["best_params"] else "",
-        ]
-        for one in candidates
-    ]
-    content = table(["configuration", f"dev {metric_name(task.metric)}", "seeds", ""], rows)
-    return folded(f"The best {len(rows)} configurations over seeds", content)
-
-
-def _settings(params: dict[str, object]) -> str:
-    named = [f"{name.replace('_', ' ')} {setting(value)}" for name, value in sorted(params.items())]
-    return listing(named or ["the defaults"])
-
-
-_ERRORS = 8
-
-
-def errors_section(task: TaskFacts) -> str:
-    """Return the most confident errors of the best model on test."""
-    errors = task.result.get("examples", {}).get("confident_errors", [])[:_ERRORS]
-    if not errors:
-        return ""
-    kind = kind_named(task.result["task_kind"])
-    return "<h3>Where it is sure and wrong</h3>" + "".join(map(kind.error_block, errors))

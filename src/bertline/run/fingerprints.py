@@ -4,7 +4,7 @@ The fingerprint of a stage covers the syntax trees, without docstrings and comme
 (`pipelines/STAGE.py`), of the modules that turn its configuration into work, and of every bertline module that these
 import, directly or not, at the top of a file or inside a function. Of a kind of task it covers what the stage uses
 (`MEMBERS_OF_STAGES`): a changed report leaves the sweep alone. The fingerprint also covers the files next to
-these modules that they use: templates (HTML, CSS) and reference curves.
+these modules that they use: templates and reference curves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SOURCE = Path(__file__).resolve().parents[2]
 _PACKAGE = "bertline"
-_TEMPLATES = ("*.html", "*.css", "reference_curves/*.json")
+_TEMPLATES = ("*.html", "templates/*", "reference_curves/*.json")
 _RECIPES = "pipelines"
 # These modules print messages, validate, or keep records, which cannot change a result. Those of `run` open,
 # run and record every stage in the same way: a recipe imports them, and their own imports are not followed.

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertline.corpus.quality.drops import DROPS_NAME, DropSamples, drops_in_words
-from bertline.foundation.files import write_json
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.progress import say
 from bertline.run.provenance import git_commit, running_under_dvc
@@ -22,48 +21,48 @@ if TYPE_CHECKING:
     from bertline.evaluation.facts import PipelineFolders
 
 
-def show_corpus(stage: StageRun, samples: DropSamples) -> Path:
-    """Write the page and the samples, print what was dropped, and return where the page stands."""
+def show_corpus(stage: StageRun, samples: DropSamples) -> None:
+    """Print the share of each source, and what was dropped."""
     from bertline.corpus.sources import sources_in_words
     from bertline.corpus.storage import FORMAT_VERSION, KIND
-    from bertline.evaluation.corpus_page import write_corpus_page
 
-    drops = samples.content()
-    write_json(stage.folder / DROPS_NAME, drops)
-    page = _page_of(stage)
-    write_corpus_page(page, stage.output, drops)
-    shown = _attached(stage, page)
     table = read_manifest(stage.output, kind=KIND, format_version=FORMAT_VERSION).get("sources")
     if table is not None:
         say(f"corpus: {sources_in_words(table)}")
-    say(f"corpus: {drops_in_words(samples.counts, samples.names_of_files())}; samples to read: {shown}")
-    return shown
+    dropped = drops_in_words(samples.counts, samples.names_of_files())
+    say(f"corpus: {dropped}; samples: {stage.output / DROPS_NAME}, and on the page that the tokenizer stage writes")
 
 
-def show_vocabulary(stage: StageRun) -> Path:
-    """Write the page, print its conclusion, and return where it stands.
+def show_data(stage: StageRun) -> Path:
+    """Write the data page, print what it concludes of the vocabulary, and return where it stands.
 
     Raises:
         DataError: A vocabulary of `tokenizer.compare` cannot be read.
     """
-    from bertline.evaluation.vocabulary_page import conclusion, survey_vocabulary, write_vocabulary_page
+    from bertline.evaluation.data_page import write_data_page
+    from bertline.evaluation.vocabulary_survey import survey_vocabulary
     from bertline.tokenization.config import ByteBpeTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
 
-    config = stage.config.tokenizer
+    config, corpus = stage.config.tokenizer, stage.inputs["corpus"]
     assert not isinstance(config, NoTokenizerConfig)  # then the stage was skipped
     survey = survey_vocabulary(
         stage.output,
-        stage.inputs["corpus"],
+        corpus,
         compare=config.compare,
         was_trained=isinstance(config, TrainedTokenizerConfig | ByteBpeTokenizerConfig),
         num_workers=stage.config.runtime.num_workers,
     )
-    page = _page_of(stage)
-    write_vocabulary_page(page, survey)
-    shown = _attached(stage, page)
-    answer = f"{conclusion(survey)} " if survey.given else ""
-    say(f"tokenizer: {answer}Words that are cut, and other vocabularies on this text: {shown}")
-    return shown
+    assert stage.stage.page is not None
+    page = kept = stage.folder / Path(stage.stage.page).name
+    write_data_page(page, corpus, survey)
+    stage.record.log_artifact(page, contains_text=True)
+    if running_under_dvc():
+        kept = Path(stage.stage.page)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, kept)
+    answer = f"{survey.conclusion} " if survey.given else ""
+    say(f"tokenizer: {answer}Samples of the text, words that are cut, and other vocabularies on this text: {kept}")
+    return kept
 
 
 def show_report(stage: StageRun, metrics: Mapping[str, float], folders: PipelineFolders) -> None:
@@ -105,19 +104,3 @@ def register_models(stage: StageRun, folders: PipelineFolders) -> None:
             standing=standing_of(sweep, alias=config.champion_alias),
         )
         register(stage.folder, f"{config.model_name}-{task}", model, registration)
-
-
-def _page_of(stage: StageRun) -> Path:
-    assert stage.stage.page is not None
-    return stage.folder / Path(stage.stage.page).name
-
-
-def _attached(stage: StageRun, page: Path) -> Path:
-    """Attach a page to the stage's run in MLflow; under DVC return its copy in `artifacts/pages`, else the page."""
-    stage.record.log_artifact(page, contains_text=True)
-    if not running_under_dvc():
-        return page
-    assert stage.stage.page is not None
-    copy = Path(stage.stage.page)
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copyfile(page, copy))

@@ -14,7 +14,6 @@ from typing import Any
 
 from bertline.config import PipelineConfig
 from bertline.evaluation.facts import read_result
-from bertline.evaluation.html import metric_name
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.formats import count, markdown_table
 from bertline.foundation.manifests import MANIFEST_NAME
@@ -22,6 +21,7 @@ from bertline.foundation.mappings import value_at
 from bertline.pretraining.objectives.base import Objective, shown_means
 from bertline.run.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
 from bertline.run.stages import Stage
+from bertline.tasks.metrics.names import metric_name
 from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
 
 # What a person compares pipelines by; `config.yaml` among the artifacts has the rest.

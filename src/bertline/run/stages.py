@@ -106,7 +106,6 @@ STAGES = (
         modules=("bertline.corpus.build",),
         inputs=(str(USER_TEXT), str(SOURCES)),
         output="artifacts/corpus",
-        page="artifacts/pages/corpus.html",
         versions=("pyarrow",),
         versions_where=(
             VersionsWhere("corpus.kind", ("python_docs",), (PACKAGES,)),
@@ -124,7 +123,7 @@ STAGES = (
         modules=("bertline.tokenization.build",),
         inputs=("artifacts/corpus", str(USER_VOCABULARY)),
         output="artifacts/tokenizer",
-        page="artifacts/pages/vocabulary.html",
+        page="artifacts/pages/data.html",
         versions=("tokenizers",),
     ),
     Stage(
@@ -230,7 +229,7 @@ STAGES = (
             "artifacts/sweep",
         ),
         output="artifacts/evaluate",
-        versions=("torch", "numpy", "scipy", "tokenizers", "transformers"),
+        versions=("torch", "numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "tokenizers", "transformers"),
     ),
     Stage(
         name="export",

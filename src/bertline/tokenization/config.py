@@ -22,7 +22,7 @@ class _TrainedConfig:
     """Words that are in the vocabulary in any case and are never split: a list, or a file with one a line. Always empty
     for a byte-level BPE."""
     compare: tuple[str, ...]
-    """WordPiece vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names.
+    """WordPiece vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names.
     They do not change the vocabulary."""
 
     def _require(self, **least: int) -> None:
@@ -76,7 +76,7 @@ class ExistingTokenizerConfig:
     """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`). Only for BERT's
     WordPiece: any other tokenizer is taken as it is."""
     compare: tuple[str, ...]
-    """Vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names. They do not
+    """Vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names. They do not
     change the vocabulary."""
     user_words: tuple[str, ...] | str
     """Always empty: an existing vocabulary has no place for words of one's own."""
@@ -114,7 +114,7 @@ class ExtendedTokenizerConfig:
     """Words that are in the vocabulary in any case, beside the `num_new`, and are never split: a list, or a file with
     one a line."""
     compare: tuple[str, ...]
-    """Vocabularies that the vocabulary page puts next to this one: folders, `vocab.txt` files or hub names. They do not
+    """Vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names. They do not
     change the vocabulary."""
 
     def __post_init__(self) -> None:

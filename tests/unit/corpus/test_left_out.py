@@ -1,4 +1,4 @@
-"""What a reader leaves out is counted by reason, and shown: on the corpus page, in the dry run and in the last line."""
+"""What a reader leaves out is counted by reason, and shown: on the data page, in the dry run and in the last line."""
 
 from __future__ import annotations
 

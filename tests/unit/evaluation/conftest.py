@@ -82,6 +82,12 @@ def pipeline(tmp_path: Path) -> PipelineFolders:
     return make_pipeline(tmp_path / "artifacts")
 
 
+@pytest.fixture(scope="module")
+def kept_pipeline(tmp_path_factory: pytest.TempPathFactory) -> PipelineFolders:
+    """The same, for tests that change nothing of it."""
+    return make_pipeline(tmp_path_factory.mktemp("kept"))
+
+
 @pytest.fixture
 def whole_pipeline(tmp_path: Path) -> PipelineFolders:
     """A task of every kind."""

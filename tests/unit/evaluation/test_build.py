@@ -12,6 +12,7 @@ from bertline.evaluation.config import EvaluateConfig, OverlapConfig
 from bertline.evaluation.facts import PipelineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.manifests import write_manifest
 from bertline.tasks.stored_rows import write_rows
 from evaluation_inputs import HOSTILE, KINDS, rows_of_kind
 
@@ -36,6 +37,7 @@ class Page(HTMLParser):
         self.words = ""
         self.open: list[str] = []
         self.feed(text)
+        self.words = " ".join(self.words.split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(tag)
@@ -53,6 +55,13 @@ class Page(HTMLParser):
         self.words += data
 
 
+@pytest.fixture(scope="module")
+def built(kept_pipeline: PipelineFolders) -> tuple[Path, dict[str, float | int]]:
+    """The stage's output of a whole pipeline, and its figures."""
+    out = kept_pipeline.pretrain.parent / "evaluate"
+    return out, build_evaluation(CONFIG, kept_pipeline, out)
+
+
 def page_of(out: Path) -> Page:
     return Page((out / "report.html").read_text(encoding="utf-8"))
 
@@ -67,30 +76,32 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(handle))
 
 
-def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, pipeline, tmp_path / "out")
-    page = page_of(tmp_path / "out")
-    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    # Links that a person may follow to the pages of corpus and vocabulary next to it; nothing is loaded from there.
+def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(
+    built: tuple[Path, dict[str, float | int]],
+) -> None:
+    out, _ = built
+    page = page_of(out)
+    text = (out / "report.html").read_text(encoding="utf-8")
+    # A link that a person may follow to the data page next to it; nothing is loaded from there.
     others = [address for address in page.addresses if not address.startswith("#")]
-    assert page.addresses and others == ["../pages/corpus.html", "../pages/vocabulary.html"]
+    assert page.addresses and others == ["../pages/data.html"]
     assert page.open == []
-    assert not re.search(r"@import|url\(|<script |<link|<img|<iframe", text)
+    assert not re.search(r"@import|url\((?!#)|<script |<link|<img|<iframe", text)
     assert text.count("<script") == 1  # the template's own, for links within the page
 
 
-def test_text_of_the_corpus_and_of_tasks_cannot_become_html(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, pipeline, tmp_path / "out")
-    page = page_of(tmp_path / "out")
+def test_text_of_the_corpus_and_of_tasks_cannot_become_html(built: tuple[Path, dict[str, float | int]]) -> None:
+    out, _ = built
+    page = page_of(out)
     assert page.elements.count("script") == 1  # the template's own
     assert (
         '<script>alert("x")</script> & <b>bold' in page.words
     )  # shown as text: error, mask predictions, configuration
 
 
-def test_no_score_stands_without_its_baselines_and_spread(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, pipeline, tmp_path / "out")
-    words = page_of(tmp_path / "out").words.replace("\u202f", " ")
+def test_no_score_stands_without_its_baselines_and_spread(built: tuple[Path, dict[str, float | int]]) -> None:
+    out, figures = built
+    words = page_of(out).words.replace("\u202f", " ")
     for task in ("library", "match"):
         sentence = re.search(rf"On {task} it reaches accuracy (.*?label\.)", words)
         assert sentence is not None
@@ -130,9 +141,9 @@ def test_alarms_stand_in_the_report_with_their_advice(pipeline: PipelineFolders,
         assert said in words
 
 
-def test_every_section_is_there(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, pipeline, tmp_path / "out")
-    words = page_of(tmp_path / "out").words
+def test_every_section_is_there(built: tuple[Path, dict[str, float | int]]) -> None:
+    out, _ = built
+    words = page_of(out).words
     for heading in (
         "The pipeline",
         "Learning to read",
@@ -147,13 +158,13 @@ def test_every_section_is_there(pipeline: PipelineFolders, tmp_path: Path) -> No
         "The configuration",
     ):
         assert heading in words
-    assert {path.name for path in (tmp_path / "out" / "plots").iterdir()} >= {
-        "mlm_loss.svg",
-        "accuracy.svg",
-        "library_scores.svg",
-        "library_label_efficiency.svg",
-        "library_trials_learning_rate.svg",
-        "library_vectors.svg",
+    assert {path.name for path in (out / "plots").iterdir()} >= {
+        "mlm_loss.png",
+        "accuracy.png",
+        "library_scores.png",
+        "library_label_efficiency.png",
+        "library_trials_learning_rate.png",
+        "library_vectors.png",
     }
 
 
@@ -244,3 +255,18 @@ def test_a_missing_stage_is_named_and_the_old_report_stays(pipeline: PipelineFol
     with pytest.raises(ArtifactError, match="result.json is missing"):
         build_evaluation(CONFIG, pipeline, tmp_path / "out")
     assert sha256_of_path(tmp_path / "out") == before
+
+
+def test_a_checkpoint_that_was_fine_tuned_as_it_is_has_a_report_of_its_tasks(
+    pipeline: PipelineFolders, tmp_path: Path
+) -> None:
+    content = {"taken_from": "ada/encoder", "metrics": {"num_parameters": 1_400_000}}
+    write_manifest(pipeline.pretrain, kind="pretrain", format_version=1, content=content)
+    (pipeline.pretrain / "metrics.jsonl").unlink()
+    alone = dataclasses.replace(pipeline, corpus=None, tokenizer=None, examples=None)
+    figures = build_evaluation(CONFIG, alone, tmp_path / "out")
+    words = page_of(tmp_path / "out").words
+    assert "ada/encoder, an encoder with 1.4 million parameters" in words and "nothing was pretrained" in words
+    assert "Task: library" in words and "Learning to read" not in words and "What it read" not in words
+    assert rows_of(tmp_path / "out" / "curves" / "mlm_loss.csv") == []
+    assert "library/encoder/accuracy_mean" in figures and "val/mlm_loss" not in figures

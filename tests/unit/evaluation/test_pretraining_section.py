@@ -3,8 +3,9 @@ import json
 
 import pytest
 
+from bertline.evaluation.charts import pretraining_charts
 from bertline.evaluation.facts import Facts, PipelineFolders, read_facts
-from bertline.evaluation.pretraining_section import health, pretraining_charts, pretraining_section
+from bertline.evaluation.report import report_page
 
 PHASES = [
     {"steps": 1000, "max_length": 32},
@@ -26,25 +27,27 @@ def facts(pipeline: PipelineFolders) -> Facts:
     return read_facts(dataclasses.replace(pipeline, params=params), "title")
 
 
-def test_losses_and_accuracies_are_drawn_with_what_they_are_compared_with(facts: Facts) -> None:
-    charts = pretraining_charts(facts)
-    assert ">by frequency alone<" in charts["mlm_loss"]
-    assert ">chance, next sentence right<" in charts["accuracy"] and ">blanks filled right<" in charts["accuracy"]
-    captions = "blanks filled with exactly the right token, and of sentence pairs judged right (next sentence)."
-    assert captions in pretraining_section(facts, charts)
+def test_curves_are_drawn_with_what_they_are_compared_with_and_explained(facts: Facts) -> None:
+    charts = {one.name: one for one in pretraining_charts(facts)}
+    for name, drawn in {
+        "mlm_loss": "by frequency alone",
+        "accuracy": "chance, next sentence right",
+        "grad_norm": "clipped above",
+        "learning_rate": "learning rate",
+        "throughput": "tokens per second",
+    }.items():
+        assert f">{drawn}<" in charts[name].chart.svg
+    assert ">blanks filled right<" in charts["accuracy"].chart.svg
+    assert ">length 64<" in charts["mlm_loss"].chart.svg  # where the sequences become longer
+    said = "blanks filled with exactly the right token, and of sentence pairs judged right (next sentence)."
+    assert said in charts["accuracy"].caption
 
 
-def test_learning_rate_gradient_norm_and_throughput_are_drawn(facts: Facts) -> None:
-    charts = pretraining_charts(facts)
-    assert {"learning_rate", "grad_norm", "throughput"} <= charts.keys()
-    assert ">clipped above<" in charts["grad_norm"]
-    page = pretraining_section(facts, charts)
-    for said in ("The learning rate of the schedule", "The norm of the gradient", "Real tokens per second"):
-        assert said in page
+def test_the_health_verdict_is_there_with_and_without_alarms(facts: Facts, pipeline: PipelineFolders) -> None:
+    def page(alarms: list[dict[str, object]]) -> str:
+        changed = dataclasses.replace(facts, alarms=alarms, tasks=[])
+        return report_page(changed, [], pipeline, pretraining=[], dropped=[], num_documents=0)
 
-
-def test_the_health_verdict_is_there_with_and_without_alarms(facts: Facts) -> None:
-    assert "Health: no alarm." in pretraining_section(facts, pretraining_charts(facts))
-    alarm = {"kind": "spike", "step": 1240, "message": "the loss rose", "advice": "Lower it."}
-    alarmed = health(dataclasses.replace(facts, alarms=[alarm, alarm]))
+    assert "Health: no alarm." in page([])
+    alarmed = page([{"kind": "spike", "step": 1240, "message": "the loss rose", "advice": "Lower it."}] * 2)
     assert "Health: 2 alarms." in alarmed and "Lower it." in alarmed and "no alarm" not in alarmed

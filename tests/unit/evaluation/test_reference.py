@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from bertline.evaluation.charts import pretraining_charts
 from bertline.evaluation.facts import PipelineFolders, read_facts
-from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
 from bertline.evaluation.reference import (
     ReferenceCurve,
     parse_reference,
@@ -19,6 +19,7 @@ from bertline.evaluation.reference import (
     reference_of_run,
     write_reference,
 )
+from bertline.evaluation.report import report_page
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.metrics_log import MetricsLog
@@ -152,10 +153,11 @@ def test_text_that_others_do_not_have_is_no_reference(run: Path) -> None:
 
 
 def drawn(pipeline: PipelineFolders) -> tuple[dict[str, str], str]:
-    """The charts and the text of the report's section on pretraining."""
-    facts = read_facts(pipeline, "a test")
+    """The charts of pretraining, and the report around them."""
+    facts = dataclasses.replace(read_facts(pipeline, "a test"), tasks=[])
     charts = pretraining_charts(facts)
-    return charts, pretraining_section(facts, charts)
+    page = report_page(facts, [], pipeline, pretraining=charts, dropped=[], num_documents=0)
+    return {one.name: str(one.chart.svg) for one in charts}, page
 
 
 def test_the_report_draws_the_reference_no_further_than_the_run(
@@ -166,9 +168,9 @@ def test_the_report_draws_the_reference_no_further_than_the_run(
     assert shipped is not None
     charts, page = drawn(dataclasses.replace(pipeline, params={**pipeline.params, **params}))
     for name, num_curves in (("mlm_loss", 1), ("accuracy", 2)):
-        assert "reference:" not in without[name] and ' behind"' not in without[name]
-        assert charts[name].count(' behind"/>') == num_curves + 1  # and the legend's
+        assert "reference:" not in without[name] and "stroke-opacity: 0.25" not in without[name]
+        assert charts[name].count("stroke-opacity: 0.25") == num_curves + 1  # and the legend's
         assert charts[name].count(f">{shipped.title}</text>") == 1
-        assert ">4,000<" not in charts[name] and ">3,300<" in charts[name]  # the run has 3,300 steps, the other more
+        assert ">4,000<" not in charts[name] and ">3,000<" in charts[name]  # the run has 3,300 steps, the other more
     assert "The pale curves are a run of docs_long" in page and "After step 3,000 its held-out loss was" in page
     assert "pale curves" not in page_without

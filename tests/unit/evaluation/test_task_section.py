@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from bertline.evaluation.charts import TaskCharts, task_charts
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts
 from bertline.evaluation.overlap import Overlap
-from bertline.evaluation.overview_section import summary
-from bertline.evaluation.task_charts import task_charts
-from bertline.evaluation.task_section import sweep_notes, task_section
+from bertline.evaluation.report import report_page
+from bertline.evaluation.task_section import TaskSection
 from bertline.tasks.stored_rows import COLLECTION, Documents, write_rows
 from evaluation_inputs import HOSTILE, KINDS, make_result
 
@@ -24,13 +24,30 @@ def collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_rows(tmp_path, COLLECTION, Documents(["d1", "d7"], ["", ""], ["Shock waves on wings.", "Other."]))
 
 
+NO_FOLDERS = PipelineFolders(
+    corpus=None, tokenizer=None, examples=None, pretrain=Path(), tasks={}, sweeps={}, params={}
+)
+
+
 def facts(name: str, **changes: Any) -> TaskFacts:
     return TaskFacts(name=name, manifest={}, result={**make_result(name), **changes}, calibration={}, folder=Path())
 
 
 def page(task: TaskFacts, overlaps: dict[str, Overlap] | None = None, correct: list[float] | None = None) -> str:
+    """The report of a checkpoint that was fine-tuned for one task, from the task's section on."""
     right = {} if correct is None else {"test": correct}
-    return task_section(task, task_charts(task), overlaps or {}, right).replace("\u202f", " ")
+    section = TaskSection(task, task_charts(task), overlaps or {}, right)
+    return report([section], "the checkpoint").split('<section id="task-')[1]
+
+
+def report(tasks: list[TaskSection], taken_from: str) -> str:
+    training = {"num_parameters": 7}
+    whole = Facts(
+        title="title", params={}, taken_from=taken_from, corpus={}, tokenizer={}, examples={}, objective=None,
+        training=training, rows=[], mask_predictions=[], alarms=[], tasks=[one.facts for one in tasks], provenance=[],
+    )  # fmt: skip
+    shown = report_page(whole, tasks, NO_FOLDERS, pretraining=[], dropped=[], num_documents=0)
+    return shown.replace("\u202f", " ")
 
 
 def words(text: str) -> str:
@@ -154,7 +171,7 @@ def test_what_dev_decided_is_said() -> None:
         calibration={"no_answer_threshold": -1.25},
         folder=Path(),
     )
-    assert "no answer where &#x27;none&#x27; scores more than -1.25" in page(task)
+    assert "no answer where 'none' scores more than -1.25" in page(task)
 
 
 SPACE = {
@@ -170,9 +187,8 @@ def notes(trials: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
         "trials": [{"number": number, "params": params} for number, params in enumerate(trials)],
         "best_params": best,
     }
-    return sweep_notes(
-        TaskFacts(name="library", manifest={}, result=result, folder=Path(), calibration={}, space=SPACE)
-    )
+    task = TaskFacts(name="library", manifest={}, result=result, folder=Path(), calibration={}, space=SPACE)
+    return TaskSection(task, TaskCharts(scores=[], trials=[], vectors=[]), {}, {}).admissions()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +216,7 @@ def with_conclusion(facts: Facts, **conclusion: Any) -> Facts:
 
 
 def cells(html: str) -> list[str]:
-    row = html.split("<tbody><tr>")[1].split("</tr>")[0].replace("\u202f", " ")
+    row = html.split("<tbody>")[1].split("</tr>")[0]
     return re.findall(r"<td[^>]*>(.*?)</td>", row)
 
 
@@ -218,7 +234,8 @@ def test_the_winner_is_bold_and_the_strongest_opponent_named(
 ) -> None:
     found = {} if verdict is None else {"verdict": verdict}
     facts = with_conclusion(read_facts(whole_pipeline, "title"), encoder=found)
-    row = cells(summary(facts, {}))
+    charts = TaskCharts(scores=[], trials=[], vectors=[])
+    row = cells(report([TaskSection(task, charts, {}, {}) for task in facts.tasks], "the checkpoint"))
     assert [cell.removeprefix("<b>").removesuffix("</b>") for cell in row if "<b>" in cell] == ([bold] if bold else [])
     assert any("TF-IDF, logistic regression" in cell for cell in row)
     assert row[-1] == says

@@ -41,6 +41,8 @@ _DISTRIBUTIONS = {
 _WITHOUT_MEANING = {
     "huggingface_hub": "fetches a pinned revision",
     "backports.zstd": "gives the text that was compressed, or an error",
+    "jinja2": "fills templates",
+    "markupsafe": "escapes text",
     "pyarrow": "where it only reads, or keeps predictions",
     "psutil": "tells whether a process lives",
     "rich": "shows progress",

@@ -1,0 +1,162 @@
+"""What a corpus looks like: read once, in bounded memory; the same corpus gives the same survey."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bertline.corpus.document import Document, Split, label_of
+from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
+from bertline.foundation.manifests import read_manifest
+
+NUM_RANDOM, NUM_FREQUENT, NUM_LONGEST = 20, 20, 5
+SHORT_CHARACTERS = 40
+"""Longest sentence, in characters, that is counted among the frequent short ones."""
+_MAX_COUNTED = 400_000
+_SCRIPT_SAMPLES = 4_000
+_FEWEST_RANDOM, _FEWEST_SCRIPT_SAMPLES = 3, 200
+"""Sentences of each source and language, however many there are."""
+_FEW_WORDS = 2
+SPLITS: tuple[Split, ...] = ("train", "validation")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Sentence:
+    """A sentence and the document it is of."""
+
+    document: str
+    text: str
+
+
+@dataclass(kw_only=True, slots=True)
+class Part:
+    """What one source looks like in one language, or a corpus of one source as a whole."""
+
+    sentences: int
+    random: list[Sentence] = field(default_factory=list)
+    """In reading order."""
+    words_per_sentence: Counter[int] = field(default_factory=Counter)
+    """Sentences by their number of words."""
+    sentences_per_document: Counter[int] = field(default_factory=Counter)
+    scripts: Counter[str] = field(default_factory=Counter)
+    """Letters of a sample of sentences by script, such as `LATIN`."""
+    short: Counter[str] = field(default_factory=Counter)
+    """Short sentences with how often they occur."""
+    longest: list[tuple[int, int, Sentence]] = field(default_factory=list)
+    """Characters, negative position in the corpus and text of the longest sentences."""
+
+    @property
+    def share_of_few_words(self) -> float:
+        """The share of sentences with one or two words."""
+        few = sum(number for length, number in self.words_per_sentence.items() if length <= _FEW_WORDS)
+        return few / max(1, self.sentences)
+
+    def add(self, document: Document, position: int, chosen: set[int], every: int, most_counted: int) -> None:
+        """Consider a document whose first sentence is at a position of this part."""
+        self.sentences_per_document[len(document.sentences)] += 1
+        for place, text in enumerate(document.sentences, position):
+            self.words_per_sentence[text.count(" ") + 1] += 1
+            if len(text) <= SHORT_CHARACTERS:
+                self.short[text] += 1
+            if len(self.longest) < NUM_LONGEST or len(text) > self.longest[0][0]:
+                entry = (len(text), -place, Sentence(document.id, text))
+                (heapq.heappush if len(self.longest) < NUM_LONGEST else heapq.heappushpop)(self.longest, entry)
+            if place in chosen:
+                self.random.append(Sentence(document.id, text))
+            if place % every == 0:
+                self.scripts.update(map(script_of, filter(str.isalpha, text)))
+        if len(self.short) > most_counted:  # what occurred once so far is not among the most frequent of a large corpus
+            self.short = Counter({text: number for text, number in self.short.items() if number > 1})
+
+
+@dataclass(kw_only=True, slots=True)
+class CorpusSurvey:
+    """What a corpus looks like, as a whole and by source and language (`label_of`)."""
+
+    whole: Part
+    parts: dict[str, Part]
+    """Empty for a corpus of one."""
+    frequent_short: list[tuple[str, int, dict[str, int]]]
+    """Sentences that occur more than once, the most frequent first: with how often, in all and by part."""
+    longest: list[Sentence]
+
+
+def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
+    """Read a corpus and return what it looks like.
+
+    Raises:
+        ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
+    """
+    sizes = _sentences_by_label(read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION))
+    parts = {label: Part(sentences=total) for label, total in sizes.items()}
+    num_random = max(_FEWEST_RANDOM, NUM_RANDOM // len(parts))
+    num_scripts = max(_FEWEST_SCRIPT_SAMPLES, _SCRIPT_SAMPLES // len(parts))
+    chosen = {
+        label: set(random.Random(seed).sample(range(total), min(num_random, total))) for label, total in sizes.items()
+    }
+    positions = Counter(dict.fromkeys(parts, 0))
+    for split in SPLITS:
+        for document in read_documents(folder, split):
+            label = label_of(document.id) if len(parts) > 1 else ""
+            every = max(1, sizes[label] // num_scripts)
+            parts[label].add(document, positions[label], chosen[label], every, _MAX_COUNTED // len(parts))
+            positions[label] += len(document.sentences)
+    whole = Part(sentences=sum(sizes.values()))
+    for part in parts.values():
+        whole.random += part.random
+        for name in ("words_per_sentence", "sentences_per_document", "scripts", "short"):
+            getattr(whole, name).update(getattr(part, name))
+    frequent = [(-number, text) for text, number in whole.short.items() if number > 1]
+    longest = sorted((entry for part in parts.values() for entry in part.longest), reverse=True)
+    return CorpusSurvey(
+        whole=whole,
+        parts=parts if len(parts) > 1 else {},
+        frequent_short=[
+            (text, -number, {label: part.short[text] for label, part in parts.items() if label and part.short[text]})
+            for number, text in heapq.nsmallest(NUM_FREQUENT, frequent)
+        ],
+        longest=[sentence for _, _, sentence in longest[:NUM_LONGEST]],
+    )
+
+
+def _sentences_by_label(manifest: Mapping[str, Any]) -> dict[str, int]:
+    """Return the number of sentences of each source and language; of a corpus of one as a whole, under no name."""
+    sizes = {
+        label: sum(part["counts"].get(f"{split}/sentences", 0) for split in SPLITS)
+        for label, part in manifest.get("sources", {"parts": {}})["parts"].items()
+    }
+    return sizes if len(sizes) > 1 else {"": sum(manifest["counts"][split]["sentences"] for split in SPLITS)}
+
+
+@cache
+def script_of(letter: str) -> str:
+    """Return the script of a letter by its name.
+
+    Example:
+        >>> script_of("a"), script_of("я"), script_of("字")
+        ('LATIN', 'CYRILLIC', 'CJK')
+    """
+    return unicodedata.name(letter, "OTHER").split(" ")[0].split("-")[0]
+
+
+def doubling_bins(counts: Counter[int]) -> list[tuple[str, float]]:
+    """Return amounts by number in bins 1, 2, 3 to 4, 5 to 8, ... up to the last that is not empty.
+
+    Example:
+        >>> doubling_bins(Counter({1: 5, 3: 1, 4: 1, 9: 2}))
+        [('1', 5), ('2', 0), ('3 to 4', 2), ('5 to 8', 0), ('9 to 16', 2)]
+    """
+    bins: list[tuple[str, float]] = []
+    low, high, most = 1, 1, max(counts, default=0)
+    while low <= most:
+        inside = sum(number for value, number in counts.items() if low <= value <= high)
+        bins.append((str(low) if low == high else f"{low:,} to {high:,}", inside))
+        low, high = high + 1, high * 2
+    return bins or [("none", 0)]

@@ -1,0 +1,218 @@
+"""The data page: what was kept and dropped of the text, and how the vocabulary fits it, to be read before training."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from bertline.corpus.document import source_of
+from bertline.corpus.quality.drops import DROPS_NAME, drops_in_words, is_no_drop
+from bertline.corpus.storage import FORMAT_VERSION, KIND
+from bertline.evaluation.charts import Captioned
+from bertline.evaluation.corpus_survey import SHORT_CHARACTERS, CorpusSurvey, Part, doubling_bins, survey_corpus
+from bertline.evaluation.figures import Series, bar_chart, line_chart
+from bertline.evaluation.rendering import rendered
+from bertline.evaluation.vocabulary_survey import Fit, VocabularySurvey
+from bertline.foundation.files import read_json, write_atomically
+from bertline.foundation.formats import count, percent
+from bertline.foundation.manifests import read_manifest
+
+_LONG_SEQUENCE = 512
+_LEAST_SCRIPT = 0.02
+_MOST_OPEN = 6
+"""Sources whose samples all stand open, and that are listed in a line."""
+
+
+def write_data_page(path: Path, corpus: Path, vocabulary: VocabularySurvey) -> None:
+    """Write the page as one file without other files; the same corpus and vocabulary give the same bytes.
+
+    Raises:
+        ArtifactError: The folder is not a corpus.
+    """
+    manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
+    drops, survey = read_json(corpus / DROPS_NAME), survey_corpus(corpus)
+    page = rendered(
+        "data.html",
+        title="What the text and the vocabulary look like",
+        manifest=manifest,
+        total={name: sum(split[name] for split in manifest["counts"].values()) for name in _AMOUNTS},
+        survey=survey,
+        dropped=drops_in_words(drops["counts"]),
+        drops=[
+            _drop(drops, reason, number)
+            for reason, number in sorted(drops["counts"].items(), key=lambda entry: (-entry[1], entry[0]))
+        ],
+        sources=_sources(manifest.get("sources")),
+        parts=[_part_row(label, part) for label, part in survey.parts.items()],
+        charts=_corpus_charts(survey),
+        short_characters=SHORT_CHARACTERS,
+        most_open=_MOST_OPEN,
+        places=_places,
+        vocabulary=vocabulary,
+        fits=[_fit_row(vocabulary, one) for one in (vocabulary.own, *vocabulary.trained.values(), *vocabulary.given)],
+        vocabulary_charts=_vocabulary_charts(vocabulary),
+        part_rows=_part_rows,
+        small=small,
+    )
+    write_atomically(path, page)
+
+
+_AMOUNTS = ("documents", "sentences", "words")
+
+
+def _corpus_charts(survey: CorpusSurvey) -> list[Captioned]:
+    """Return charts of lengths, and of scripts where there are letters."""
+    whole = survey.whole
+    charts = {
+        "words_per_sentence": (doubling_bins(whole.words_per_sentence), "sentences", "Sentences by number of words."),
+        "sentences_per_document": (
+            doubling_bins(whole.sentences_per_document), "documents", "Documents by number of sentences.",
+        ),
+        "scripts": (
+            [(name.title(), float(number)) for name, number in whole.scripts.most_common(8)],
+            "letters", "Letters of a sample of sentences, by script.",
+        ),
+    }  # fmt: skip
+    return [Captioned(name, bar_chart(bars, name=of), caption) for name, (bars, of, caption) in charts.items() if bars]
+
+
+def _part_row(label: str, part: Part) -> list[str]:
+    lengths = part.words_per_sentence
+    median, most = (
+        np.quantile(list(lengths), share, weights=list(lengths.values()), method="inverted_cdf") if lengths else 0
+        for share in (0.5, 0.9)
+    )
+    return [
+        label,
+        count(part.sentences),
+        count(median),
+        count(most),
+        percent(part.share_of_few_words),
+        f"{part.sentences / max(1, part.sentences_per_document.total()):.1f}",
+        _main_scripts(part.scripts),
+    ]
+
+
+def _main_scripts(scripts: Counter[str]) -> str:
+    """Return the most frequent scripts with their shares of the letters.
+
+    Example:
+        >>> _main_scripts(Counter(LATIN=75, CYRILLIC=24, GREEK=1))
+        'Latin 75.0 %, Cyrillic 24.0 %'
+    """
+    total = max(1, scripts.total())
+    most = [(name, number) for name, number in scripts.most_common(3) if number / total >= _LEAST_SCRIPT]
+    return ", ".join(f"{name.title()} {percent(number / total)}" for name, number in most)
+
+
+def _sources(found: Mapping[str, Any] | None) -> dict[str, list[list[str]]] | None:
+    """Return rows by source, by language (where those are not of single sources) and of drops; None for one source."""
+    if found is None:
+        return None
+    rows, languages = [], defaultdict(list)
+    for label, part in found["parts"].items():
+        amounts = [part["counts"].get(name, 0) for name in ("train/documents", "validation/documents", "train/words")]
+        name = part["language"]
+        languages[name or "not said"].append((source_of(label), part["share"], *amounts))
+        share, rate = percent(part["share"]), f"{part['rate']:.3g}"
+        rows.append([source_of(label), name or "–", share, rate, count(part["documents"]), *map(count, amounts)])
+    by_language = []
+    if len(languages) < len(rows) and set(languages) != {"not said"}:
+        for name in sorted(languages, key=lambda name: (-sum(part[1] for part in languages[name]), name)):
+            sources, shares, in_train, _, words = zip(*languages[name], strict=True)
+            names = ", ".join(dict.fromkeys(sources))
+            by_language.append([name, percent(sum(shares)), count(sum(in_train)), count(sum(words)), names])
+    dropped = [[name, drops_in_words(reasons)] for name, reasons in found["dropped"].items()]
+    return {"sources": rows, "languages": by_language, "dropped": dropped}
+
+
+def _drop(drops: Mapping[str, Any], reason: str, number: int) -> dict[str, Any]:
+    """Return what was dropped for a reason: how much of what, samples, by source if there are several."""
+    thing, _, why = reason.partition("/")
+    by_source = {name: counts[reason] for name, counts in drops.get("by_source", {}).items() if counts.get(reason)}
+    samples = drops["samples"].get(reason, [])
+    several = len(drops.get("by_source", {})) > 1
+    return {
+        "why": why.replace("_", " ").capitalize(),
+        "thing": thing,
+        "number": number,
+        "samples": {
+            f"{name}: {count(of_source)}": [one for one in samples if one["source"] == name]
+            for name, of_source in by_source.items()
+        }
+        if several and samples
+        else {"": samples},
+        "places": f" {_places(by_source)}." if several else "",
+        "without_text": not samples and not is_no_drop(reason),
+    }
+
+
+def _places(numbers: Mapping[str, int]) -> str:
+    """Return numbers by source in words, the largest first.
+
+    Example:
+        >>> _places({"novels": 3, "wiki[de]": 1200})
+        'wiki[de] 1,200, novels 3'
+    """
+    ranked = sorted(numbers.items(), key=lambda entry: (-entry[1], entry[0]))
+    listed = ", ".join(f"{name} {count(number)}" for name, number in ranked[:_MOST_OPEN])
+    return listed + (f" and {len(ranked) - _MOST_OPEN} more" if len(ranked) > _MOST_OPEN else "")
+
+
+_COLOURS = ("c0", "c1", "c2", "c4", "c5", "c6", "c7", "c8", "c9")
+
+
+def _vocabulary_charts(survey: VocabularySurvey) -> list[Captioned]:
+    """Return charts of coverage, and of tokens a word by the size of the vocabulary if several sizes were trained."""
+    named = list(zip((survey.own, *survey.given), _COLOURS, strict=False))
+    curves = [Series(one.name, one.coverage(), colour) for one, colour in named]
+    chart = line_chart(curves, x_name="tokens, the most frequent first", y_name="share of the text", log_x=True)
+    used = f"{count(survey.own.num_used)} of {count(survey.own.size)} tokens occur in this text."
+    caption = f"Coverage: the share of the text that the most frequent tokens are. {used}"
+    charts = [Captioned("coverage", chart, caption)]
+    here = [*survey.trained.values(), *([survey.own] if survey.was_trained else [])]
+    sizes = sorted({(float(one.size), one.tokens_per_word) for one in here})
+    if len(sizes) > 1:
+        series = [Series("trained on this text", sizes, _COLOURS[0], style="marked")]
+        series += [
+            Series(one.name, [(float(one.size), one.tokens_per_word)], colour, style="marked")
+            for one, colour in named[1:]
+        ]
+        chart = line_chart(series, x_name="tokens in the vocabulary", y_name="tokens a word", log_x=True)
+        charts.append(Captioned("sizes", chart, "What size buys: tokens a word, by the size of the vocabulary."))
+    return charts
+
+
+def small(share: float) -> str:
+    """Format a share that matters though it is small.
+
+    Example:
+        >>> small(0.00023), small(0.0)
+        ('0.023 %', '0 %')
+    """
+    return f"{100 * share:.2g} %"
+
+
+def _fit_cells(one: Fit) -> list[str]:
+    lost = f" ({small(one.unknown_character_rate)} of characters)" if one.unknown else ""
+    return [f"{one.tokens_per_word:.3f}", percent(one.continued_rate), small(one.unknown_rate) + lost]
+
+
+def _fit_row(survey: VocabularySurvey, one: Fit) -> list[str]:
+    words = _LONG_SEQUENCE / max(1e-9, one.tokens_per_word)
+    name = Markup("<b>{}</b>").format(one.name) if one is survey.own else one.name
+    return [name, count(one.size), *_fit_cells(one), count(round(words)), percent(survey.shared.get(one.name, 1.0))]
+
+
+def _part_rows(parts: Mapping[str, Sequence[Fit]]) -> list[list[str]]:
+    """Return rows of how vocabularies cut parts of the text; they are named where there are several."""
+    return [
+        [name, one.name if len(fits) > 1 else "", count(one.words), *_fit_cells(one)]
+        for name, fits in parts.items()
+        for one in fits
+    ]

@@ -1,0 +1,299 @@
+"""Figures drawn by matplotlib: SVG for pages, in their light or dark colours, and PNG for MLflow and DVC.
+
+Figures are made without pyplot and with their own settings, so that nothing global changes.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from importlib.resources import files
+from typing import Any, Concatenate, Literal, ParamSpec
+
+import matplotlib
+from markupsafe import Markup, escape
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from bertline.evaluation.html import score, shortened
+
+_CSS = files("bertline.evaluation").joinpath("templates/style.css").read_text(encoding="utf-8")
+COLOURS = dict(re.findall(r"--(ink|soft|rule|c\d): (#\w+)", _CSS.partition("@media")[0]))
+"""Colours of a light page by CSS variable; figures are drawn in them, and name the variable in SVG."""
+_STYLE = {
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), COLOURS["soft"]),
+    **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top", "legend.frameon"), False),
+    **dict.fromkeys(("axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 11),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0),
+    **dict.fromkeys(("lines.solid_capstyle", "lines.solid_joinstyle"), "round"),
+    "font.size": 12,
+    "text.color": COLOURS["ink"],
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.xmargin": 0.03,
+    "grid.color": COLOURS["rule"],
+    "svg.fonttype": "none",
+}
+_WIDTH, _PLOT_HEIGHT = 6.1, 3.3
+_MOST_POINTS = 400
+"""Curves with more points are thinned: they look the same and would make the file large."""
+_FEW_TICKS, _STEPS = 4, (1, 2, 2.5, 5, 10)
+_COLUMNS = 4
+"""Panels beside each other."""
+_CHARACTERS = 75
+"""Characters of a line of the legend."""
+
+Points = Sequence[tuple[float, float]]
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A finished figure."""
+
+    svg: Markup
+    """Element for a page that defines the variables of `COLOURS`."""
+    png: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Named points; `spread` is the standard deviation at each."""
+
+    name: str
+    points: Points
+    colour: str
+    spread: Sequence[float] | None = None
+    style: Literal["line", "marked", "dots", "behind"] = "line"
+    """`marked`: a line with a dot at each point; `behind`: a pale line below all others, last in the legend, where it
+    is not listed without a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A system in a chart of scores; `seeds` are single scores, `interval` is a 95 % interval of the mean."""
+
+    name: str
+    mean: float
+    colour: str
+    spread: float | None = None
+    seeds: Sequence[float] = field(default=())
+    interval: Sequence[float] | None = None
+
+
+def _styled(draw: Callable[Concatenate[Figure, P], str]) -> Callable[P, Chart]:
+    """Make a chart from a function that draws on a figure and returns a description for those who do not see it."""
+
+    @wraps(draw)
+    def chart(*args: P.args, **kwargs: P.kwargs) -> Chart:
+        with matplotlib.rc_context(_STYLE):
+            figure = Figure(figsize=(_WIDTH, _PLOT_HEIGHT), layout="constrained")
+            description = draw(figure, *args, **kwargs)
+            matplotlib.rcParams["svg.hashsalt"] = description  # ids differ between the charts of a page
+            svg, png = io.BytesIO(), io.BytesIO()
+            figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+            figure.set_layout_engine("none")  # it stays as it is laid out
+            figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
+        return Chart(_for_page(svg.getvalue().decode(), description), png.getvalue())
+
+    return chart
+
+
+def _for_page(svg: str, description: str) -> Markup:
+    """Return matplotlib's SVG as an element that takes fonts and colours from the page around it."""
+    box = re.search(r'viewBox="([^"]*)"', svg)
+    assert box is not None
+    body = re.sub(r"<(metadata|style).*?</\1>", "", svg[svg.index(">", svg.index("<svg")) + 1 :], flags=re.DOTALL)
+    body = re.sub(r'<g id="said: ([^"]*)">', r"<g><title>\1</title>", body)
+    body = re.sub(r'<g id="[^"]*"', "<g", body)
+    body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"\d+\.\d{3,}", _rounded, tag[0]), body)
+    for name, light in COLOURS.items():
+        body = body.replace(light, f"var(--{name})")
+    body = re.sub(r"\s*\n\s*", " ", body)
+    return Markup(f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(description)}">{body}')
+
+
+def _rounded(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.1f}".removesuffix(".0")
+
+
+@_styled
+def line_chart(
+    figure: Figure,
+    series: Sequence[Series],
+    *,
+    x_name: str,
+    y_name: str,
+    level: tuple[str, float] | None = None,
+    log_x: bool = False,
+    marks: Sequence[tuple[float, str]] = (),
+) -> str:
+    """Draw curves or groups of points over a common axis.
+
+    Args:
+        figure: The figure to draw on.
+        series: The curves.
+        x_name: Name of the horizontal axis.
+        y_name: Name of the vertical axis.
+        level: Named horizontal line to compare with.
+        log_x: Whether the horizontal axis is logarithmic.
+        marks: Places on the horizontal axis at which something changes, each with a short text.
+    """
+    axes = figure.subplots()
+    series = sorted((curve for curve in series if curve.points), key=lambda curve: curve.style == "behind")
+    for curve in series:
+        _draw(axes, curve)
+    if level:
+        axes.axhline(level[1], color=_colour("soft"), linestyle="--", linewidth=1.6, label=level[0])
+    _scale_x(axes, sorted({x for curve in series for x, _ in curve.points}), log=log_x)
+    for place, words in marks:
+        axes.axvline(place, color=_colour("soft"), linestyle=":", linewidth=1)
+        where: Any = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+        axes.annotate(words, (place, 0), (3, 3), **where, color=_colour("soft"), fontsize=11)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
+    axes.yaxis.set_major_formatter(_number)
+    axes.set_xlabel(x_name)
+    axes.set_title(y_name, loc="right", fontsize=11, color=_colour("soft"))
+    names = [str(name) for name in axes.get_legend_handles_labels()[1]]
+    columns = max(1, min(3, _CHARACTERS // (max(map(len, names)) + 6)))
+    figure.set_size_inches(_WIDTH, _PLOT_HEIGHT + 0.26 * math.ceil(len(names) / columns))
+    figure.legend(loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.4)
+    return f"{y_name} by {x_name}: {', '.join(names)}"
+
+
+def _draw(axes: Axes, curve: Series) -> None:
+    colour = _colour(curve.colour)
+    if curve.style == "dots":
+        axes.plot(
+            *zip(*curve.points, strict=True), "o", color=colour, alpha=0.75, label=curve.name, markersize=8, mew=0
+        )
+        return
+    every = max(1, len(curve.points) // _MOST_POINTS)
+    thin = [*curve.points[:-1:every], curve.points[-1]]  # the last point is the result
+    behind: Any = {"linewidth": 5, "alpha": 0.25, "zorder": 1} if curve.style == "behind" else {}
+    axes.plot(*zip(*thin, strict=True), color=colour, label=curve.name or None, **{"linewidth": 1.8, **behind})
+    if curve.style == "marked":
+        for (x, y), spread in zip(curve.points, curve.spread or [0.0] * len(curve.points), strict=True):
+            axes.errorbar(x, y, spread or None, fmt="none", color=colour, linewidth=1.5)
+            axes.plot(x, y, "o", color=colour, markersize=5, gid=f"said: {curve.name}: {score(y, spread or None)}")
+
+
+def _scale_x(axes: Axes, values: Sequence[float], *, log: bool) -> None:
+    """Set the scale and the ticks of the horizontal axis: the values themselves if these are few and round."""
+    if log:
+        axes.set_xscale("log")
+        decades = math.log10(values[-1] / values[0]) if values[0] > 0 else 0
+        axes.xaxis.set_major_locator(LogLocator(subs=(1,) if decades > 3 else (1, 3)))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
+    if 1 < len(values) <= _FEW_TICKS and all(float(_number(value).replace(",", "")) == value for value in values):
+        axes.set_xticks(values)
+    axes.xaxis.set_major_formatter(_number)
+
+
+@_styled
+def dot_chart(figure: Figure, rows: Sequence[Row], *, x_name: str) -> str:
+    """Draw the scores of systems, one below the other.
+
+    Each has a dot for the mean, a bar of one standard deviation to each side, small dots for seeds, and a thin bracket
+    for the interval.
+    """
+    axes = _rows_below_each_other(figure, len(rows), 0.6)
+    for place, row in enumerate(rows):
+        colour, said = _colour(row.colour), score(row.mean, row.spread)
+        _name_row(axes, place, row.name, said)
+        if row.interval is not None:
+            axes.plot(row.interval, [place, place], "|-", color=colour, linewidth=0.8, alpha=0.8, markersize=8)
+        axes.plot(row.seeds, [place] * len(row.seeds), "o", color=colour, markersize=4, alpha=0.45, mew=0)
+        axes.errorbar(row.mean, place, xerr=row.spread, fmt="none", color=colour, linewidth=2.2)
+        axes.plot(row.mean, place, "o", color=colour, markersize=8, gid=f"said: {row.name}: {said}")
+    if min(row.mean for row in rows) < 0.3:
+        axes.update_datalim([(0, 0)])
+        axes.autoscale_view()
+    axes.xaxis.set_major_formatter(_number)
+    axes.set_xlabel(x_name)
+    return f"{x_name}: {', '.join(f'{row.name} {score(row.mean, row.spread)}' for row in rows)}"
+
+
+@_styled
+def bar_chart(figure: Figure, rows: Sequence[tuple[str, float]], *, name: str) -> str:
+    """Draw amounts as horizontal bars with their numbers."""
+    axes = _rows_below_each_other(figure, len(rows), 0.42)
+    axes.barh(range(len(rows)), [value for _, value in rows], height=0.26, color=_colour("c0"))
+    axes.set_axis_off()
+    axes.set_xlim(0, max(value for _, value in rows) or 1)
+    for place, (label, value) in enumerate(rows):
+        _name_row(axes, place, label, f"{value:,.0f}")
+    return f"{name}: {', '.join(f'{label} {value:,.0f}' for label, value in rows)}"
+
+
+def _rows_below_each_other(figure: Figure, number: int, height: float) -> Axes:
+    figure.set_size_inches(_WIDTH, height * number + 0.6)
+    axes = figure.subplots()
+    axes.set_ylim(number - 0.5, -0.75)
+    axes.set_yticks([])
+    return axes
+
+
+def _name_row(axes: Axes, place: int, name: str, number: str) -> None:
+    above: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "va": "bottom"}
+    axes.annotate(name, (0, place), (0, 6), **above)
+    axes.annotate(number, (1, place), (0, 6), **above, ha="right", weight="bold")
+
+
+@_styled
+def small_multiples(figure: Figure, groups: Sequence[tuple[str, Points]], *, x_name: str, y_name: str) -> str:
+    """Draw each group of points, (name, points), in a panel of its own, in front of all others.
+
+    In one panel, the colours of many groups cover one another. All panels have the same scales.
+    """
+    groups = [group for group in groups if group[1]]
+    lines = math.ceil(len(groups) / _COLUMNS)
+    figure.set_size_inches(_WIDTH, 1.75 * lines + 0.6)
+    panels = figure.subplots(lines, _COLUMNS, sharex=True, sharey=True, squeeze=False).flatten()
+    every = [point for _, points in groups for point in points]
+    for panel in panels:
+        panel.set_axis_off()
+    for panel, (name, points) in zip(panels, groups, strict=False):
+        panel.set_axis_on()
+        panel.set(xticks=[], yticks=[])
+        panel.spines[:].set(visible=True, color=_colour("rule"))
+        panel.set_title(shortened(name, 18), fontsize=11)
+        panel.add_patch(_dots(every, color=_colour("soft"), linewidth=2.5, alpha=0.22))
+        panel.add_patch(_dots(points, color=_colour("c0"), linewidth=4, alpha=0.8))
+        panel.autoscale_view()
+    figure.supxlabel(f"across: {x_name}\nup: {y_name}", x=0, ha="left", fontsize=11, color=_colour("soft"))
+    return f"{y_name} by {x_name}, one panel each for {', '.join(name for name, _ in groups)}"
+
+
+def _dots(points: Points, **style: Any) -> PathPatch:
+    """Return dots as one path of lines without length, which takes a fraction of the bytes of circles."""
+    path = Path([point for point in points for _ in range(2)], [Path.MOVETO, Path.LINETO] * len(points))
+    path.should_simplify = False
+    return PathPatch(path, fill=False, capstyle="round", **style)
+
+
+def _colour(name: str) -> str:
+    return COLOURS[name]
+
+
+def _number(value: float, _: float = 0) -> str:
+    """Return a short label for a tick.
+
+    Example:
+        >>> _number(3000.0), _number(0.25), _number(0.0003), _number(0.00015), _number(0.0)
+        ('3,000', '0.25', '3e-4', '1.5e-4', '0')
+    """
+    if value and abs(value) < 0.001:
+        return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
+    return f"{value:,.0f}" if value == round(value) else f"{value:.4g}"

@@ -1,0 +1,320 @@
+"""How well a vocabulary fits a text, next to others on the same text; the same inputs give the same survey."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bertline.corpus.document import Split
+from bertline.corpus.sources import label_of, language_of
+from bertline.corpus.storage import FORMAT_VERSION, KIND
+from bertline.evaluation.corpus_survey import script_of
+from bertline.foundation.errors import DataError
+from bertline.foundation.formats import count, percent
+from bertline.foundation.manifests import read_manifest
+from bertline.tokenization.build import corpus_words, corpus_words_by
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
+from bertline.tokenization.wordpiece import train_wordpiece
+
+_CHARACTERS = 20_000_000
+"""Approximate amount of text of each split that is looked at."""
+NUM_LONGEST, NUM_RAREST, NUM_CUT = 10, 40, 15
+_MIN_FREQUENCY, _MAX_ALPHABET = 2, 1000
+"""Settings of the vocabularies that are trained to compare with, those of `conf/tokenizer/wordpiece.yaml`."""
+_LEAST_SHARE_OF_SCRIPT = 0.001
+_BATCH_WORDS = 10_000
+_LITTLE, _MUCH = 0.03, 0.10
+"""Shares of tokens that another vocabulary saves: below the first it does not pay, from the second on it does."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """How a vocabulary cuts a text; words are weighted by their counts."""
+
+    name: str
+    size: int
+    words: int
+    tokens: int
+    whole: int
+    """Words that are one known token."""
+    unknown: int
+    """Words that become [UNK]."""
+    unknown_character_rate: float
+    """Share of the characters that are in these."""
+    counts: NDArray[np.int64]
+    """[size] count of each token in the text."""
+
+    @property
+    def tokens_per_word(self) -> float:
+        """Return the mean number of tokens of a word, also called fertility."""
+        return self.tokens / max(1, self.words)
+
+    @property
+    def unknown_rate(self) -> float:
+        """Return the share of words that become [UNK]."""
+        return self.unknown / max(1, self.words)
+
+    @property
+    def continued_rate(self) -> float:
+        """Return the share of words that are cut into several tokens."""
+        return (self.words - self.whole - self.unknown) / max(1, self.words)
+
+    @property
+    def num_used(self) -> int:
+        """Return the number of tokens that occur in the text."""
+        return int(np.count_nonzero(self.counts))
+
+    def coverage(self) -> list[tuple[float, float]]:
+        """Return the share of the text's tokens that the most frequent 1, 2, 4, ... tokens make up."""
+        sums = np.sort(self.counts)[::-1].cumsum() / max(1, self.tokens)
+        numbers = [*(2**power for power in range(self.num_used.bit_length())), self.num_used]
+        return [(float(number), float(sums[number - 1])) for number in dict.fromkeys(numbers) if number]
+
+
+def cut_words(tokenizer: Tokenizer, parts: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
+    """Return a row for each word of each part of a text: `part`, `word`, `times` and `ids`, its tokens."""
+    entries = [(part, word, number) for part, words in parts.items() for word, number in sorted(words.items())]
+    frame = pd.DataFrame(entries, columns=["part", "word", "times"])
+    words = sorted(set(frame["word"]))
+    batches = (words[start : start + _BATCH_WORDS] for start in range(0, len(words), _BATCH_WORDS))
+    ids = [of_word for batch in batches for of_word in tokenizer.encode_words(batch)]
+    frame["ids"] = frame["word"].map(dict(zip(words, ids, strict=True)))
+    return frame
+
+
+def fit(name: str, tokenizer: Tokenizer, frame: pd.DataFrame) -> Fit:
+    """Measure a vocabulary on the words of `cut_words`, or some of them."""
+    times, pieces, lengths = frame["times"].to_numpy(), frame["ids"].str.len().to_numpy(int), frame["word"].str.len()
+    unknown = np.array([tokenizer.unk_id in ids for ids in frame["ids"]], dtype=np.bool_)
+    ids = np.array([token for ids in frame["ids"] for token in ids], dtype=np.int64)
+    counts = np.bincount(ids, np.repeat(times, pieces), tokenizer.vocab_size).astype(np.int64)
+    return Fit(
+        name=name,
+        size=tokenizer.vocab_size,
+        words=int(times.sum()),
+        tokens=int(counts.sum()),
+        whole=int(times[(pieces == 1) & ~unknown].sum()),
+        unknown=int(times[unknown].sum()),
+        unknown_character_rate=float((times * lengths)[unknown].sum() / max(1, (times * lengths).sum())),
+        counts=counts,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VocabularySurvey:
+    """A vocabulary and what it is compared with, on the held-out text unless something else is said."""
+
+    split: Split
+    """Split that the figures are of: validation, or train where nothing is held out."""
+    own: Fit
+    was_trained: bool
+    """Whether the surveyed vocabulary is a WordPiece trained on this corpus, as those of `trained` are."""
+    by_source: dict[str, list[Fit]]
+    """Source and language (`label_of`) to the surveyed vocabulary and the named ones on its text; of a corpus of one
+    source, its kind to the surveyed one."""
+    by_language: dict[str, list[Fit]]
+    """The same by language, where several sources have one; otherwise empty."""
+    by_script: dict[str, list[Fit]]
+    """Words by the script of their first letter, those of some share."""
+    trained: dict[str, Fit]
+    """Vocabularies trained on the train text, by what their size is that of: `half`, `own` (if the surveyed one was not
+    trained), `twice`, or the name of a given one."""
+    given: list[Fit]
+    """Vocabularies named to compare with."""
+    shared: dict[str, float]
+    """Name of each vocabulary to the share of its tokens that the surveyed one has too."""
+    cut: list[tuple[str, int, list[str]]]
+    """Words that cost most tokens beyond one each, with their counts and tokens."""
+    longest: list[tuple[str, int]]
+    """Longest tokens with their counts in the train text."""
+    rarest: list[tuple[str, int]]
+    """Tokens that are seldom in the train text, with their counts, the rarest first."""
+    num_unused: int
+    """Tokens that never occur in the train text; special and `[unused]` ones are not counted."""
+
+    @property
+    def conclusion(self) -> str:
+        """Whether the text needs a vocabulary of its own, from the tokens that it takes with one of the same size.
+
+        References:
+            Beltagy et al. 2019, arXiv 1903.10676 (SciBERT), section 4: 42 % of tokens in common with BERT's vocabulary,
+            and 0.6 points of F1 from a vocabulary of its own.
+        """
+        answers = [_answer(given, self.trained[given.name]) for given in self.given if given.name in self.trained]
+        if "own" in self.trained:
+            answers.insert(0, _answer(self.own, self.trained["own"]))
+        nothing = "Nothing was named to compare with: tokenizer.compare=[/path/to/checkpoint] puts it next to this one."
+        if self.given and not answers:
+            names = ", ".join(one.name for one in self.given)
+            few = f"The text has too few words for a vocabulary as large as that of {names}"
+            return f"{few}: it cannot have one of its own."
+        return " ".join(answers) or nothing
+
+
+def _answer(given: Fit, here: Fit) -> str:
+    saved = 1 - here.tokens_per_word / given.tokens_per_word
+    amount = f"{percent(abs(saved))} {'fewer' if saved >= 0 else 'more'}"
+    size = "as large" if here.size == given.size else f"of the {count(here.size)} tokens that it supports"
+    answer = f"With a vocabulary {size}, trained on this text, it takes {amount} tokens than with {given.name}"
+    if saved >= _MUCH:
+        return f"{answer}: one of its own pays for an encoder that is trained from scratch."
+    if saved >= _LITTLE:
+        return f"{answer}: one of its own helps a little; for a checkpoint, new words (tokenizer=extended) may do."
+    return f"{answer}: it needs none of its own."
+
+
+def survey_vocabulary(
+    folder: Path, corpus: Path, *, compare: Sequence[str] = (), was_trained: bool = True, num_workers: int = 1
+) -> VocabularySurvey:
+    """Measure the vocabulary of a tokenizer folder on a corpus, beside others, which are WordPiece.
+
+    Args:
+        folder: The tokenizer artifact.
+        corpus: The corpus artifact.
+        compare: Folders, `vocab.txt` files or hub names of other vocabularies.
+        was_trained: Whether the vocabulary was trained on this corpus, so that a WordPiece's first half is the
+            vocabulary of half the size.
+        num_workers: Number of processes that count words; the result does not depend on it.
+
+    Raises:
+        DataError: A named vocabulary cannot be read.
+    """
+    tokenizer, own = Tokenizer.load(folder), "this vocabulary"
+    manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
+    split: Split = "validation" if manifest["counts"]["validation"].get("characters") else "train"
+    several = len(manifest.get("sources", {"parts": {}})["parts"]) > 1
+    label: Callable[[str], str] = label_of if several else lambda _: manifest["source"]
+
+    @cache  # texts are counted once for each normalisation
+    def held_out(normalization: Vocabulary) -> dict[str, Counter[str]]:
+        return corpus_words_by(label, corpus, split, normalization, characters=_CHARACTERS)
+
+    def cut(one: Tokenizer) -> pd.DataFrame:
+        return cut_words(one, held_out(dataclasses.replace(one.normalization, tokens=())))
+
+    others = {short_name(name): Tokenizer(vocabulary_named(name)) for name in compare}
+    normalization = tokenizer.normalization
+    train = corpus_words(corpus, "train", normalization, characters=_CHARACTERS, num_workers=num_workers)[1]
+    trained = _trained(tokenizer, train, others, was_trained=was_trained)
+    frames = {own: cut(tokenizer), **{name: cut(one) for name, one in others.items()}}
+    by_source: dict[str, list[Fit]] = {}
+    by_language: dict[str, list[Fit]] = {}
+    for name, one in {own: tokenizer, **(others if several else {})}.items():
+        frame = frames[name]
+        for source, of_source in frame.groupby("part", sort=False):
+            by_source.setdefault(str(source), []).append(fit(name, one, of_source))
+        for language, of_language in frame.groupby(frame["part"].map(language_of) if several else lambda _: None):
+            if of_language["part"].nunique() > 1:
+                by_language.setdefault(str(language), []).append(fit(name, one, of_language))
+    text = frames[own]
+    costs = text["times"] * (text["ids"].str.len() - 1)
+    words = text.assign(cost=costs).groupby("word", as_index=False).agg({"times": "sum", "cost": "sum", "ids": "first"})
+    words = words[words["cost"] > 0].sort_values(["cost", "word"], ascending=[False, True]).head(NUM_CUT)
+    ordinary, counts = set(_ordinary(tokenizer)), fit("", tokenizer, cut_words(tokenizer, {"": train})).counts
+    known = {token: int(number) for token, number in zip(tokenizer.vocab, counts, strict=True) if token in ordinary}
+    # Single characters are there for any text, so that they are rare says nothing.
+    learned = [token for token in known if len(token.removeprefix(CONTINUATION)) > 1]
+    longest = sorted(learned, key=lambda token: (-len(token.removeprefix(CONTINUATION)), token))[:NUM_LONGEST]
+    rarest = sorted((token for token in learned if known[token]), key=lambda token: (known[token], token))[:NUM_RAREST]
+    return VocabularySurvey(
+        split=split,
+        own=fit(own, tokenizer, text),
+        was_trained=was_trained and tokenizer.is_wordpiece,
+        by_source=by_source,
+        by_language=by_language,
+        by_script=_by_script(tokenizer, text),
+        trained={name: fit(title, one, cut(one)) for name, (title, one) in trained.items()},
+        given=[fit(name, one, frames[name]) for name, one in others.items()],
+        shared={name: _shared(one, tokenizer) for name, one in (*trained.values(), *others.items())},
+        cut=[(word, times, list(tokenizer.tokens(ids))) for word, times, _, ids in words.itertuples(index=False)],
+        longest=[(token, known[token]) for token in longest],
+        rarest=[(token, known[token]) for token in rarest],
+        num_unused=sum(number == 0 for number in known.values()),
+    )
+
+
+def vocabulary_named(name: str) -> Vocabulary:
+    """Return the vocabulary of a folder, a `vocab.txt` or a hub name that the configuration gives to compare with.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    path = Path(name).expanduser()
+    try:
+        return read_vocabulary(path if path.is_file() else resolve_folder(name))
+    except DataError as error:
+        raise DataError(f"tokenizer.compare names {name}, which cannot be compared with: {error}") from error
+
+
+def short_name(name: str) -> str:
+    """Return the last parts of a path, or a hub name as it is.
+
+    Example:
+        >>> short_name("/home/ada/models/minilm"), short_name("google-bert/bert-base-uncased")
+        ('models/minilm', 'google-bert/bert-base-uncased')
+    """
+    return "/".join(part for part in Path(name).parts[-2:] if part not in ("/", "~"))
+
+
+def _trained(
+    tokenizer: Tokenizer, words: Mapping[str, int], others: Mapping[str, Tokenizer], *, was_trained: bool
+) -> dict[str, tuple[str, Tokenizer]]:
+    """Train vocabularies of other sizes, by what they are compared with: `half`, `own`, `twice`, or another's name.
+
+    The largest is trained; a smaller vocabulary is the beginning of a larger one.
+    """
+    size = tokenizer.vocab_size
+    sizes = {"half": size // 2, "own": size, "twice": 2 * size, **{name: o.vocab_size for name, o in others.items()}}
+    here = "trained here" if tokenizer.is_wordpiece else "WordPiece trained here"
+    titles = {"half": f"{here}, half as large", "own": f"{here}, as large", "twice": f"{here}, twice as large"}
+    if was_trained:
+        del sizes["own"]
+    tokens = train_wordpiece(
+        words,
+        vocab_size=max(sizes.values()),
+        min_frequency=_MIN_FREQUENCY,
+        max_alphabet=min(_MAX_ALPHABET, size // 2),
+        or_fewer=True,
+    )
+    alphabet = sum(len(token.removeprefix(CONTINUATION)) == 1 for token in tokens) + len(SPECIAL_TOKENS)
+    found = {}
+    for name, wanted in sizes.items():
+        title = titles.get(name, f"{here}, as large as {name}")
+        if len(tokens) < wanted:
+            title += " (the text has too few words)"
+        if min(wanted, len(tokens)) > alphabet and (len(tokens) > size or name == "half"):
+            plain = dataclasses.replace(tokenizer.normalization, tokens=tokens[:wanted], unsplit=())
+            found[name] = (title, Tokenizer(plain))
+    return found
+
+
+def _by_script(tokenizer: Tokenizer, text: pd.DataFrame) -> dict[str, list[Fit]]:
+    letters = text[text["word"].str[0].str.isalpha()]
+    scripts = letters["word"].str[0].map(script_of)
+    shares = letters.groupby(scripts)["times"].sum() / text["times"].sum()
+    names = sorted(shares[shares >= _LEAST_SHARE_OF_SCRIPT].index, key=lambda name: (-shares[name], name))
+    return {name.title(): [fit(name.title(), tokenizer, letters[scripts == name])] for name in names}
+
+
+def _shared(other: Tokenizer, tokenizer: Tokenizer) -> float:
+    own, theirs = set(tokenizer.vocab), _ordinary(other)
+    if not tokenizer.is_wordpiece:  # its tokens begin a word with a mark of the space before it, not continue one so
+        own, theirs = {token.lstrip("Ġ▁") for token in own}, [token.removeprefix(CONTINUATION) for token in theirs]
+    return sum(token in own for token in theirs) / max(1, len(theirs))
+
+
+def _ordinary(tokenizer: Tokenizer) -> list[str]:
+    return [
+        token
+        for index, token in enumerate(tokenizer.vocab)
+        if index not in tokenizer.special_ids and not (token.startswith("[") and token.endswith("]") and len(token) > 2)
+    ]

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+
+from bertline.evaluation.charts import mean_vectors, neighbours_agree, vector_space
+from bertline.evaluation.facts import PipelineFolders, read_facts
+from bertline.evaluation.figures import COLOURS, Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
+from evaluation_inputs import HOSTILE, KINDS
+
+
+def some_charts(value: float = 0.5) -> dict[str, Chart]:
+    points = [(value, value), (value, value)]
+    return {
+        "curve": line_chart(
+            [Series(HOSTILE, points, "c0", [0.1, 0.0], "marked"), Series("behind", points, "c1", style="behind")],
+            x_name="step", y_name="loss", level=("chance", value), marks=[(value, "length 64")],
+        ),
+        "log": line_chart(
+            [Series("a", [(1e-4, value), (1.0, 2.0)], "c2", style="dots")], x_name="x", y_name="y", log_x=True
+        ),
+        "rows": dot_chart(
+            [Row("one", value, "c0", 0.1, [value], [value, value + 1]), Row("b", value, "c1")], x_name="score"
+        ),
+        "bars": bar_chart([(HOSTILE, abs(value)), ("b", 0.0)], name="amounts"),
+        "panels": small_multiples([("a", points), (HOSTILE, points)], x_name="x", y_name="y"),
+    }  # fmt: skip
+
+
+def element(chart: Chart) -> ElementTree.Element:
+    return ElementTree.fromstring(str(chart.svg).replace("<svg", '<svg xmlns:xlink="xlink"', 1))
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, -3.0])
+def test_a_chart_of_any_values_is_a_picture_and_an_element_of_a_page(value: float) -> None:
+    for chart in some_charts(value).values():
+        assert chart.png.startswith(b"\x89PNG")
+        drawing = element(chart)
+        assert drawing.attrib["role"] == "img" and drawing.attrib["aria-label"]
+        assert "script" not in [one.tag for one in drawing.iter()]
+
+
+def test_colours_follow_the_page_and_ids_belong_to_one_chart() -> None:
+    charts = some_charts()
+    for chart in charts.values():
+        assert not any(light in chart.svg for light in COLOURS.values())
+        assert set(re.findall(r"var\(--(\w+)\)", chart.svg)) <= COLOURS.keys()
+    ids = [name for chart in charts.values() for name in re.findall(r' id="([^"]*)"', chart.svg)]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_same_values_give_the_same_bytes_and_settings_of_matplotlib_stay() -> None:
+    before = dict(matplotlib.rcParams)
+    assert some_charts() == some_charts()
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_a_chart_of_scores_names_each_system_with_its_mean_and_spread() -> None:
+    said = element(some_charts(0.5)["rows"])
+    words = [one.text for one in said.iter() if one.tag in ("text", "title")]
+    assert {"one", "0.500\u202f±\u202f0.100", "one: 0.500\u202f±\u202f0.100", "b: 0.500"} <= set(words)
+    assert said.attrib["aria-label"] == "score: one 0.500\u202f±\u202f0.100, b 0.500"
+
+
+def test_a_vector_does_not_depend_on_the_texts_it_shares_a_batch_with(pipeline: PipelineFolders) -> None:
+    texts = ["the kernel", "the kernel of a frame is in series", "value"]
+    together = mean_vectors(pipeline.pretrain, texts, max_length=32)
+    alone = np.concatenate([mean_vectors(pipeline.pretrain, [text], max_length=32) for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "drawn"), [(name, name == "library") for name in KINDS])
+def test_single_passages_of_one_label_each_are_drawn_and_nothing_else(
+    whole_pipeline: PipelineFolders, name: str, drawn: bool
+) -> None:
+    task = next(task for task in read_facts(whole_pipeline, "title").tasks if task.name == name)
+    assert (vector_space(task, whole_pipeline, num_points=12) is not None) is drawn
+
+
+def test_neighbours_in_clusters_agree_and_those_of_a_random_label_agree_by_chance() -> None:
+    random = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    clusters = (np.eye(3)[labels] * 10 + random.normal(size=(300, 3))).astype(np.float32)
+    assert neighbours_agree(clusters, labels) == (1.0, pytest.approx(99 / 299))
+    agreeing, chance = neighbours_agree(clusters, random.permutation(labels))
+    assert abs(agreeing - chance) < 0.1
