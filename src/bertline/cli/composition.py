@@ -196,22 +196,15 @@ def run_composed(
 
 @contextmanager
 def composed_in_python(config: str, overrides: Sequence[str], ignored: Collection[str]) -> Iterator[_Composed]:
-    """Compose a file of conf/ as `run_composed` does, in a program of the user's own, whose state of Hydra stays.
-
-    Raises:
-        ConfigError: See `run_composed`.
-    """
+    """Compose a file of conf/ as `run_composed` does, in a program of the user's own, whose state of Hydra stays."""
     state = Singleton.get_state()
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
-            with _explaining(overrides, config, ignored):
-                content = compose(config, list(overrides), return_hydra_config=True)
-                HydraConfig.instance().set_config(content)
-                refuse_unread(overrides, config, ignored)
-                content = OmegaConf.masked_copy(content, [key for key in content if key != "hydra"])
-                composed = plain(content)
-            yield composed
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"), _explaining(overrides, config, ignored):
+            content = compose(config, list(overrides), return_hydra_config=True)
+            HydraConfig.instance().set_config(content)
+            refuse_unread(overrides, config, ignored)
+            yield plain(OmegaConf.masked_copy(content, [key for key in content if key != "hydra"]))
     finally:
         Singleton.set_state(state)
 

@@ -42,7 +42,6 @@ LARGEST_RATE = 5e-4
 IGNORED = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain", "tasks")
 DISTILLATION = "distillation.json"
 """File of a sweep's result with what its student and its teacher cost, which the report draws."""
-_RATE = "sweep.fine_tuning.learning_rate"
 
 
 @composing("finetune", ignored=IGNORED)
@@ -80,18 +79,11 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
             composed["format"],
         )
         name, task, own_paths = asked_task(composed, files)
-        several = isinstance(composed["start_from"], list)
-        given = composed["start_from"] if several else [composed["start_from"]]
-        student = student_of(composed)
-        starts = [student] if student else [start_of({**composed, "start_from": one}) for one in given]
-        composed["pretrain"]["start_from"] = starts[0]
-        if several:  # arms of the sweep, of which dev chooses one
-            from bertline.sweep.job import refuse_same_encoders  # loads torch
-
-            refuse_same_encoders("start_from", zip(given, map(Path, starts), strict=True))
-            task["start_from"] = starts[0]
-            encoders = [*starts[1:], *composed["sweep"]["encoders"]]
-            composed["sweep"] |= {"encoders": encoders, "exported": "best"}
+        starts = starts_of(composed)
+        composed["pretrain"]["start_from"], *others = starts.values()
+        if isinstance(composed["start_from"], list):  # arms of the sweep, of which dev chooses one
+            task["start_from"] = composed["pretrain"]["start_from"]
+            composed["sweep"] |= {"encoders": [*others, *composed["sweep"]["encoders"]], "exported": "best"}
         composed |= {"tasks": {name: task}, "task_name": name}
         say(f"{name}: reads {what_is_read(task, files)}")
         places = run_stages(composed)
@@ -99,14 +91,14 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
         raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
     swept = read_json(places["sweep"] / "result.json")
     result = summary(swept)
-    if several:
+    if isinstance(composed["start_from"], list):
         scores = {arm["start"]: arm["test_mean"] for arm in swept["arms"].values()}
-        result["encoders"] = {str(one): scores.get(start) for one, start in zip(given, starts, strict=True)}
+        result["encoders"] = {named: scores.get(start) for named, start in starts.items()}
     if composed["teacher"] is not None:
         distilled = read_json(places["sweep"] / DISTILLATION)
         say(comparison(distilled))
-        result |= {row["name"]: row["score"] for row in distilled["rows"]}
-        result |= {key: value for key, value in distilled.items() if key != "rows"}
+        rows = distilled.pop("rows")
+        result |= {row["name"]: row["score"] for row in rows} | distilled
     model, report = places["export"] / name, places["evaluate"] / "report.html"
     result |= {"export": str(model.resolve()), "report": str(report.resolve())}
     result["minutes"] = round((time.monotonic() - started_s) / 60, 2)
@@ -121,21 +113,22 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
     from bertline.export.build import build_export
     from bertline.run.pages import register_models, show_report
     from bertline.run.summary import pipeline_facts, pipeline_folders
-    from bertline.sweep.job import resolved_encoder
+    from bertline.tokenization.vocabulary import resolve_folder
 
     places, name = {"tasks": build_rows(composed)}, composed["task_name"]
-    several = isinstance(composed["start_from"], list)
-    starts = [composed["tasks"][name]["start_from"], *composed["sweep"]["encoders"]]
-    encoders = [resolved_encoder(start) for start in starts] if several else [take(composed, places)]
+    task, several = composed["tasks"][name], isinstance(composed["start_from"], list)
+    if several:
+        encoders = [resolve_folder(start) for start in (task["start_from"], *composed["sweep"]["encoders"])]
+    else:
+        encoders = [take(composed)]
+        places["pretrain"] = encoders[0]
     composed = {**composed, "sweep": recipe_of(composed, encoders), "runtime": runtime_of(composed)}
     places["sweep"] = sweep(composed, places)
     if several:  # report and export are of the one that dev chose
         best = read_json(places["sweep"] / "result.json")["start"]
-        start, revision = (best, None) if Path(best).exists() else best.partition("@")[::2]
-        pretrain = {**composed["pretrain"], "start_from": start, "start_from_revision": revision or None}
-        task = {**composed["tasks"][name], "start_from": None}
-        composed = {**composed, "pretrain": pretrain, "tasks": {name: task}}
-        take(composed, places)
+        pretrain = {**composed["pretrain"], "start_from": best, "start_from_revision": None}
+        composed = {**composed, "pretrain": pretrain, "tasks": {name: {**task, "start_from": None}}}
+        places["pretrain"] = take(composed)
     if composed["teacher"] is not None:
         from bertline.export.distillation import distillation
 
@@ -161,14 +154,13 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
     return places
 
 
-def take(composed: Mapping[str, Any], places: dict[str, Path]) -> Path:
-    """Run pretrain, which takes the checkpoint as it is, and add its folder to the places; return it."""
+def take(composed: Mapping[str, Any]) -> Path:
+    """Run pretrain, which takes the checkpoint as it is; return the folder of the encoder."""
     from bertline.pretraining.result import take_checkpoint  # loads torch
 
     with open_stage("pretrain", composed) as stage:
         stage.finish(take_checkpoint(stage.config.pretrain, stage.output))
-    places["pretrain"] = stage.output
-    return stage.output
+        return stage.output
 
 
 def build_rows(composed: Mapping[str, Any]) -> Path:
@@ -257,13 +249,28 @@ def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in
     return message
 
 
-def start_of(composed: dict[str, Any]) -> str:
-    """Return the checkpoint, as a folder or a hub name.
+def starts_of(composed: dict[str, Any]) -> dict[str, str]:
+    """Return the encoders to start from, as folders or hub names, by the names that they were given.
+
+    Raises:
+        ConfigError: See `student_of` and `start_of`; or an encoder is named twice.
+    """
+    student, named = student_of(composed), composed["start_from"]
+    if not isinstance(named, list):
+        return {str(named): student or start_of(named or composed["pretrain"]["start_from"])}
+    from bertline.sweep.job import refuse_same_encoders  # loads torch
+
+    starts = [start_of(one) for one in named]
+    refuse_same_encoders("start_from", zip(named, map(Path, starts), strict=True))
+    return dict(zip(named, starts, strict=True))
+
+
+def start_of(start: str | None) -> str:
+    """Return a checkpoint as a folder or a hub name; None is the pipeline's own encoder.
 
     Raises:
         ConfigError: No checkpoint is named, and the pipeline has no encoder of its own.
     """
-    start = composed["start_from"] or composed["pretrain"]["start_from"]
     if start is None:
         own = Path(stage_named("pretrain").output)
         if not (own / "config.json").exists():
@@ -334,7 +341,7 @@ def recipe_of(composed: dict[str, Any], encoders: Sequence[Path]) -> dict[str, A
     """
     sweep = composed["sweep"]
     rates = [composed["learning_rate"]]
-    if rates == ["auto"] and any(one.startswith(f"{_RATE}=") for one in given_overrides()):
+    if rates == ["auto"] and any(one.startswith("sweep.fine_tuning.learning_rate=") for one in given_overrides()):
         rates = [sweep["fine_tuning"]["learning_rate"]]
     elif rates == ["auto"]:
         from bertline.modeling.huggingface import read_config  # loads torch

@@ -50,8 +50,7 @@ def fit(
         try:
             result = fine_tuned(composed)
         except BertlineError as error:
-            index = {split: index for split, (_, index) in tables.items()}
-            raise type(error)(_in_pythons_terms(str(error).replace(f"{folder}/", ""), index)) from error
+            raise type(error)(_in_pythons_terms(str(error).replace(f"{folder}/", ""), tables)) from error
     model = bertline.load(result["export"])
     model.result = result
     return model
@@ -91,12 +90,12 @@ def _plain(value: Any) -> Any:
     return None if str(value) in ("<NA>", "NaT") else str(value)
 
 
-def _in_pythons_terms(message: str, index: Mapping[str, Sequence[Any]]) -> str:
+def _in_pythons_terms(message: str, tables: Mapping[str, tuple[Any, Sequence[Any]]]) -> str:
     """Return a message with arguments of `bertline.fit`, and the index of a row instead of its line in a file."""
 
     def place(match: re.Match[str]) -> str:
-        rows, line = index.get(match[1], ()), int(match[2] or 0)
-        return f"{match[1]}, index {rows[line - 1]}" if 0 < line <= len(rows) else match[1]
+        (_, index), line = tables.get(match[1], ((), ())), int(match[2] or 0)
+        return f"{match[1]}, index {index[line - 1]}" if 0 < line <= len(index) else match[1]
 
     message = re.sub(r"\b(train|dev|test)\.jsonl(?::(\d+))?", place, message)
     return re.sub(r"\b(text|label|group)(?:_pair)?_column\b", r"\1", message)

@@ -15,7 +15,7 @@ from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.progress import say
 from bertline.run.stages import stage_named
 from bertline.sweep.glue import FoundSet, GlueOutcome, found_sets, glue_average, glue_markdown, glue_rows, task_of
-from bertline.sweep.job import resolved_encoder
+from bertline.tokenization.vocabulary import resolve_folder
 
 IGNORED = ("corpus", "tokenizer", "examples", "objective", "optimizer", "schedule")
 
@@ -57,7 +57,7 @@ def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
     if start is not None and of_caller(start).exists():
         start = str(of_caller(start).resolve())
     if start is not None:
-        return start, resolved_encoder(start)
+        return start, resolve_folder(start)
     folder = Path(stage_named("pretrain").output)
     if not folder.exists():
         raise ConfigError(f"{folder} is missing: run `dvc repro` first, or name an encoder with start_from=FOLDER.")

@@ -251,11 +251,6 @@ class WrappedReplacedToken(WrappedMaskedLM):
     """ELECTRA's detector as encoder, with the generator that fills the blanks whose tokens it judges.
 
     They share the embeddings of tokens, positions and token types (Clark et al., arXiv 2003.10555, section 3.2).
-
-    Args:
-        hf: Detector of transformers.
-        encoder: Its encoder.
-        generator: Narrower model with embeddings of the same size.
     """
 
     def __init__(self, hf: Any, encoder: WrappedEncoder, generator: WrappedMaskedLM) -> None:
@@ -279,7 +274,6 @@ class WrappedReplacedToken(WrappedMaskedLM):
         return self.hf(**self.bert.inputs(input_ids, token_type_ids, attention_mask)).logits
 
     def without_weights(self) -> WrappedReplacedToken:
-        """See `WrappedMaskedLM.without_weights`."""
         alone = super().without_weights()
         return WrappedReplacedToken(alone.hf, alone.bert, self.generator.without_weights())
 
@@ -335,10 +329,9 @@ def start_replaced_token(
         return WrappedReplacedToken(hf, _encoder(hf.base_model, folder, dropouts), generator)
     sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
     narrow: Any = {name: int(getattr(config, name) * generator_width) for name in sizes}
+    narrower = replace(config, **narrow, own={**config.own, **narrow})
     detector = new_language_model(config, tokenizer, "pretraining", seed=seed)
-    generator = new_language_model(
-        replace(config, **narrow, own={**config.own, **narrow}), tokenizer, "mlm", seed=seed_for(seed, GENERATOR)
-    )
+    generator = new_language_model(narrower, tokenizer, "mlm", seed=seed_for(seed, GENERATOR))
     return WrappedReplacedToken(detector.hf, detector.bert, generator)
 
 

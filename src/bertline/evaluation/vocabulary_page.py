@@ -242,7 +242,7 @@ def vocabulary_named(name: str) -> Vocabulary:
     """
     path = Path(name).expanduser()
     try:
-        return read_vocabulary(path if path.is_file() else resolve_folder(name, None))
+        return read_vocabulary(path if path.is_file() else resolve_folder(name))
     except DataError as error:
         raise DataError(f"tokenizer.compare names {name}, which cannot be compared with: {error}") from error
 

@@ -161,22 +161,21 @@ def build_examples(
             split: _encode(split, config, tokenizer_folder, corpus_folder, encoded / split, num_workers)
             for split in _SPLITS
         }
+        masking, starts = to_mapping(config.masking), {}
+        if masking["unit"] == "token":
+            del masking["unit"]
+        else:
+            starts["word_starts"] = b64encode(np.packbits(word_starts(tokenizer)).tobytes()).decode()
         manifest: dict[str, Any] = {
             "seed": config.seed,
-            "masking": {
-                key: value for key, value in to_mapping(config.masking).items() if (key, value) != ("unit", "token")
-            },
+            "masking": masking,
             "dupe_factor": _dupe_factor(config),
             "random_next_prob": config.random_next_prob,
             "short_sequence_prob": config.short_sequence_prob,
             "shard_sequences": config.shard_sequences,
             **({"shuffle_sentences": config.shuffle_sentences} if config.shuffle_sentences else {}),
             **({"swapped_prob": config.swapped_prob} if config.swapped_prob else {}),
-            **(
-                {}
-                if config.masking.unit == "token"
-                else {"word_starts": b64encode(np.packbits(word_starts(tokenizer)).tobytes()).decode()}
-            ),
+            **starts,
             "vocab_size": tokenizer.vocab_size,
             "special_ids": special_ids_of(tokenizer),
             "corpus": corpus_counts,

@@ -34,35 +34,32 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
         spread over seeds (None for one model); how many times the teacher's rows the student reads in batches of 32;
         `verdict` on what the teacher brought. Nothing in int8 where the exporter cannot trace a wrapped encoder.
     """
-    result, student = read_json(sweep / "result.json"), sweep / "best"
-    metric, alone = result["metric"], result["arms"].get("without_teacher")
+    result, student, graphs = read_json(sweep / "result.json"), sweep / "best", {}
+    metric = result["metric"]
     scores = {"teacher": (result["teacher"]["test"][metric], None)}
-    for name, arm in (("student", result["arms"]["encoder"]), ("student_alone", alone)):
-        scores |= {name: (arm["test_mean"], arm["test_std"])} if arm else {}
-    folders = {"teacher": teacher, "student": student}
+    for name, arm in (("student", "encoder"), ("student_alone", "without_teacher")):
+        if arm in result["arms"]:
+            scores[name] = result["arms"][arm]["test_mean"], result["arms"][arm]["test_std"]
+    folders = {"student": student, "teacher": teacher}
     views = {name: load_view(folder, architecture_in(folder)) for name, folder in folders.items()}
-    files = {name: folder / WEIGHTS_NAME for name, folder in folders.items()}
     max_length = min(NUM_TOKENS, *(read_config(folder)[0].max_position_embeddings for folder in folders.values()))
     with tempfile.TemporaryDirectory() as place:
         fp32, int8 = Path(place) / "fp32.onnx", Path(place) / "int8.onnx"
         try:
             write_onnx(views["student"], fp32)
             write_int8(fp32, int8)
-            files["student_int8"] = int8
+            graphs["student_int8"] = int8
             scores["student_int8"] = score_of_graph(int8, student, task_folder, metric), None
         except (RuntimeError, ArtifactError) as error:
             warn(f"the student has no int8 row, for its ONNX file cannot be made ({str(error).splitlines()[0]}).")
+        files = {name: folder / WEIGHTS_NAME for name, folder in folders.items()} | graphs
         megabytes = {name: round(path.stat().st_size / 1e6, 3) for name, path in files.items()}
-        graphs = {name: path for name, path in files.items() if name == "student_int8"}
-        others = {"teacher": views["teacher"]}
-        measured = measure_latency(views["student"], graphs, max_length=max_length, others=others)
-    ms = measured.pop("latency_ms")
-    ms["student"] = ms.pop("torch")
-    rows = []
+        measured = measure_latency(views, graphs, max_length=max_length)
+    ms, rows = measured.pop("latency_ms"), []
     for name, (score, spread) in scores.items():
         model = "student" if name == "student_alone" else name
         costs = {"megabytes": megabytes[model], **{f"ms_{size}": value for size, value in ms[model].items()}}
-        parameters = count_parameters(teacher if name == "teacher" else student)
+        parameters = count_parameters(folders.get(name, student))
         rows.append({"name": name, "parameters": parameters, **costs, "score": score, "spread": spread})
     ratios = {name: round(ms["teacher"]["32"] / ms[name]["32"], 3) for name in ms}
     return {

@@ -377,7 +377,7 @@ def export_onnx(
                 f"export.int8_min_agreement = {config.int8_min_agreement}; it is left out."
             )
     if config.measure_latency:
-        measurements |= measure_latency(view, files, max_length=max_length)
+        measurements |= measure_latency({"torch": view}, files, max_length=max_length)
     return measurements
 
 
@@ -390,23 +390,20 @@ def _facts(file: Path, folder: Path, agreement: Agreement) -> dict[str, Any]:
     }
 
 
-def measure_latency(
-    view: ModelView, files: dict[str, Path], *, max_length: int, others: Mapping[str, ModelView] | None = None
-) -> dict[str, Any]:
+def measure_latency(views: Mapping[str, ModelView], files: Mapping[str, Path], *, max_length: int) -> dict[str, Any]:
     """Measure the median latency of full batches, with sequences of `max_length` tokens.
 
     Args:
-        view: The PyTorch model, `torch` in the result.
-        files: ONNX files by name.
+        views: PyTorch models with the same vocabulary by name.
+        files: ONNX files of the first of them by name.
         max_length: Number of tokens of a sequence.
-        others: More PyTorch models with the same vocabulary, by name.
 
     Returns:
         `latency_ms`, milliseconds by name, then batch size (`{"torch": {"1": 12.3, "32": 210.0}, ...}`), `machine` and
         `max_length`. Runs of the formats are interleaved, so that load on the machine affects all of them.
     """
+    view = next(iter(views.values()))
     # `bertline.load` uses SDPA; the graph was traced with plain attention.
-    views = {"torch": view, **(others or {})}
     for each in views.values():
         set_attention(each, "sdpa")
     sessions = {name: open_session(path) for name, path in files.items()}

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.distillation import DistilledBatches
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
-from bertline.finetuning.task_kind import Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Calibration, DistilledBatches, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import attention_device

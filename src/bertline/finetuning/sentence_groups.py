@@ -14,11 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.distillation import sigmoid_divergence
 from bertline.finetuning.encoding import Sequences, outputs_of
 from bertline.finetuning.task_kind import Batch, Rows, TaskKind
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.modeling.losses import softmax_divergence
+from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 

@@ -10,13 +10,15 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
+import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.encoders.loading import Head, load_model, save_model
-from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches, Sequences, outputs_of
+from bertline.finetuning.encoding import INDICES, INPUT_NAMES, LengthSortedBatches, Sequences, outputs_of
 from bertline.foundation.labels import IGNORED_LABEL
+from bertline.foundation.seeds import generator
 from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.modeling.attention import AttentionKind
 from bertline.tasks.stored_rows import PairedRows, SplitName, StoredRows, read_rows
@@ -42,6 +44,30 @@ class Batches(Sized, Protocol):
     def __iter__(self) -> Iterator[Batch]:
         """Iterate over the batches of the next epoch."""
         ...
+
+
+class DistilledBatches:
+    """Batches with the teacher's soft targets: those of labelled rows and, marked, of unlabelled ones.
+
+    Each epoch has all batches of both, in an order that depends on the seed and the epoch number. `parts` are the
+    batches of labelled rows and of unlabelled ones, if any, each with the soft targets that their `INDICES` count.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Batches, NDArray[np.float32]]], *, seed: int) -> None:
+        self._parts, self._seed, self._epochs = parts, seed, 0
+
+    def __len__(self) -> int:
+        return sum(len(batches) for batches, _ in self._parts)
+
+    def __iter__(self) -> Iterator[Batch]:
+        turns = np.repeat(np.arange(len(self._parts)), [len(batches) for batches, _ in self._parts])
+        order = generator(self._seed, "parts", self._epochs).permutation(turns)
+        self._epochs += 1
+        epochs = [iter(batches) for batches, _ in self._parts]
+        for part in order:
+            batch, soft = next(epochs[part]), self._parts[part][1]
+            batch[SOFT_TARGETS] = torch.from_numpy(soft[batch[INDICES].numpy()])
+            yield batch if part == 0 else {**batch, UNLABELLED: torch.ones(())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ References:
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -58,6 +59,11 @@ class PackedRows(NamedTuple):
     """[R, S], the same id at all positions of a sequence."""
     boundaries: Tensor
     """[C + 1] int32, cumulative span lengths: the start of each span in the flattened rows."""
+
+    @classmethod
+    def of(cls, batch: Mapping[str, Tensor]) -> PackedRows:
+        """Return the rows of a micro-batch of `examples.packing`."""
+        return cls(**{name: batch[name] for name in cls._fields})
 
 
 class PreTrainingOutput(NamedTuple):

@@ -180,13 +180,9 @@ def replaced_token_sums(logits: Tensor, is_replaced: Tensor, is_real: Tensor) ->
 def softmax_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """Return the divergence [...] of a student's distribution from its teacher's, in nats, times temperature squared.
 
-    The factor keeps the size of the gradient, which falls with the square of the temperature. The divergence is the
-    cross-entropy of the paper less a constant, so that a student that equals its teacher has the loss 0.
-
-    Args:
-        logits: Logits of the student [..., L].
-        teacher: Logits of the teacher [..., L].
-        temperature: What both are divided by.
+    Both logits [..., L] are divided by the temperature. The factor keeps the size of the gradient, which falls with the
+    square of the temperature. The divergence is the cross-entropy of the paper less a constant, so that a student that
+    equals its teacher has the loss 0.
 
     Example:
         >>> loss = softmax_divergence(torch.tensor([0.0, 0.0]), torch.tensor([20.0, 0.0]), 1.0)
@@ -198,6 +194,21 @@ def softmax_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> T
     """
     student, target = (torch.log_softmax(each / temperature, dim=-1) for each in (logits, teacher))
     return F.kl_div(student, target, reduction="none", log_target=True).sum(-1) * temperature**2
+
+
+def sigmoid_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Return the `softmax_divergence` of each independent label [...], whose two outcomes have the logits z and 0."""
+    student, target = (torch.stack([each, torch.zeros_like(each)], dim=-1) for each in (logits, teacher))
+    return softmax_divergence(student, target, temperature)
+
+
+def vector_distance(vectors: Tensor, teacher: Tensor) -> Tensor:
+    """Return the squared distance [N] of vectors [N, H] from the teacher's; of unit vectors it is 2 - 2 cosine.
+
+    References:
+        Reimers and Gurevych 2020 (arXiv 2004.09813), section 2.
+    """
+    return (vectors - teacher).square().sum(-1)
 
 
 def soft_target_loss_sum(logits: Tensor, teacher_logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:

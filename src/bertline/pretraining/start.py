@@ -81,8 +81,8 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, res
         attention=pretraining_attention(job.runtime, job.model, device, first_length).kind,
     )
     if isinstance(job.objective, Distilled):
-        teacher = _teacher(job, job.objective, tokenizer).to(machine.device)
-        object.__setattr__(model, "teacher", teacher)  # not registered as a submodule
+        # Not registered as a submodule.
+        object.__setattr__(model, "teacher", _teacher(job, job.objective, tokenizer).to(machine.device))
     if job.start_from_folder is not None:
         _start_at_checkpoint(model, job, job.start_from_folder, tokenizer)
         return model
@@ -101,7 +101,7 @@ def _teacher(job: PretrainJob, objective: Distilled, tokenizer: Tokenizer) -> nn
     Raises:
         ConfigError: It cannot teach this student.
     """
-    folder = resolve_folder(objective.teacher, None)
+    folder = resolve_folder(objective.teacher)
     config = read_config(folder)[0]
     ours, problems = job.model, []
     if FAMILIES[config.family].wrapping is not None or not has_mlm_head(folder):

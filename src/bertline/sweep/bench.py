@@ -1,4 +1,4 @@
-"""Data and device of a sweep process: each arm's rows, encoded with its own tokenizer."""
+"""Data and device of a sweep process: each arm's rows, encoded with its own tokenizer, and the task's teacher."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit
+from bertline.finetuning.task_file import read_teacher
 from bertline.finetuning.task_kind import UNLABELLED, TaskKind
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.progress import warn
+from bertline.foundation.files import folder_written_atomically
+from bertline.foundation.progress import say, warn
 from bertline.kinds.registry import kind_part
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
-from bertline.sweep.teacher import Teacher
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
@@ -24,16 +28,69 @@ from bertline.training.devices import Machine, Ranks, resolve_device, resolve_ma
 
 LENGTHS = ("max_length", "query_max_length")
 """Task fields that limit the number of tokens of a sequence."""
+# What decides what a teacher and its student read and what their outputs mean; other settings may differ.
+_SHARED = ("kind", "head", "multi_label", "low", "high", "similarity", "shared_tokens", "word_case")
+_SOFT_TARGETS = "soft_targets.npy"
+
+
+class Teacher:
+    """A fine-tuned model of the task `kind` as the student reads it, of any family with the student's `tokenizer`.
+
+    Raises:
+        ConfigError: The folder is not fine-tuned, or its outputs do not mean what the student's do.
+    """
+
+    def __init__(self, folder: Path, kind: TaskKind[Any, Any, Any], tokenizer: Tokenizer) -> None:
+        self.folder, self.kind, self.finished = folder, kind, read_teacher(folder)
+        theirs = self.finished.kind
+        if type(kind).soft_loss is TaskKind.soft_loss:
+            raise ConfigError(f"a task of the kind {kind.config.kind} learns from no teacher. Set teacher to null.")
+        vocabulary = Tokenizer.load(folder).vocab
+        if vocabulary != tokenizer.vocab:
+            raise ConfigError(
+                f"teacher {folder} has another vocabulary ({len(vocabulary):,} tokens) than its student "
+                f"({tokenizer.vocab_size:,}): its soft targets are of token ids that mean other tokens there. Start "
+                "from an encoder with the teacher's vocabulary, such as its own layers (student_layers)."
+            )
+        pairs = {name: (getattr(theirs.config, name, None), getattr(kind.config, name, None)) for name in _SHARED}
+        pairs["labels"] = theirs.labels, kind.labels
+        for name, (of_teacher, of_student) in pairs.items():
+            if of_teacher != of_student:
+                raise ConfigError(
+                    f"teacher {folder} was fine-tuned with {name} {of_teacher!r}, and this task has {of_student!r}. "
+                    "Fine-tune the teacher on this task, or set the task as it was."
+                )
+        positions = read_config(folder)[0].max_position_embeddings
+        if positions < kind.config.max_length:
+            raise ConfigError(
+                f"teacher {folder} has positions for {positions} tokens; set the task's max_length, "
+                f"{kind.config.max_length}, to no more."
+            )
+
+    def soft_targets(self, encoded: Any, machine: Machine, place: Path) -> NDArray[np.float32]:
+        """Return the soft targets of rows, from a folder that the first call of all processes writes."""
+        if not place.exists():
+            say(f"{place.name}: the teacher computes its soft targets")
+            soft = self.kind.soft_targets(self._model(machine), encoded, replace(machine, precision="fp32"))
+            with folder_written_atomically(place) as folder:
+                np.save(folder / _SOFT_TARGETS, soft)
+        return np.load(place / _SOFT_TARGETS, mmap_mode="r", allow_pickle=False)
+
+    def scores(self, rows: Any, encoded: Any, machine: Machine) -> dict[str, float]:
+        """Return its own scores, in fp32 as it serves."""
+        predictions = self.kind.predict(self._model(machine), encoded, replace(machine, precision="fp32"))
+        return self.kind.scores(self.kind.statistics(rows, predictions, self.finished.calibration))
+
+    def _model(self, machine: Machine) -> nn.Module:
+        return self.kind.load_model(self.folder).to(machine.device)
 
 
 class ArmBench:
     """Task data of one arm: the rows of each split and their encoding, loaded once; with a teacher its soft targets."""
 
     def __init__(self, job: SweepJob, start: EncoderStart, machine: Machine, teacher: str | None = None) -> None:
-        self.start = start
-        self._machine = machine
+        self._job, self.start, self._machine = job, start, machine
         self.kind: TaskKind[Any, Any, Any] = kind_of(job, start)
-        self._job = job
         self._tokenizer = Tokenizer.load(start.folder)
         self.teacher = None if teacher is None else Teacher(Path(teacher), self.kind, self._tokenizer)
         self._splits: dict[tuple[SplitName, int | None], TaskSplit] = {}

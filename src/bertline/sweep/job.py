@@ -112,17 +112,17 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
         case "random":
             encoder = EncoderStart("encoder from random weights", "random", job.pretrain_folder, "random")
         case name:
-            encoder = EncoderStart(name, name, resolved_encoder(name), "pretrained")
+            encoder = EncoderStart(name, name, resolve_folder(name), "pretrained")
     starts: dict[Arm, EncoderStart] = {"encoder": encoder}
     if job.task.teacher is not None:
         starts["without_teacher"] = replace(encoder, title="the same without the teacher")
     if (encoder.weights, job.sweep.exported) == ("pretrained", "own") and _random_weights_wanted(job.sweep, encoder):
         starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
     for number, other in enumerate(job.sweep.encoders, start=2):
-        starts[f"encoder_{number}"] = EncoderStart(other, other, resolved_encoder(other), "pretrained")
+        starts[f"encoder_{number}"] = EncoderStart(other, other, resolve_folder(other), "pretrained")
         read_config(starts[f"encoder_{number}"].folder)
     if job.sweep.encoders:
-        named = [(start.title, start.folder) for start in starts.values() if start.weights == "pretrained"]
+        named = [(start.title, start.folder) for arm, start in starts.items() if arm.startswith("encoder")]
         refuse_same_encoders("sweep.encoders", named)
     return starts
 
@@ -130,9 +130,8 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
 def refuse_same_encoders(key: str, named: Iterable[tuple[str, Path]]) -> None:
     """Check that no encoder is named twice: under one name, by two paths to its folder, or as a copy of its weights.
 
-    Args:
-        key: Key of the configuration that names them.
-        named: Name and folder of each. What is no folder here, such as a hub name, is compared by its name.
+    Each has a name, under `key` of the configuration, and a folder; one without weights, as of a hub name, has only the
+    name to compare.
 
     Raises:
         ConfigError: Two are the same.
@@ -156,14 +155,6 @@ def led_by(arm: Arm, by_arm: Mapping[Arm, T]) -> dict[Arm, T]:
     """
     renamed = {{arm: "encoder", "encoder": arm}.get(name, name): value for name, value in by_arm.items()}
     return dict(sorted(renamed.items(), key=lambda item: item[0] != "encoder"))
-
-
-def resolved_encoder(name: str) -> Path:
-    """Return the folder of an encoder that is named by a folder or by a hub name with an optional `@REVISION`."""
-    if Path(name).expanduser().exists():
-        return resolve_folder(name, None)
-    hub_name, _, revision = name.partition("@")
-    return resolve_folder(hub_name, revision or None)
 
 
 def _random_weights_wanted(sweep: SweepConfig, encoder: EncoderStart) -> bool:

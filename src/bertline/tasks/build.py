@@ -113,14 +113,9 @@ def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
     train = task.splits["train"]
     if not isinstance(train, PairedRows | TaggedRows | QuestionRows | QueryRows):
         raise ConfigError("tasks of this kind have no rows without labels; set unlabelled to null.")
-    inputs = {
-        "texts": getattr(source, "text_column", "text"),
-        "text_pairs": getattr(source, "text_pair_column", "text_pair"),
-        "words": "words",
-        "questions": "question",
-        "contexts": "context",
-        "queries": "query",
-    }
+    inputs = {"words": "words", "questions": "question", "contexts": "context", "queries": "query"}
+    inputs["texts"] = getattr(source, "text_column", "text")
+    inputs["text_pairs"] = getattr(source, "text_pair_column", "text_pair")
     columns = {name: column for name, column in inputs.items() if getattr(train, name, None) is not None}
 
     def parse(record: Record) -> list[Any]:

@@ -230,12 +230,12 @@ def _read_object(path: Path) -> dict[str, Any]:
 _WANTED_FILES = ["*.json", "*.txt", "*.safetensors"]
 
 
-def resolve_folder(name_or_folder: str, revision: str | None) -> Path:
+def resolve_folder(name_or_folder: str, revision: str | None = None) -> Path:
     """Return an existing folder unchanged, or else the cached hub snapshot of that name, downloaded if necessary.
 
     Args:
-        name_or_folder: `path/to/folder`, or `owner/name` on the Hugging Face hub.
-        revision: Commit, tag or branch of the hub name; None for the main branch. Not used for folders.
+        name_or_folder: `path/to/folder`, or `owner/name` or `owner/name@REVISION` on the Hugging Face hub.
+        revision: Commit, tag or branch of a hub name without one; None for the main branch. Not used for folders.
 
     Raises:
         DataError: It is neither a folder nor a hub name that can be reached.
@@ -245,9 +245,10 @@ def resolve_folder(name_or_folder: str, revision: str | None) -> Path:
         return folder
     if folder.is_file():
         raise DataError(f"{folder} is a file; expected a folder with a checkpoint or a Hugging Face hub name.")
-    if name_or_folder.count("/") > 1 or name_or_folder.startswith((".", "/", "~")):
+    name, _, own_revision = name_or_folder.partition("@")
+    if name.count("/") > 1 or name_or_folder.startswith((".", "/", "~")):
         raise DataError(f"{folder} does not exist; expected a folder with a checkpoint or a hub name (owner/name).")
-    return _hub_snapshot(name_or_folder, revision)
+    return _hub_snapshot(name, own_revision or revision)
 
 
 def _hub_snapshot(name: str, revision: str | None) -> Path:

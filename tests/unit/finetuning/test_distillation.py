@@ -13,16 +13,11 @@ from hypothesis import strategies as st
 
 import finished_tasks
 import tiny
-from bertline.finetuning.distillation import (
-    DistilledBatches,
-    sigmoid_divergence,
-    vector_distance,
-)
 from bertline.finetuning.encoding import INDICES
 from bertline.finetuning.finetune import TaskSplit, fine_tune
-from bertline.finetuning.task_kind import SOFT_TARGETS, UNLABELLED, LossOptions
+from bertline.finetuning.task_kind import SOFT_TARGETS, UNLABELLED, DistilledBatches, LossOptions
 from bertline.kinds.classification.model import Classification
-from bertline.modeling.losses import softmax_divergence
+from bertline.modeling.losses import sigmoid_divergence, softmax_divergence, vector_distance
 from bertline.tokenization.tokenizer import Tokenizer
 
 KINDS = sorted(set(finished_tasks.KINDS) - {"fill_mask"})

@@ -84,5 +84,8 @@ def test_a_hub_name_is_fetched_at_its_revision_without_code_or_pickles(
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
-    assert resolve_folder("owner/some-bert", "abc123") == tmp_path
-    assert asked == {"name": "owner/some-bert", "revision": "abc123", "patterns": ["*.json", "*.txt", "*.safetensors"]}
+    patterns = ["*.json", "*.txt", "*.safetensors"]
+    for given in (("owner/some-bert", "refs/pr/1"), ("owner/some-bert@refs/pr/1",)):
+        assert resolve_folder(*given) == tmp_path
+        assert asked == {"name": "owner/some-bert", "revision": "refs/pr/1", "patterns": patterns}
+        asked.clear()

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning import temperature as scaling
-from bertline.finetuning.distillation import sigmoid_divergence
 from bertline.finetuning.encoding import (
     LengthSortedBatches,
     Sequences,
@@ -38,7 +37,7 @@ from bertline.finetuning.task_kind import (
 )
 from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
 from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.modeling.losses import focal_factor, softmax_divergence
+from bertline.modeling.losses import focal_factor, sigmoid_divergence, softmax_divergence
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -85,14 +84,12 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     """Rescales probabilities as if the logits had been divided by a temperature."""
 
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        """See `TaskKind.new_model`."""
         model: Any = super().new_model(folder, head)
         if self.config.shared_tokens == "marked":
             add_marked_types(model.bert, NUM_MATCHES)
         return model
 
     def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
-        """See `TaskKind.encode`."""
         config = self.config
         texts = rows.texts, rows.text_pairs
         if config.long_texts == "windows":
@@ -105,7 +102,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         return EncodedTexts(windows, rows.labels)
 
     def num_cut(self, encoded: EncodedTexts) -> int:
-        """See `TaskKind.num_cut`."""
         return int(encoded.windows.cut.sum())
 
     def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
@@ -124,7 +120,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         return LengthSortedBatches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """See `TaskKind.hard_loss`."""
         return self.loss_of_logits(outputs.float(), batch, options)
 
     def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
@@ -138,7 +133,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         """Compute the mean loss from logits [B, labels]."""
 
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
-        """See `TaskKind.predict`."""
         read = self.probabilities
         return self.pooled(outputs_of(model, encoded.sequences, machine, len(self.labels), read=read), encoded.windows)
 
@@ -164,13 +158,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def calibration_errors(
         self, predictions: Probabilities, calibration: Calibration, error: Callable[..., float]
     ) -> dict[str, float]:
-        """Return the expected calibration error without (`before`) and, if there is a temperature, with it (`after`).
-
-        Args:
-            predictions: The model's predictions before temperature scaling.
-            calibration: The calibration chosen on dev.
-            error: Computes the error of probabilities [N, labels].
-        """
+        """Return the error of the probabilities without the temperature (`before`) and, if any, with it (`after`)."""
         errors = {"before": error(predictions)}
         if scaling.TEMPERATURE in calibration:
             errors["after"] = error(self.calibrated(predictions, calibration))
@@ -208,7 +196,6 @@ class Classification(TextClassifier[TextRows]):
         return total / options.class_weights[batch["labels"]].sum()
 
     def label_counts(self, rows: TextRows) -> NDArray[np.int64]:
-        """See `TaskKind.label_counts`."""
         return np.bincount(rows.labels, minlength=len(self.labels))
 
     def pooled(self, of_windows: Probabilities, windows: Windows) -> Probabilities:

@@ -289,9 +289,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         with evaluating(model, machine) as forward:
             for indices in scoring_indices(encoded.lengths, max_tokens=machine.scoring_tokens):
                 on_device = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
-                logits = AnswerLogits(
-                    *forward(on_device["input_ids"], on_device["token_type_ids"], on_device["attention_mask"])
-                )
+                logits = AnswerLogits(*forward(*(on_device[name] for name in INPUT_NAMES)))
                 firsts = encoded.first_positions(indices)
                 windows = encoded.windows[indices]
                 may_start = torch.from_numpy(windows[:, 2:] - windows[:, :1] + firsts[:, None]).to(machine.device)

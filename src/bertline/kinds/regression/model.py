@@ -54,7 +54,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     @property
     def head(self) -> Head:  # type: ignore[override]
-        """See `TaskKind.head`."""
         return "vectors" if self.config.head == "cosine" else "sequence"
 
     @property
@@ -64,7 +63,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     @property
     def unused_options(self) -> dict[str, str]:
-        """See `TaskKind.unused_options`."""
         return {**super().unused_options, "label_smoothing": "it has numbers, and no labels to smooth"}
 
     def encode(self, rows: NumberRows, tokenizer: Tokenizer) -> EncodedNumbers:
@@ -87,7 +85,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return EncodedNumbers(sequences, ((rows.numbers - low) / width).astype(np.float32))
 
     def num_cut(self, encoded: EncodedNumbers) -> int:
-        """See `TaskKind.num_cut`."""
         texts_of_a_row = np.split(encoded.sequences.cut, 2 if self.config.head == "cosine" else 1)
         return int(np.any(texts_of_a_row, axis=0).sum())
 
@@ -123,7 +120,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return F.mse_loss(outputs, teacher)
 
     def predict(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
-        """See `TaskKind.predict`."""
         is_cosine = self.config.head == "cosine"
         width = cast(BertModel, model.bert).config.hidden_size if is_cosine else 1
         outputs = outputs_of(model, encoded.sequences, machine, width).astype(np.float64)

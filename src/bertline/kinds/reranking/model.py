@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.distillation import sigmoid_divergence
 from bertline.finetuning.encoding import INDICES, LengthSortedBatches, Sequences, any_of, encode_texts, outputs_of
 from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.foundation.seeds import generator
 from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.modeling.losses import sigmoid_divergence
 from bertline.tasks.metrics import ranking
 from bertline.tasks.stored_rows import CandidateRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -100,7 +100,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     # ---- training
 
     def encode(self, rows: CandidateRows, tokenizer: Tokenizer) -> EncodedCandidates:
-        """See `TaskKind.encode`."""
         sizes = [len(candidates) for candidates in rows.candidates]
         queries = [query for query, size in zip(rows.queries, sizes, strict=True) for _ in range(size)]
         texts = [text for candidates in rows.candidates for text in candidates]
@@ -130,7 +129,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     # ---- predicting and scoring
 
     def predict(self, model: nn.Module, encoded: EncodedCandidates, machine: Machine) -> CandidateScores:
-        """See `TaskKind.predict`."""
         scores = outputs_of(model, encoded.sequences, machine, 1)[:, 0]
         return np.split(scores, encoded.offsets[1:-1]) if len(encoded.offsets) > 1 else []
 

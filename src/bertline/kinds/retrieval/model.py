@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.distillation import vector_distance
 from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Sequences, encode_texts, outputs_of
 from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.finetuning.vector_index import VectorIndex
@@ -23,7 +22,7 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.seeds import generator
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.modeling.bert import BertModel
-from bertline.modeling.losses import softmax_divergence
+from bertline.modeling.losses import softmax_divergence, vector_distance
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.bm25 import Bm25
 from bertline.tasks.metrics import ranking
@@ -246,7 +245,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return int(encoded.queries.cut.sum())
 
     def num_cut_documents(self, encoded: EncodedSearch) -> int:
-        """See `TaskKind.num_cut_documents`."""
         return int(encoded.documents.cut.sum())
 
     def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
@@ -263,9 +261,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def soft_targets(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> NDArray[np.float32]:
         """Return the vectors of all queries, then of all documents, with the size of the teacher's."""
-        return np.concatenate(
-            [self.vectors(model, encoded.queries, machine), self.vectors(model, encoded.documents, machine)]
-        )
+        return np.concatenate([self.vectors(model, side, machine) for side in (encoded.queries, encoded.documents)])
 
     def soft_loss(self, outputs: list[Tensor], teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Compute the mean distance from the teacher's vectors or, where those have another size, the divergence from

@@ -34,7 +34,6 @@ class TokenClassification(WordTagger):
 
     @property
     def unused_options(self) -> dict[str, str]:
-        """See `TaskKind.unused_options`."""
         if self.config.head == "softmax":
             return super().unused_options
         reason = "a CRF scores whole label sequences (head: softmax heeds it)"

@@ -169,7 +169,7 @@ class Objective:
 
         masks = TokenMasks.of(batch)
         if "boundaries" in batch:
-            rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+            rows = PackedRows.of(batch)
             assert isinstance(model, MaskedLanguageModel)  # wrapped models have padded rows
             return model.forward_packed(rows, batch["masked_positions"], batch["first_positions"], masks)
         mask = batch.get("attention_mask")
@@ -182,16 +182,23 @@ class Objective:
 
         from bertline.modeling.bert import PackedRows
         from bertline.modeling.dropout import TokenMasks
+        from bertline.modeling.layers import gather_positions
 
         encoder, positions, masks = model.bert, batch["masked_positions"], TokenMasks.of(batch)
         if "boundaries" in batch:
-            rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+            rows = PackedRows.of(batch)
             everywhere = torch.arange(rows.input_ids.numel(), device=rows.input_ids.device)
             states = encoder.forward_packed_at(rows, everywhere, batch["first_positions"], masks).hidden_states
             return states, states[positions]
         mask = batch.get("attention_mask")
         states = encoder(batch["input_ids"], batch["token_type_ids"], mask, masks).hidden_states
-        return states, states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1]))
+        return states, gather_positions(states, positions)
+
+    @staticmethod
+    def sequence_ids(batch: Mapping[str, Tensor]) -> Tensor:
+        """Return [B, S] different numbers for the sequences of a row, 0 in padding."""
+        ids = batch["sequence_ids"] if "sequence_ids" in batch else batch.get("attention_mask")
+        return batch["input_ids"].new_ones(batch["input_ids"].shape) if ids is None else ids
 
     def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms and of the metrics."""

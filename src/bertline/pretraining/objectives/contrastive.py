@@ -102,17 +102,14 @@ class Contrastive(Objective):
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
-        """See `Objective.terms`."""
         return (LOSS, replace(MLM_LOSS, weight=self.mlm_weight))
 
     @property
     def pairs_together(self) -> int:  # type: ignore[override]
-        """See `Objective.pairs_together`."""
         return self.group_size
 
     @property
     def neighbours_together(self) -> int:  # type: ignore[override]
-        """See `Objective.neighbours_together`."""
         return self.neighbours
 
     def problems(
@@ -133,7 +130,6 @@ class Contrastive(Objective):
                 )
 
     def output(self, model: MaskedLanguageModel, batch: Mapping[str, Tensor]) -> ContrastiveOutput:  # type: ignore[override]
-        """See `Objective.output`."""
         from bertline.modeling.heads import pooled, pooled_packed
 
         states, at_targets = self.states(model, batch)

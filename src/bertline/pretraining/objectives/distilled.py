@@ -50,7 +50,7 @@ class Distilled(Objective):
 
     kind: Literal["distilled"]
     teacher: str
-    """Folder or hub name of an encoder with a masked language model head and the same vocabulary."""
+    """Encoder with a masked language model head and the same vocabulary: a folder or a hub name (`NAME@REVISION`)."""
     temperature: float
     """Divisor of the logits of both before the softmax."""
     soft_weight: float
@@ -71,7 +71,6 @@ class Distilled(Objective):
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
-        """See `Objective.terms`."""
         terms = (
             replace(MLM_LOSS, weight=self.mlm_weight),
             LossTerm(name="soft_loss", count="targets", weight=self.soft_weight),
@@ -80,27 +79,23 @@ class Distilled(Objective):
         return terms if self.cosine_weight else terms[:2]
 
     def output(self, model: Any, batch: Mapping[str, Tensor]) -> DistilledOutput:  # type: ignore[override]
-        """See `Objective.output`."""
         import torch
 
-        read = self._with_states if self.cosine_weight else self._without_states
-        logits, states = read(model, batch)
+        logits, states = self._read(model, batch)
         with torch.no_grad():
-            teacher_logits, teacher_states = read(model.teacher, {k: v for k, v in batch.items() if "dropout" not in k})
+            teacher_logits, teacher_states = self._read(
+                model.teacher, {k: v for k, v in batch.items() if "dropout" not in k}
+            )
         # Rows of its embeddings behind the tokens pad them to a round size.
         return DistilledOutput(logits, teacher_logits[..., : logits.shape[-1]], states, teacher_states)
 
-    def _with_states(self, model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _read(self, model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+        if not self.cosine_weight:
+            return Objective.output(self, model, batch).mlm_logits, None
         states, at_targets = self.states(model, batch)
         return model.mlm_head(at_targets, model.bert.word_embeddings), states
 
-    def _without_states(self, model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, None]:
-        return Objective.output(self, model, batch).mlm_logits, None
-
     def sums(self, output: DistilledOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
-        """See `Objective.sums`."""
-        import torch
-
         from bertline.modeling.losses import cosine_distance_sum, masked_lm_correct, soft_target_loss_sum
 
         labels = batch["masked_labels"]
@@ -111,8 +106,6 @@ class Distilled(Objective):
             "teacher_correct": masked_lm_correct(teacher_logits, labels).float(),
         }
         if output.states is not None and output.teacher_states is not None:
-            mask = batch["sequence_ids"] if "sequence_ids" in batch else batch.get("attention_mask")
-            is_real = (torch.ones_like(batch["input_ids"]) if mask is None else mask) > 0
-            shape = output.states.shape[:-1]
-            sums["cosine_loss"] = cosine_distance_sum(output.states, output.teacher_states, is_real.reshape(shape))
+            is_real = (self.sequence_ids(batch) > 0).reshape(output.states.shape[:-1])
+            sums["cosine_loss"] = cosine_distance_sum(output.states, output.teacher_states, is_real)
         return sums

@@ -48,11 +48,9 @@ class PairObjective(Objective):
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
-        """See `Objective.terms`."""
         return (MLM_LOSS, self.pair_loss)
 
     def model_class(self) -> type[MaskedLanguageModel]:
-        """See `Objective.model_class`."""
         from bertline.modeling.bert import BertForPreTraining
 
         return BertForPreTraining
@@ -69,7 +67,6 @@ class PairObjective(Objective):
             )
 
     def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
-        """See `Objective.sums`."""
         from bertline.modeling.losses import sequence_loss_sum, sequences_correct
 
         labels = batch["next_sentence_labels"]

@@ -69,7 +69,6 @@ class MlmNspShared(MlmNspObjective):
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
-        """See `Objective.terms`."""
         shared = LossTerm(name="shared_loss", count="sequences", weight=self.shared_weight)
         return (MLM_LOSS, self.pair_loss, shared)
 
@@ -91,14 +90,9 @@ class MlmNspShared(MlmNspObjective):
             )
 
     def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
-        """See `Objective.sums`."""
-        import torch
-
         from bertline.modeling.losses import shared_token_sums
 
-        ids = batch["input_ids"]
-        sequences = batch["sequence_ids"] if "sequence_ids" in batch else batch.get("attention_mask")
-        sequences = torch.ones_like(ids) if sequences is None else sequences
+        ids, sequences = batch["input_ids"], self.sequence_ids(batch)
         first, second = output.before_last.float().chunk(2, dim=-1)
         logits = (first.sum(-1) - second.sum(-1)) / output.before_last.shape[-1] ** 0.5
         loss, correct, absent = shared_token_sums(logits, ids, batch["token_type_ids"], sequences)

@@ -91,7 +91,6 @@ class ReplacedToken(Objective):
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
-        """See `Objective.terms`."""
         return (MLM_LOSS, LossTerm(name="detection_loss", count="tokens", weight=self.detection_weight))
 
     def problems(
@@ -109,7 +108,6 @@ class ReplacedToken(Objective):
             )
 
     def output(self, model: Any, batch: Mapping[str, Tensor]) -> ReplacedTokenOutput:  # type: ignore[override]
-        """See `Objective.output`."""
         import torch
 
         from bertline.foundation.labels import IGNORED_LABEL
@@ -127,13 +125,9 @@ class ReplacedToken(Objective):
         return ReplacedTokenOutput(mlm_logits, logits, is_replaced)
 
     def sums(self, output: ReplacedTokenOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
-        """See `Objective.sums`."""
-        import torch
-
         from bertline.modeling.losses import replaced_token_sums
 
-        mask = batch.get("attention_mask")
-        is_real = torch.ones_like(output.is_replaced) if mask is None else mask.bool()
+        is_real = self.sequence_ids(batch) > 0
         loss, detected, unreplaced = replaced_token_sums(output.detector_logits, output.is_replaced, is_real)
         return {
             **Objective.sums(self, output, batch),  # type: ignore[arg-type]

@@ -29,12 +29,10 @@ def scores_of(matrix: NDArray[np.integer], *, beta: float | None = None) -> dict
     scores["balanced_accuracy"] = float(recalls.mean()) if len(recalls) else 0.0
     # With one label per row, micro-averaged F1 equals accuracy.
     scores["micro_f1"] = scores["accuracy"]
-    if len(matrix) == 2:
-        used = matrix[1].sum() + matrix[:, 1].sum()
-        scores["f1"] = float(2 * matrix[1, 1] / used) if used else 0.0
-        if beta is not None:
-            used = beta**2 * matrix[1].sum() + matrix[:, 1].sum()
-            scores["f_beta"] = float((1 + beta**2) * matrix[1, 1] / used) if used else 0.0
+    for name, weight in (("f1", 1), ("f_beta", beta)) if len(matrix) == 2 else ():
+        if weight is not None:
+            used = weight**2 * matrix[1].sum() + matrix[:, 1].sum()
+            scores[name] = float((1 + weight**2) * matrix[1, 1] / used) if used else 0.0
     return scores
 
 
@@ -90,10 +88,9 @@ def auroc(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> flo
     """
     areas = []
     for has, scores in _against_the_rest(gold, probabilities):
-        positives, negatives = int(has.sum()), int((~has).sum())
-        if positives and negatives:
+        if 0 < (positives := int(has.sum())) < len(has):
             above = ranks(scores)[has].sum() - positives * (positives + 1) / 2
-            areas.append(above / (positives * negatives))
+            areas.append(above / (positives * (len(has) - positives)))
     return float(np.mean(areas)) if areas else 0.0
 
 
@@ -135,9 +132,9 @@ def _against_the_rest(
     gold: NDArray[np.integer], probabilities: NDArray[np.floating]
 ) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.floating]]]:
     """Yield which rows have a label, and its probabilities, for each label; of two, for the second."""
-    num_labels = probabilities.shape[1]
-    for label in range(1 if num_labels == 2 else 0, num_labels):
-        yield gold == label, probabilities[:, label]
+    for label, scores in enumerate(probabilities.T):
+        if label or len(probabilities.T) != 2:
+            yield gold == label, scores
 
 
 def best_threshold(
@@ -145,15 +142,9 @@ def best_threshold(
     probabilities: NDArray[np.floating],
     score: Callable[[NDArray[np.integer]], float],
 ) -> float:
-    """Return the probability from which on predicting the second of two labels scores best.
+    """Return the probability from which on predicting the second of two labels scores best, by a confusion matrix.
 
-    Args:
-        gold: [N] label ids, 0 or 1.
-        probabilities: [N] of the second label.
-        score: Score of a confusion matrix.
-
-    Returns:
-        0.5 or the middle of two neighbouring probabilities; of equally good ones, the nearest to 0.5.
+    It is 0.5 or the middle of two neighbouring probabilities [N]; of equally good ones, the nearest to 0.5.
 
     Example:
         >>> best_threshold(np.array([0, 1, 1]), np.array([0.1, 0.3, 0.4]), accuracy)

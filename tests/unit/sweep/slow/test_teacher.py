@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from bertline.finetuning.task_kind import HeadSettings, task_kind
 from bertline.foundation.errors import ConfigError
 from bertline.kinds.classification.model import Classification
 from bertline.sweep import repetitions
-from bertline.sweep.teacher import Teacher
+from bertline.sweep.bench import Teacher
+from bertline.sweep.job import planned
 from bertline.tasks.stored_rows import write_rows
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -49,6 +51,13 @@ def job(input_folder, tmp_path, teacher):
         return inputs.sweep_job(input_folder, tmp_path / name, sweep=sweep, task=inputs.task(**fields))
 
     return make
+
+
+def test_several_encoders_and_a_teacher_are_compared_with_the_first_one_untaught(job, input_folder, tmp_path):
+    other = inputs.write_encoder(tmp_path / "other", hidden_size=16, intermediate_size=32)
+    taught = job("run")
+    both = replace(taught, sweep=replace(taught.sweep, encoders=(str(other),)))
+    assert set(planned(both).arms) >= {"encoder", "without_teacher", "encoder_2"}
 
 
 def seeds(arm):
