@@ -10,8 +10,7 @@ import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.data import MaskedExamples
-from bertline.pretraining.interval import LOG_EVERY_STEPS
-from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
+from bertline.pretraining.module import LOG_EVERY_STEPS, PreTrainingLosses, PretrainingModule
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.throughput import Throughput

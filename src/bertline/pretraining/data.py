@@ -41,6 +41,10 @@ _STEPS_FETCHED = 2  # prefetched from the workers by a thread
 _COMPUTED = ("token_type_ids", "attention_mask", "sequence_ids", "position_ids")
 
 
+COUNTS = ("targets", "sequences", "tokens", "pairs")
+"""Each `num_NAME` of a step's share, which is summed over the ranks and the steps of an interval."""
+
+
 class StepBatch(TypedDict):
     """One rank's share of one optimizer step."""
 
@@ -49,6 +53,8 @@ class StepBatch(TypedDict):
     num_sequences: int
     num_tokens: int
     """Number of real tokens, without padding."""
+    num_pairs: int
+    """Number of query-key pairs: the sum of the squared lengths of the sequences."""
     global_batch_size: int
     """Number of sequences of the step over all ranks."""
 
@@ -156,11 +162,13 @@ class StepDataset(Dataset[StepBatch]):
         num_sequences = len(batch["input_ids"])  # of pairs, twice as many
         first = (positions[0] - place.consumed) * (num_sequences // len(positions))
         batch["sequence_places"] = first + np.arange(num_sequences)  # among those of all ranks
+        lengths = batch["attention_mask"].sum(axis=1)
         return StepBatch(
             micro_batches=[compacted(arrays) for arrays in examples.micro_batches(batch, layout)],
             num_targets=int((batch["masked_labels"] != IGNORED_LABEL).sum()),
             num_sequences=len(positions),
-            num_tokens=int(batch["attention_mask"].sum()),
+            num_tokens=int(lengths.sum()),
+            num_pairs=int((lengths**2).sum()),
             global_batch_size=place.global_batch_size,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bertline.examples.store import ExampleStore
@@ -122,15 +122,19 @@ def frozen_layout(
     On a CPU, eager and plain attention have the masks of `modeling.dropout.TokenMasks`, which no layout changes:
     `drawn_on` is None. Other devices, fused kernels and wrapped models draw masks in the order in which they compute.
     """
-    is_wrapped = FAMILIES[model.family].wrapping is not None
     attention_drops = model.attention_probs_dropout_prob > 0
     others_drop = any(value for key, value in model.own.items() if "dropout" in key)
     if not (attention_drops or model.hidden_dropout_prob > 0 or others_drop):
         return None
+    is_wrapped = FAMILIES[model.family].wrapping is not None
     is_fused = any(one.kind not in ("eager", "plain") for one in attention.values())
-    is_drawn = device != "cpu" or (attention_drops and is_fused) or is_wrapped
     lengths = {str(length): {**asdict(one), "attention": attention[length].kind} for length, one in layouts.items()}
+    is_drawn = device != "cpu" or (attention_drops and is_fused) or is_wrapped
     return {"drawn_on": _drawn_on(device, num_ranks) if is_drawn else None, "lengths": lengths}
+
+
+def _drawn_on(device: str, num_ranks: int) -> str:
+    return f"{num_ranks} {device} device{'s' if num_ranks > 1 else ''}"
 
 
 def resumed_layout(
@@ -138,49 +142,46 @@ def resumed_layout(
     layouts: Mapping[int, RowLayout],
     attention: Mapping[int, AttentionChoice],
     *,
-    runtime: RuntimeConfig,
     model: ModelConfig,
     device: str,
     num_ranks: int,
 ) -> tuple[dict[int, RowLayout], dict[int, AttentionChoice], str | None]:
     """Return layouts and kernels of a resumed run: those that it began with, where its dropout masks depend on them.
 
-    The third value is a warning: which settings are not used for this reason, or that the masks change all the same.
+    The third value is a warning: that those of the runtime section are not used, or that the masks change all the same.
 
     Args:
         frozen: `frozen_layout` of the checkpoint; None for a new run.
     """
-    kept, kinds, unused = dict(layouts), dict(attention), set[str]()
-    if frozen is not None and frozen["drawn_on"] == _drawn_on(device, num_ranks):
-        rows_key = "micro_batch_tokens" if runtime.micro_batch_size is None else "micro_batch_size"
+    kept, kinds = dict(layouts), dict(attention)
+    if frozen is None:
+        return kept, kinds, None
+    if frozen["drawn_on"] == _drawn_on(device, num_ranks):
         for length in layouts.keys() & map(int, frozen["lengths"]):
             began = frozen["lengths"][str(length)]
             kept[length] = RowLayout(packed=began["packed"], rows=began["rows"])
-            if runtime.packing != "auto" and layouts[length].packed != began["packed"]:
-                unused.add("packing")
-            if layouts[length].rows not in (None, began["rows"]):
-                unused.add(rows_key)
-            if model.attention_probs_dropout_prob > 0 and attention[length].kind != began["attention"]:
+            if model.attention_probs_dropout_prob > 0 and kinds[length].kind != began["attention"]:
                 kinds[length] = AttentionChoice(began["attention"], "as the run began")
-                if runtime.attention != "auto":
-                    unused.add("attention")
-    warning = None
     now = frozen_layout(kept, kinds, model=model, device=device, num_ranks=num_ranks)
-    if frozen is not None and now is not None and frozen["drawn_on"] != now["drawn_on"]:
+    if now is not None and frozen["drawn_on"] != now["drawn_on"]:
         was, is_now = (one["drawn_on"] or "a CPU with eager or plain attention" for one in (frozen, now))
-        warning = f"the run began with the dropout masks of {was}; from here on they are those of {is_now}"
-    elif unused:
-        settings = ", ".join(f"runtime.{key}={getattr(runtime, key)}" for key in sorted(unused))
-        rows = "; ".join(f"{_layout_in_words(one, length)}, {kinds[length].kind}" for length, one in kept.items())
-        warning = (
-            f"{settings} is not used: the dropout masks of the run depend on the layout that it began with ({rows}). "
-            "For another layout, train from scratch in another run folder."
-        )
-    return kept, kinds, warning
-
-
-def _drawn_on(device: str, num_ranks: int) -> str:
-    return f"{num_ranks} {device} device{'s' if num_ranks > 1 else ''}"
+        return kept, kinds, f"the run began with the dropout masks of {was}; from here on they are those of {is_now}"
+    if all(
+        kinds[length] == attention[length] and replace(asked, rows=asked.rows or kept[length].rows) == kept[length]
+        for length, asked in layouts.items()
+    ):
+        return kept, kinds, None
+    rows = "; ".join(
+        f"{one.rows or 'all'} {'packed' if one.packed else 'padded'} rows of {length} tokens at once, "
+        f"{kinds[length].kind}"
+        for length, one in kept.items()
+    )
+    return (
+        kept,
+        kinds,
+        "packing, attention and micro-batches of the runtime section are not used: the dropout masks of the run depend "
+        f"on those that it began with ({rows}). For others, train from scratch in another run folder.",
+    )
 
 
 def layouts_in_words(
@@ -201,11 +202,6 @@ def layouts_in_words(
     ]
     dropout = model.attention_probs_dropout_prob
     return f"on {device.type} in {device.precision}, attention dropout {dropout:g}: {'; '.join(parts)}"
-
-
-def _layout_in_words(layout: RowLayout, length: int) -> str:
-    rows = "all" if layout.rows is None else layout.rows
-    return f"{rows} {'packed' if layout.packed else 'padded'} rows of {length} tokens at once"
 
 
 def _rows_in_words(layout: RowLayout, length: int, fill: float) -> str:

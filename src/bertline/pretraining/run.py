@@ -1,7 +1,7 @@
 """Pretraining, from configuration to result: builds tokenizer, model, probes, data and trainer in order, then trains.
 
 A step is `pretraining.module`, its loss `Objective.loss`, its batch `pretraining.data`. What happens between two steps
-is a callback each: `throughput`, `validation`, `checkpoint`.
+is a callback each, in `throughput`, `probes` and `checkpoint`; alarms and rollbacks are in `health`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.checkpoint import Checkpointing, Totals, TrainingState, find_checkpoint
+from bertline.pretraining.checkpoint import Checkpointing, TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset
-from bertline.pretraining.divergence import DivergenceGuard, skipped_in
-from bertline.pretraining.job import PretrainJob, identity_of
+from bertline.pretraining.health import DivergenceGuard, skipped_in
+from bertline.pretraining.job import PretrainJob, headline_figures, identity_of, write_model_folder, write_result
 from bertline.pretraining.linear_probe import linear_probes
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.profiling import ProfileSteps
+from bertline.pretraining.probes import BestStep, MaskPredictionProbe, Probing, ValidationProbe
 from bertline.pretraining.rehearsal import AttentionByLength, Rehearsal
-from bertline.pretraining.result import write_model_folder, write_result
 from bertline.pretraining.row_layout import (
     frozen_layout,
     layouts_in_words,
@@ -41,8 +39,7 @@ from bertline.pretraining.row_layout import (
     row_layouts,
 )
 from bertline.pretraining.start import build_model
-from bertline.pretraining.throughput import Throughput, TimeLeft, work_of_sequences
-from bertline.pretraining.validation import BestStep, Validation, ValidationProbe
+from bertline.pretraining.throughput import ProfileSteps, Throughput, TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
@@ -90,8 +87,10 @@ def run_pretraining(
     if not machine.ranks.is_first:
         return {}
     _write_best(state)
-    totals, best = state.totals.as_mapping(), state.best.as_mapping()
-    return write_result(job, state.module.model, state.identity, totals=totals, best=best)
+    model = state.module.model
+    figures = headline_figures(job, model, state.clock.seconds, state.num_tokens)
+    write_result(job, model, figures, identity=state.identity, best=state.best.as_mapping())
+    return figures
 
 
 def _built(
@@ -102,7 +101,7 @@ def _built(
     rewinds: Sequence[Mapping[str, Any]] | None,
 ) -> TrainingState:
     """Build what training changes, restored to the newest checkpoint."""
-    plan = Plan.of(job.pretrain)
+    config, plan = job.pretrain, Plan.of(job.pretrain)
     identity = identity_of(job, machine.precision)
     checkpoint = find_checkpoint(job, identity, machine)
     plan.require_shares(machine.ranks, first_step=checkpoint.step if checkpoint else 0)
@@ -116,17 +115,19 @@ def _built(
         job.optimizer,
         job.schedule,
         machine=machine,
-        seed=job.pretrain.seed,
+        seed=config.seed,
         num_steps=plan.num_steps,
     )
-    every, most = job.pretrain.validate_every_steps, job.pretrain.validation_sequences
     validation = ValidationProbe(
-        module.losses, job.examples_folder, plan, machine=machine, every_steps=every, max_sequences=most
+        module.losses,
+        job.examples_folder,
+        plan,
+        machine=machine,
+        every_steps=config.validate_every_steps,
+        max_sequences=config.validation_sequences,
     )
     best = BestStep(validation, plan, judged_by=job.objective.judged_by)
-    shown, path = job.pretrain.mask_predictions, job.mask_predictions_path
-    predictions = MaskPredictionProbe(model, tokenizer, shown, path, machine)
-    clock = TrainingClock()
+    predictions = MaskPredictionProbe(model, tokenizer, config.mask_predictions, job.mask_predictions_path, machine)
     state = TrainingState(
         job=job,
         plan=plan,
@@ -134,11 +135,12 @@ def _built(
         module=module,
         best=best,
         probes=[best, predictions, *(make(model, machine) for make in make_probes)],
-        clock=clock,
-        totals=Totals(clock, saved.get("totals"), Seconds(**saved.get("interval_s", {}))),
+        clock=TrainingClock(Seconds(**saved.get("seconds", {}))),
+        row_begun=Seconds(**saved.get("row_begun", {})),
+        num_tokens=saved.get("num_tokens", 0.0),
         rewinds=saved.get("rewinds", []) if rewinds is None else rewinds,
         log=MetricsLog(job.metrics_path),
-        checkpoints=CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints),
+        checkpoints=CheckpointFolder(job.checkpoints_folder, keep=config.keep_checkpoints),
     )
     plan.skipped = skipped_in(state.rewinds)
     state.restore(checkpoint)
@@ -167,10 +169,10 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     checkpointing = Checkpointing(state=state, guard=guard, request=request)
     callbacks = [
         *([ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []),
-        Rehearsal(dataset, attention, state.clock),
+        Rehearsal(dataset, attention),
         AttentionByLength(attention),
         Throughput(state=state, guard=guard, progress=progress, time_left=left),
-        Validation(due=due, metrics_log=state.log, clock=state.clock, guard=guard),
+        Probing(due=due, metrics_log=state.log, clock=state.clock, guard=guard),
         checkpointing,
         *extra_callbacks,
     ]
@@ -178,7 +180,6 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     data = PretrainingData(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
     try:
         with progress:
-            state.clock.start()
             fit(trainer, module, data)
     except BaseException:
         with suppress(Exception):  # of this error, the one that it may bring is a consequence
@@ -203,30 +204,31 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> tuple[Ste
 
     Also return the attention kernel for each length. Where dropout depends on either, both are those of the checkpoint.
     """
-    machine, ranks = module.machine, module.machine.ranks
-    together = job.objective.pairs_together
-    near = job.objective.neighbours_together
-    draws = job.objective.reads_draws
+    machine, ranks, objective = module.machine, module.machine.ranks, job.objective
     examples = {
         length: MaskedExamples(
-            job.examples_folder, "train", length, pairs_together=together, neighbours=near, with_draws=draws
+            job.examples_folder,
+            "train",
+            length,
+            pairs_together=objective.pairs_together,
+            neighbours=objective.neighbours_together,
+            with_draws=objective.reads_draws,
         )
         for length in plan.lengths
     }
-    is_wrapped = FAMILIES[job.model.family].wrapping is not None
-    stores = {length: of_length.store for length, of_length in examples.items()}
+    stores, are_apart = {length: one.store for length, one in examples.items()}, objective.pairs_together is not None
     device = attention_device(machine.device, machine.precision)
     attention = {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
+    is_wrapped = FAMILIES[job.model.family].wrapping is not None
     runtime = replace(job.runtime, packing="off") if is_wrapped else job.runtime
-    layouts = row_layouts(runtime, stores, attention, are_apart=together is not None)
+    layouts = row_layouts(runtime, stores, attention, are_apart=are_apart)
     here: dict[str, Any] = {"model": job.model, "device": machine.device.type, "num_ranks": ranks.world_size}
-    layouts, attention, warning = resumed_layout(module.frozen_layout, layouts, attention, runtime=runtime, **here)
+    layouts, attention, warning = resumed_layout(module.frozen_layout, layouts, attention, **here)
     module.frozen_layout = frozen_layout(layouts, attention, **here)
     if ranks.is_first:
         if warning is not None:
             warn(f"{job.run_folder}: {warning}")
-        words = layouts_in_words(layouts, stores, attention, job.model, device, are_apart=together is not None)
-        say(f"pretraining {words}")
+        say(f"pretraining {layouts_in_words(layouts, stores, attention, job.model, device, are_apart=are_apart)}")
     return StepDataset(plan, examples, layouts, ranks=ranks, seed=job.pretrain.seed), attention
 
 

@@ -22,7 +22,7 @@ from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES
-from bertline.modeling.huggingface import MLM_HEAD, architecture_of, load_with_head, read_config
+from bertline.modeling.huggingface import MLM_HEAD, has_mlm_head, load_with_head, read_config
 from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.data import read_examples_manifest
@@ -262,11 +262,6 @@ def with_rows_of_tokens(
         means = [old[list(ids)].double().mean(0, keepdim=True).to(old.dtype) for ids in parts]
         resized[name] = torch.cat([old, *means])
     return resized
-
-
-def has_mlm_head(folder: Path) -> bool:
-    """Return whether a checkpoint has a masked language model head; encoders saved alone have none."""
-    return architecture_of(folder) in ("BertForMaskedLM", "BertForPreTraining")
 
 
 @torch.no_grad()

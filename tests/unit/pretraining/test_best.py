@@ -8,8 +8,8 @@ import pytorch_lightning as pl
 from bertline.foundation.manifests import read_manifest
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import BestStep
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import BestStep
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import assert_same_weights
 from tiny import load_pretraining_model

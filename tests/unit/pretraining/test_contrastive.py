@@ -16,9 +16,9 @@ from bertline.modeling.losses import info_nce_sums
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.row_layout import RowLayout, fill_of
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks

@@ -101,7 +101,8 @@ def test_counts_are_those_of_the_arrays(inputs):
     batch = dataset(inputs)[0]
     arrays = joined([batch])
     assert batch["num_targets"] == int((arrays["masked_labels"] != -100).sum())
-    assert batch["num_tokens"] == int((arrays["input_ids"] != 0).sum())
+    lengths = (arrays["input_ids"] != 0).sum(dim=1)
+    assert (batch["num_tokens"], batch["num_pairs"]) == (lengths.sum(), lengths.square().sum())
     assert batch["num_sequences"] == 8
 
 

@@ -16,10 +16,10 @@ from bertline.modeling.weight_files import read_weight_names, read_weights
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
-from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
 from pretraining_inputs import assert_resumes_to_the_same_bits, assert_same_weights, pretrain_job, weights

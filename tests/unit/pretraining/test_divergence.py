@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 import tiny
-from bertline.pretraining.divergence import DivergenceGuard, read_health
+from bertline.foundation.files import read_json_lines
+from bertline.pretraining.health import DivergenceGuard
 from bertline.pretraining.plan import Plan
 
 
@@ -32,6 +33,6 @@ def test_chance_of_nsp_is_that_of_the_examples(pretraining, inputs, make_job, tm
     }
     for step, accuracy in ((40, chance + 0.05), (60, chance + 0.05), (80, chance), (100, chance)):
         assert guard.accepts_row(step, {**learnt, "train/nsp_accuracy": accuracy}, num_steps=20)
-    alarms = read_health(job.health_path)
+    alarms = read_json_lines(job.health_path)
     assert [(alarm["kind"], alarm["step"]) for alarm in alarms] == [("nsp_at_chance", 80)]
     assert f"gives {chance:g}" in alarms[0]["message"]

@@ -8,11 +8,10 @@ import torch
 
 import tiny
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json
+from bertline.foundation.files import read_json, read_json_lines
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.huggingface import architecture_of
-from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.pretraining.objectives.base import LearningMargins, means, shown_means, sum_names, weighted_loss
 from bertline.pretraining.objectives.registry import objective_from
 from bertline.pretraining.run import run_pretraining
@@ -106,7 +105,7 @@ def test_mlm_has_no_next_sentence_head_and_no_pooler_anywhere(make_mlm):
     assert figures["num_parameters"] == sum(parameter.numel() for parameter in model.parameters())
     assert all(torch.equal(tensor, state["model"][name]) for name, tensor in model.state_dict().items())
     assert read_manifest(job.result_folder, kind="pretrain", format_version=1)["best"]["val/mlm_loss"] > 0
-    assert read_mask_predictions(job.mask_predictions_path)
+    assert read_json_lines(job.mask_predictions_path)
 
 
 def test_each_objective_starts_from_the_model_of_the_other(make_mlm, make_job, capsys):

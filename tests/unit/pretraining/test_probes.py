@@ -2,10 +2,11 @@ import pytest
 import torch
 
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import read_json_lines
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import MaskPredictionsConfig
-from bertline.pretraining.mask_predictions import MaskPredictionProbe, mask_predictions_text, read_mask_predictions
+from bertline.pretraining.probes import MaskPredictionProbe, mask_predictions_text
 from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
@@ -28,7 +29,7 @@ def make_probe(make_job, tmp_path):
 
 def test_a_frame_has_the_likeliest_tokens_of_each_sentence(make_probe, tmp_path):
     make_probe("the [MASK] sat.", "the cat [MASK].").probe(5)
-    rows = read_mask_predictions(tmp_path / "mask_predictions.jsonl")
+    rows = read_json_lines(tmp_path / "mask_predictions.jsonl")
     assert [(row["step"], row["sentence"]) for row in rows] == [(5, "the [MASK] sat."), (5, "the cat [MASK].")]
     for row in rows:
         probabilities = [probability for _, probability in row["guesses"]]
@@ -44,7 +45,7 @@ def test_rows_of_the_embeddings_behind_the_tokens_are_not_guessed(make_probe, tm
     initialize(probe.model, config, seed=0)
     torch.nn.init.constant_(probe.model.mlm_head.bias[len(tokens) :], 50.0)
     probe.probe(5)
-    (row,) = read_mask_predictions(tmp_path / "mask_predictions.jsonl")
+    (row,) = read_json_lines(tmp_path / "mask_predictions.jsonl")
     assert {token for token, _ in row["guesses"]} <= set(tokens)
 
 
@@ -55,7 +56,7 @@ def test_the_guesses_are_the_models_at_the_first_blank(make_probe, tmp_path):
     model.eval()
     logits = model(ids, torch.zeros_like(ids), torch.ones_like(ids), torch.tensor([[2]])).mlm_logits[0, 0]
     probe.probe(0)
-    guesses = read_mask_predictions(tmp_path / "mask_predictions.jsonl")[0]["guesses"]
+    guesses = read_json_lines(tmp_path / "mask_predictions.jsonl")[0]["guesses"]
     assert [token for token, _ in guesses] == tokenizer.tokens(logits.topk(3).indices.tolist())
 
 
@@ -74,7 +75,7 @@ def test_frames_after_a_step_are_dropped_and_a_torn_line_with_them(make_probe, t
     with (tmp_path / "mask_predictions.jsonl").open("a") as handle:
         handle.write('{"step": 15, "sent')
     probe.keep_up_to(5)
-    assert [row["step"] for row in read_mask_predictions(tmp_path / "mask_predictions.jsonl")] == [0, 5]
+    assert [row["step"] for row in read_json_lines(tmp_path / "mask_predictions.jsonl")] == [0, 5]
 
 
 def test_other_ranks_write_nothing(make_probe, tmp_path):
@@ -87,7 +88,7 @@ def test_the_text_for_people_holds_what_the_records_hold(make_probe, tmp_path):
     for step in (0, 5, 10):
         probe.probe(step)
     text = (tmp_path / "mask_predictions.txt").read_text()
-    assert text == mask_predictions_text(read_mask_predictions(tmp_path / "mask_predictions.jsonl"))
+    assert text == mask_predictions_text(read_json_lines(tmp_path / "mask_predictions.jsonl"))
     first, second = text.split("\n\n")
     assert [line.split()[0] for line in first.splitlines()] == ["the", "10", "5", "0"]
     assert second.startswith("the cat [MASK].")

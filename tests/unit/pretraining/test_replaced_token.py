@@ -23,10 +23,10 @@ from bertline.modeling.losses import replaced_token_sums, sampled_tokens
 from bertline.modeling.weight_files import read_weights
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
-from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
 from export_inputs import EXPORT

@@ -14,7 +14,6 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
-from bertline.pretraining.interval import num_pairs
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import (
@@ -99,8 +98,7 @@ def test_full_rows_carry_no_mask_and_others_do_in_every_batch(full):
         micro_batches = [one for step in range(9) for one in steps(full, length, rows=3)[step]["micro_batches"]]
         assert {"attention_mask" in expanded(one) for one in micro_batches} == {length == 32}
     assert steps(full, 16)[0]["num_tokens"] == 8 * 16
-    (micro_batch,) = steps(full, 16)[0]["micro_batches"]
-    assert int(num_pairs(micro_batch)) == 8 * 16**2
+    assert steps(full, 16)[0]["num_pairs"] == 8 * 16**2
 
 
 @pytest.mark.parametrize("kind", ["eager", "plain", "sdpa"])
@@ -131,10 +129,10 @@ PLAIN, SDPA = ({16: AttentionChoice(kind, "")} for kind in ("plain", "sdpa"))
 WHOLE, OF_FOUR = {16: RowLayout(packed=False, rows=None)}, {16: RowLayout(packed=True, rows=4)}
 
 
-def resumed(frozen, layouts, *, device="cuda", num_ranks=2, model=DROPOUT, **runtime):
+def resumed(frozen, layouts, *, device="cuda", num_ranks=2, model=DROPOUT):
     """The layout at length 16, and the warning."""
     here = {"model": model, "device": device, "num_ranks": num_ranks}
-    kept, kinds, warning = resumed_layout(frozen, layouts, SDPA, runtime=tiny.runtime(**runtime), **here)
+    kept, kinds, warning = resumed_layout(frozen, layouts, SDPA, **here)
     return kept[16], kinds[16].kind, warning
 
 
@@ -153,9 +151,9 @@ def test_dropout_masks_depend_on_the_layout_on_a_gpu_and_in_fused_attention(atte
 
 def test_a_run_resumed_on_its_own_kind_of_machine_keeps_the_layout_that_a_rehearsal_found():
     frozen = frozen_layout(OF_FOUR, SDPA, model=DROPOUT, device="cuda", num_ranks=2)
-    assert resumed(frozen, WHOLE) == (OF_FOUR[16], "sdpa", None)
-    _, _, warning = resumed(frozen, {16: RowLayout(packed=True, rows=8)}, micro_batch_size=8)
-    assert warning.startswith("runtime.micro_batch_size=8 is not used: ")
+    assert resumed(frozen, {16: RowLayout(packed=True, rows=None)}) == (OF_FOUR[16], "sdpa", None)
+    _, _, warning = resumed(frozen, {16: RowLayout(packed=True, rows=8)})
+    assert "micro-batches of the runtime section are not used" in warning
     assert "(4 packed rows of 16 tokens at once, sdpa)" in warning
     assert resumed(None, WHOLE) == (WHOLE[16], "sdpa", None)
 

@@ -22,10 +22,10 @@ from bertline.modeling.config import ModelConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
-from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks

@@ -8,6 +8,7 @@ from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.start import build_model
 from bertline.pretraining.throughput import TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.clock import Seconds
 from bertline.training.devices import resolve_machine
 
 # A step of the second phase is ten times the work of one of the first.
@@ -16,50 +17,51 @@ PHASES = [
     PhaseConfig(steps=400, max_length=512, global_batch_size=4),
 ]
 WORK = {128: 1.0, 512: 20.0}
+PAUSED_BEFORE_S = 7.0
 
 
-def after(steps: int, *, step_s: float = 0.5, compile_s: float = 60.0, first_step: int = 0) -> TimeLeft:
-    """Takes steps of a training whose time is its work, but that compiles in the first step."""
-    left = TimeLeft(Plan(PHASES, num_steps=1000), WORK)
-    trained_s = compile_s
-    for step in range(first_step, steps):
-        trained_s += step_s if step < 600 else 10 * step_s
-        left.take(step + 1, trained_s)
-    return left
+def left_after(steps: int, *, compile_s: float = 60.0, first_step: int = 0, then: dict[int, float] | None = None):
+    """The seconds left after these steps, whose time is their work but for the first one, which compiles.
+
+    `then` has the seconds of steps that take another time.
+    """
+    left, trained_s = TimeLeft(Plan(PHASES, num_steps=1000), WORK), compile_s
+    left.begin(first_step, Seconds(paused_s=PAUSED_BEFORE_S))
+    for step in range(first_step + 1, steps + 1):
+        trained_s += (then or {}).get(step, 0.5 if step <= 600 else 5.0)
+        found = left.after(step, Seconds(trained_s=trained_s, paused_s=PAUSED_BEFORE_S))
+    return found
 
 
 @pytest.mark.parametrize("step", [2, 50, 599])
 def test_a_dearer_phase_to_come_counts_by_its_work(step):
-    assert after(step).after(step, paused_s=0.0) == pytest.approx((600 - step) * 0.5 + 400 * 5.0)
+    assert left_after(step) == pytest.approx((600 - step) * 0.5 + 400 * 5.0)
 
 
 def test_a_start_in_the_second_phase_knows_that_it_is_in_it():
-    assert after(710, first_step=700).after(710, paused_s=0.0) == pytest.approx(290 * 5.0)
+    assert left_after(710, first_step=700) == pytest.approx(290 * 5.0)
 
 
 def test_the_pace_is_that_of_the_newest_steps():
-    left = after(100)
-    trained_s = 1000.0
-    for step in range(100, 301):
-        trained_s += 2.0
-        left.take(step + 1, trained_s)
-    assert left.after(301, paused_s=0.0) == pytest.approx(299 * 2.0 + 400 * 20.0)
+    slow = dict.fromkeys(range(101, 302), 2.0)
+    assert left_after(301, then=slow) == pytest.approx(299 * 2.0 + 400 * 20.0)
 
 
 def test_the_first_step_of_a_length_which_compiles_does_not_distort_the_pace():
-    left = after(600)
-    left.take(601, 10_000.0)
-    left.take(602, 10_005.0)
-    assert left.after(602, paused_s=0.0) == pytest.approx(398 * 5.0)
+    assert left_after(602, then={601: 10_000.0}) == pytest.approx(398 * 5.0)
 
 
-def test_pauses_go_on_coming_as_often():
-    assert after(200).after(200, paused_s=40.0) == pytest.approx(400 * 0.5 + 400 * 5.0 + 40.0 * 4)
+def test_pauses_go_on_coming_as_often_but_for_those_before_the_first_step():
+    left = TimeLeft(Plan(PHASES, num_steps=1000), WORK)
+    left.begin(100, Seconds(paused_s=PAUSED_BEFORE_S))
+    for step in range(101, 201):
+        found = left.after(step, Seconds(trained_s=step / 2, paused_s=PAUSED_BEFORE_S + 20.0))
+    assert found == pytest.approx(400 * 0.5 + 400 * 5.0 + 20.0 * 8)
 
 
 def test_it_is_not_known_after_a_first_step_and_nothing_after_the_last():
-    assert after(1).after(1, paused_s=0.0) is None
-    assert after(0).after(1000, paused_s=9.0) == 0.0
+    assert left_after(1) is None
+    assert left_after(1000) == 0.0
 
 
 def test_the_work_of_a_sequence_has_its_padding_unless_rows_are_packed(make_job):

@@ -5,12 +5,11 @@ import torch
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining import validation
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.objectives.mlm_nsp import MlmNsp
+from bertline.pretraining.objectives.sentence_pairs import MlmNsp
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.validation import ValidationProbe
+from bertline.pretraining.probes import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
 
@@ -61,7 +60,7 @@ def test_sums_are_found_by_name_in_whatever_order_the_objective_returns_them(los
 
 def test_batch_size_does_not_matter(losses, make_job, monkeypatch):
     whole = probe_of(losses, make_job()).probe(0)
-    monkeypatch.setattr(validation, "_BATCH_TOKENS", 5 * 16)
+    monkeypatch.setattr("bertline.pretraining.probes._BATCH_TOKENS", 5 * 16)
     assert probe_of(losses, make_job()).probe(0) == pytest.approx(whole, rel=1e-6)
 
 

@@ -12,6 +12,8 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from bertline.modeling.families import FAMILIES
+
 if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
     from torch import Tensor
 
@@ -252,6 +254,15 @@ class Objective:
             )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mlm(Objective):
+    """Masked language model on full sentences, without sentence pairs (RoBERTa, arXiv 1907.11692, section 4.2)."""
+
+    families: ClassVar[Collection[str]] = tuple(FAMILIES)
+
+    kind: Literal["mlm"]
+
+
 def sum_names(objective: Objective) -> tuple[str, ...]:
     """Return the names of the sums of an objective, terms before metrics."""
     return tuple(mean.total for mean in _of(objective))
@@ -269,12 +280,9 @@ def means(objective: Objective, total: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def weighted_loss(objective: Objective, of_terms: Mapping[str, float]) -> float:
+def weighted_loss(objective: Objective, averages: Mapping[str, float]) -> float:
     """Return the loss from the means of its terms."""
-    loss = 0.0
-    for term in objective.terms:
-        loss += term.weight * of_terms[term.name]
-    return loss
+    return sum((term.weight * averages[term.name] for term in objective.terms), 0.0)
 
 
 def _of(objective: Objective) -> tuple[LossTerm | Metric, ...]:

@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertline.foundation.validation import validate
-from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.base import Mlm, Objective
 from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.distilled import Distilled
-from bertline.pretraining.objectives.mlm import Mlm
-from bertline.pretraining.objectives.mlm_nsp import MlmNsp
-from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
-from bertline.pretraining.objectives.mlm_sop import MlmSop
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
+from bertline.pretraining.objectives.sentence_pairs import MlmNsp, MlmNspShared, MlmSop
 
 ObjectiveConfig = Mlm | MlmNsp | MlmNspShared | MlmSop | Contrastive | ReplacedToken | Distilled
 

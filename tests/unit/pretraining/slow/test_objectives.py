@@ -13,12 +13,11 @@ from bertline.modeling.huggingface import architecture_of
 from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import BestStep, MaskPredictionProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import BestStep
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
 from tiny import load_pretraining_model

@@ -9,12 +9,11 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.metrics_log import read_metrics
 from bertline.pretraining import run, throughput
 from bertline.pretraining.data import MaskedExamples, StepDataset
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import TrainingInterrupted
@@ -31,8 +30,8 @@ def seconds(monkeypatch):
     clip, probe = PretrainingModule._clip, ValidationProbe.probe
 
     class SteadyClock(TrainingClock):
-        def __init__(self):
-            super().__init__(lambda: now[0])
+        def __init__(self, before):
+            super().__init__(before, now=lambda: now[0])
 
         @contextmanager
         def waiting(self):
