@@ -252,9 +252,7 @@ class Checkpointing(pl.Callback):
         """Restore the previous signal handlers."""
         self._listening.close()
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
         """Save if it is due, and stop if that is requested."""
         self.state.writer.check()
         if self.guard.failure is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -84,9 +83,8 @@ class MaskedExamples:
         self.pairs_together, self.neighbours, self._with_draws = pairs_together, neighbours, with_draws
         self._policy = masking_policy(self.store.manifest)
         if len(self.store) < neighbours:
-            found = f"{len(self.store)} {split} examples of length {length}, fewer than {neighbours}"
-            lacking = f"no {split} examples of length {length}" if not len(self.store) else found
-            raise ArtifactError(f"{folder} has {lacking}. Give the corpus more text.")
+            counts = f"{len(self.store)} {split} examples of length {length}, fewer than {neighbours}"
+            raise ArtifactError(f"{folder} has {counts}. Give the corpus more text.")
 
     def __len__(self) -> int:
         return len(self.store)
@@ -112,31 +110,20 @@ class MaskedExamples:
 
         Pairs that are compared with each other are one micro-batch, whatever the layout says of its rows.
         """
+        store, size, rows = self.store, len(batch["input_ids"]), layout.rows
         if self.pairs_together is not None:
-            size = 2 * self.pairs_together
-            for start in range(0, len(batch["input_ids"]), size):
-                group = {name: values[start : start + size] for name, values in batch.items()}
-                yield from self._laid_out(group, RowLayout(packed=layout.packed, rows=None))
-            return
-        yield from self._laid_out(batch, layout)
-
-    def _laid_out(self, batch: Mapping[str, np.ndarray], layout: RowLayout) -> Iterator[dict[str, np.ndarray]]:
-        if layout.packed:
-            yield from packed_batches(
-                batch,
-                pad_id=self.store.pad_id,
-                max_targets=max_targets(
-                    self.store.max_length, self._policy.mask_prob, num_segments=self.store.num_segments
-                ),
-                rows_per_batch=layout.rows,
-            )
-            return
-        num_sequences = len(batch["input_ids"])
-        size = layout.rows or num_sequences
-        is_full = self.pairs_together is None and fill_of(self.store) == 1
-        unneeded = {"attention_mask"} if is_full else set()
-        for start in range(0, num_sequences, size):
-            yield {name: values[start : start + size] for name, values in batch.items() if name not in unneeded}
+            size, rows = 2 * self.pairs_together, None
+        elif not layout.packed:
+            size = rows or size
+            if fill_of(store) == 1:
+                batch = {name: values for name, values in batch.items() if name != "attention_mask"}
+        most = max_targets(store.max_length, self._policy.mask_prob, num_segments=store.num_segments)
+        for start in range(0, len(batch["input_ids"]), size):
+            part = {name: values[start : start + size] for name, values in batch.items()}
+            if layout.packed:
+                yield from packed_batches(part, pad_id=store.pad_id, max_targets=most, rows_per_batch=rows)
+            else:
+                yield part
 
 
 @dataclass(eq=False)
@@ -209,12 +196,26 @@ def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, No
             thread.shutdown(cancel_futures=True)
 
 
-@dataclass(frozen=True, eq=False)
-class TimedLoader:
-    """Data loader whose batches are prefetched by a thread; the time spent waiting for them is recorded."""
+class StepLoader:
+    """Loads the steps from `first_step` to the end of the plan in order, and records the time spent waiting for them.
 
-    loader: DataLoader[StepBatch]
-    clock: TrainingClock
+    Worker processes make the steps, and a thread of this process fetches them in advance.
+    """
+
+    def __init__(
+        self, dataset: StepDataset, machine: Machine, clock: TrainingClock, *, num_workers: int, first_step: int
+    ) -> None:
+        num_workers, steps = min(num_workers, len(usable_cores())), range(first_step, len(dataset))
+        self._clock = clock
+        self.loader: DataLoader[StepBatch] = DataLoader(
+            dataset,
+            batch_size=None,
+            sampler=steps,
+            num_workers=num_workers,
+            prefetch_factor=_STEPS_AHEAD if num_workers else None,
+            pin_memory=machine.device.type == "cuda",
+            worker_init_fn=ignore_signals_in_worker,
+        )
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -222,37 +223,9 @@ class TimedLoader:
     def __iter__(self) -> Iterator[StepBatch]:
         with closing(prefetched(self.loader, ahead=_STEPS_FETCHED)) as batches:
             for _ in range(len(self.loader)):
-                with self.clock.waiting():
+                with self._clock.waiting():
                     batch = next(batches)
                 yield batch
-
-
-class PretrainingData(pl.LightningDataModule):
-    """Data module that gives the steps from `first_step` to the end of the plan."""
-
-    def __init__(
-        self, dataset: StepDataset, machine: Machine, clock: TrainingClock, *, num_workers: int, first_step: int
-    ) -> None:
-        super().__init__()
-        self.dataset = dataset
-        self.machine = machine
-        self.clock = clock
-        self.num_workers = min(num_workers, len(usable_cores()))
-        self.first_step = first_step
-
-    def train_dataloader(self) -> TimedLoader:
-        """Return a loader of the remaining steps in order, one item per step."""
-        steps: Sequence[int] = range(self.first_step, len(self.dataset))
-        loader: DataLoader[Any] = DataLoader(
-            self.dataset,
-            batch_size=None,
-            sampler=steps,
-            num_workers=self.num_workers,
-            prefetch_factor=_STEPS_AHEAD if self.num_workers else None,
-            pin_memory=self.machine.device.type == "cuda",
-            worker_init_fn=ignore_signals_in_worker,
-        )
-        return TimedLoader(loader, self.clock)
 
 
 def read_examples_manifest(folder: Path) -> dict[str, Any]:
@@ -261,12 +234,10 @@ def read_examples_manifest(folder: Path) -> dict[str, Any]:
 
 
 def compacted(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
-    """Return a micro-batch of `examples.masking`, or packed rows of `examples.packing`, without what can be computed.
+    """Return a micro-batch of `examples.masking` or rows of `examples.packing` in int32, without what can be computed.
 
-    Returns:
-        int32 tensors: the arrays but `token_type_ids`, `attention_mask`, `sequence_ids` and `position_ids`; and for N
-        sequences, `first_segment_lengths` [N] and, unless the rows are all full (then the arrays have no mask),
-        `lengths` [N]. Unused entries have length 0.
+    For N sequences there are `first_segment_lengths` [N] and, unless the rows are all full (then the arrays have no
+    mask), `lengths` [N] instead. Unused entries have length 0.
 
     Example:
         >>> arrays = {"input_ids": np.array([[2, 8, 3, 9, 3, 0]]), "token_type_ids": np.array([[0, 0, 0, 1, 1, 0]]),

@@ -49,9 +49,7 @@ class Probing(pl.Callback):
         if module.finished_steps == 0:
             self._run(module)
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
         """Run the probes that are due."""
         if self.guard.failure is None:
             self._run(module)

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.progress import say, warn
-from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import set_attention
 from bertline.pretraining.data import StepBatch, StepDataset
 from bertline.pretraining.module import PretrainingModule
@@ -45,7 +44,6 @@ class Rehearsal(pl.Callback):
 
     dataset: StepDataset
     """Its `layouts` are changed before its first step is made."""
-    attention: Mapping[int, AttentionChoice]
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         """Rehearse, if the device can.
@@ -62,7 +60,7 @@ class Rehearsal(pl.Callback):
             if known is None or place.global_batch_size > known[0].global_batch_size:
                 largest[place.max_length] = (place, range(start, end))
         for length, (place, steps) in largest.items():
-            set_attention(module.model, self.attention[length].kind)
+            set_attention(module.model, self.dataset.layouts[length].attention.kind)
             layout = self._fitting_layout(module, place, steps)
             if module.frozen_layout is not None:
                 module.frozen_layout["lengths"][str(length)]["rows"] = layout.rows
@@ -129,13 +127,13 @@ class AttentionByLength(pl.Callback):
     both recur.
     """
 
-    choices: Mapping[int, AttentionChoice]
+    layouts: Mapping[int, RowLayout]
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, module: PretrainingModule, batch: StepBatch, batch_idx: int
     ) -> None:
         """Set the kernel for the width of this step's rows."""
-        kind = self.choices[batch["micro_batches"][0]["input_ids"].shape[1]].kind
+        kind = self.layouts[batch["micro_batches"][0]["input_ids"].shape[1]].attention.kind
         if module.model.attention != kind:
             set_attention(module.model, kind)
 

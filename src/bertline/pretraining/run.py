@@ -19,11 +19,10 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
-from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.checkpoint import Checkpointing, TrainingState, find_checkpoint
-from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset
+from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
 from bertline.pretraining.health import DivergenceGuard, skipped_in
 from bertline.pretraining.job import PretrainJob, headline_figures, identity_of, write_model_folder, write_result
 from bertline.pretraining.linear_probe import linear_probes
@@ -31,13 +30,7 @@ from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep, MaskPredictionProbe, Probing, ValidationProbe
 from bertline.pretraining.rehearsal import AttentionByLength, Rehearsal
-from bertline.pretraining.row_layout import (
-    frozen_layout,
-    layouts_in_words,
-    pretraining_attention,
-    resumed_layout,
-    row_layouts,
-)
+from bertline.pretraining.row_layout import frozen_layout, layouts_in_words, resumed_layout, row_layouts
 from bertline.pretraining.start import build_model
 from bertline.pretraining.throughput import ProfileSteps, Throughput, TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
@@ -151,7 +144,7 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
     job, plan, module = state.job, state.plan, state.module
     machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
-    dataset, attention = _steps(job, plan, module)
+    dataset = _steps(job, plan, module)
     # Wrapped models run as they are: the compiler gains little there and takes minutes.
     if machine.compile and isinstance(module.model, MaskedLanguageModel):
         compile_in_place(module.losses)
@@ -169,18 +162,18 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     checkpointing = Checkpointing(state=state, guard=guard, request=request)
     callbacks = [
         *([ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []),
-        Rehearsal(dataset, attention),
-        AttentionByLength(attention),
+        Rehearsal(dataset),
+        AttentionByLength(dataset.layouts),
         Throughput(state=state, guard=guard, progress=progress, time_left=left),
         Probing(due=due, metrics_log=state.log, clock=state.clock, guard=guard),
         checkpointing,
         *extra_callbacks,
     ]
     trainer = build_trainer(machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
-    data = PretrainingData(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
+    steps = StepLoader(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
     try:
         with progress:
-            fit(trainer, module, data)
+            fit(trainer, module, steps)
     except BaseException:
         with suppress(Exception):  # of this error, the one that it may bring is a consequence
             state.writer.wait()
@@ -199,10 +192,10 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     return None
 
 
-def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> tuple[StepDataset, dict[int, AttentionChoice]]:
+def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDataset:
     """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays.
 
-    Also return the attention kernel for each length. Where dropout depends on either, both are those of the checkpoint.
+    Where dropout depends on the row layout, it is that of the checkpoint.
     """
     machine, ranks, objective = module.machine, module.machine.ranks, job.objective
     examples = {
@@ -218,18 +211,17 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> tuple[Ste
     }
     stores, are_apart = {length: one.store for length, one in examples.items()}, objective.pairs_together is not None
     device = attention_device(machine.device, machine.precision)
-    attention = {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
     is_wrapped = FAMILIES[job.model.family].wrapping is not None
     runtime = replace(job.runtime, packing="off") if is_wrapped else job.runtime
-    layouts = row_layouts(runtime, stores, attention, are_apart=are_apart)
+    layouts = row_layouts(runtime, job.model, device, stores, are_apart=are_apart)
     here: dict[str, Any] = {"model": job.model, "device": machine.device.type, "num_ranks": ranks.world_size}
-    layouts, attention, warning = resumed_layout(module.frozen_layout, layouts, attention, **here)
-    module.frozen_layout = frozen_layout(layouts, attention, **here)
+    layouts, warning = resumed_layout(module.frozen_layout, layouts, **here)
+    module.frozen_layout = frozen_layout(layouts, **here)
     if ranks.is_first:
         if warning is not None:
             warn(f"{job.run_folder}: {warning}")
-        say(f"pretraining {layouts_in_words(layouts, stores, attention, job.model, device, are_apart=are_apart)}")
-    return StepDataset(plan, examples, layouts, ranks=ranks, seed=job.pretrain.seed), attention
+        say(f"pretraining {layouts_in_words(layouts, stores, job.model, device, are_apart=are_apart)}")
+    return StepDataset(plan, examples, layouts, ranks=ranks, seed=job.pretrain.seed)
 
 
 def _write_best(state: TrainingState) -> None:

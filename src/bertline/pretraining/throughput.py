@@ -64,9 +64,7 @@ class Throughput(pl.Callback):
             self.time_left.begin(module.finished_steps, self.state.clock.seconds)
         self._learning_rate = module.learning_rate
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
         """Count the step, write a row of metrics if one is due, and show progress."""
         step = module.finished_steps
         is_due = step % LOG_EVERY_STEPS == 0 or step == self.state.plan.num_steps
@@ -240,9 +238,7 @@ class ProfileSteps(pl.Callback):
         )
         self._profile.start()
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
         """Advance the profiler, which writes the profile after the last step to profile."""
         if self._profile is not None:
             with self.clock.paused():

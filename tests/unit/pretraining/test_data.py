@@ -8,7 +8,7 @@ import torch
 
 from bertline.foundation.errors import ArtifactError
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset, expanded, prefetched
+from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader, expanded, prefetched
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
 from bertline.training.clock import TrainingClock
@@ -159,8 +159,7 @@ def test_no_more_workers_are_started_than_this_process_has_cores(inputs):
         os.sched_setaffinity(0, {min(cores)})
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # PyTorch warns of more workers than cores
-            data = PretrainingData(dataset(inputs), machine, TrainingClock(), num_workers=4, first_step=0)
-            data.train_dataloader()
-        assert data.num_workers == 1
+            steps = StepLoader(dataset(inputs), machine, TrainingClock(), num_workers=4, first_step=0)
+        assert steps.loader.num_workers == 1
     finally:
         os.sched_setaffinity(0, cores)

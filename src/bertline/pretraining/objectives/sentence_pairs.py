@@ -109,8 +109,8 @@ class PairObjective(Objective):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MlmNspObjective(PairObjective):
-    """Everything of the objective `mlm_nsp` but its name, for objectives that vary it."""
+class MlmNsp(PairObjective):
+    """Masked language model plus next sentence prediction on sentence pairs (BERT, arXiv 1810.04805, section 3.1)."""
 
     examples: ClassVar[str] = "sentence_pairs"
     metrics: ClassVar[tuple[Metric, ...]] = (MLM_ACCURACY, pair_accuracy("nsp", "next sentence"))
@@ -129,15 +129,9 @@ class MlmNspObjective(PairObjective):
     label: ClassVar[str] = "a random second segment"
     label_prob: ClassVar[str] = "random_next_prob"
 
+    kind: Literal["mlm_nsp"]
     nsp_weight: float
     """Weight of the NSP loss relative to the MLM loss; the paper adds the two (1.0)."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MlmNsp(MlmNspObjective):
-    """Masked language model plus next sentence prediction on sentence pairs (paper, section 3.1)."""
-
-    kind: Literal["mlm_nsp"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,7 +187,7 @@ UNSHARED_SHARE = Metric(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MlmNspShared(MlmNspObjective):
+class MlmNspShared(MlmNsp):
     """The objective `mlm_nsp`, and for each token as the model reads it: does the other segment have it too?
 
     A small encoder pretrained for an hour or two learns from the two tasks to compare two segments, or not, by chance:
@@ -209,14 +203,14 @@ class MlmNspShared(MlmNspObjective):
         ERNIE 2.0 (arXiv 1907.12412), token-document relation: do other segments of the document have the token?
     """
 
-    metrics: ClassVar[tuple[Metric, ...]] = (*MlmNspObjective.metrics, SHARED_ACCURACY, UNSHARED_SHARE)
-    title: ClassVar[str] = f"{MlmNspObjective.title}, with tokens that both segments share"
+    metrics: ClassVar[tuple[Metric, ...]] = (*MlmNsp.metrics, SHARED_ACCURACY, UNSHARED_SHARE)
+    title: ClassVar[str] = f"{MlmNsp.title}, with tokens that both segments share"
     summary: ClassVar[str] = (
-        f"{MlmNspObjective.summary}. For {{shared_accuracy}} of the tokens of a sequence it says rightly whether the "
+        f"{MlmNsp.summary}. For {{shared_accuracy}} of the tokens of a sequence it says rightly whether the "
         "other segment has them (always saying no: {unshared_share})"
     )
 
-    kind: Literal["mlm_nsp_shared"]
+    kind: Literal["mlm_nsp_shared"]  # type: ignore[assignment]
     shared_weight: float
     """Weight of the loss of shared tokens relative to the MLM loss. A large one keeps the MLM loss high for longer."""
 
@@ -234,7 +228,7 @@ class MlmNspShared(MlmNspObjective):
     ) -> Iterator[str]:
         """See `Objective.problems`: the layer below the last one must have looked at the other segment, and token types
         tell which it is."""
-        yield from MlmNspObjective.problems(self, examples, batch_sizes, model=model, num_ranks=num_ranks)
+        yield from MlmNsp.problems(self, examples, batch_sizes, model=model, num_ranks=num_ranks)
         if not examples.get("layout", {"second_type": 1})["second_type"]:
             yield (
                 f"objective.kind is {self.kind}, which tells the segments of a pair by their token types, but this "
@@ -254,7 +248,7 @@ class MlmNspShared(MlmNspObjective):
         logits = (first.sum(-1) - second.sum(-1)) / output.before_last.shape[-1] ** 0.5
         loss, correct, absent = shared_token_sums(logits, ids, batch["token_type_ids"], sequences)
         return {
-            **MlmNspObjective.sums(self, output, batch),
+            **MlmNsp.sums(self, output, batch),
             "shared_loss": loss,
             "shared_correct": correct,
             "unshared": absent,
