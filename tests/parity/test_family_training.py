@@ -84,7 +84,7 @@ class Batches(pl.Callback):
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
         whole = [expanded(each) for each in batch["micro_batches"]]
         self.seen.append(whole)
-        self.rates.append(module.learning_rate)
+        self.rates.append(module.learning_rate(module.finished_steps))
         with torch.no_grad():
             sums = [module.losses(each)["mlm_loss"] for each in whole]
         self.losses.append(float(sum(sums) / batch["num_targets"]))

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ import pytorch_lightning as pl
 
 from bertline.encoders.loading import LanguageModel, with_weights
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import drop_leftovers, sync_to_disk
+from bertline.foundation.files import drop_leftovers, folder_written_atomically, sync_to_disk
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.health import DivergenceGuard, keep_health
-from bertline.pretraining.job import PretrainJob, require_same, write_model_folder
+from bertline.pretraining.job import PretrainJob, require_same, write_model
 from bertline.pretraining.module import LOG_EVERY_STEPS, PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep
@@ -153,7 +153,7 @@ class TrainingState:
             compares = state["identity"]["pretrain"]["validation_sequences"] == self.job.pretrain.validation_sequences
             steps = decide_on_first_rank(lambda: self.checkpoints.steps, self.module.machine.device)
             best = state["best"]
-            self.best.restore(best if best and compares and best["step"] in steps else None)
+            self.best.best = best if best and compares and best["step"] in steps else None
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:
@@ -193,7 +193,7 @@ class TrainingState:
             "optimizer": module.optimizer.state_dict(),
             "frozen_layout": module.frozen_layout,
             "interval": interval,
-            "best": self.best.as_mapping(),
+            "best": self.best.best,
             "num_tokens": self.num_tokens,
             "seconds": dataclasses.asdict(self.clock.seconds),
             "row_begun": dataclasses.asdict(self.row_begun),
@@ -211,7 +211,8 @@ class TrainingState:
         for path in self.job.records:
             sync_to_disk(path)
         self.checkpoints.save(step, state, best_step=best_step)
-        write_model_folder(self.job, model, self.job.latest_folder)
+        with folder_written_atomically(self.job.latest_folder) as folder:
+            write_model(self.job, model, folder)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -226,21 +227,20 @@ class Checkpointing(pl.Callback):
     guard: DivergenceGuard
     """Decides whether the current state may be saved."""
     request: StopRequest
-    now: Callable[[], float] = time.monotonic
     stopped: bool = False
     _saved_at: float = 0.0
     _listening: ExitStack = dataclasses.field(default_factory=ExitStack)
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         """Listen to signals; Lightning has installed its own handlers just before."""
-        every_s, self._saved_at = self.state.job.runtime.checkpoint_every_s, self.now()
+        every_s, self._saved_at = self.state.job.runtime.checkpoint_every_s, time.monotonic()
         self._agreement = StopAgreement(
             self.request,
             ranks=module.machine.ranks,
             device=module.machine.device,
             most_steps=LOG_EVERY_STEPS,
             now=lambda: self.state.clock.seconds.trained_s,
-            asks_to_save=lambda: every_s is not None and self.now() - self._saved_at >= every_s,
+            asks_to_save=lambda: every_s is not None and time.monotonic() - self._saved_at >= every_s,
         )
         self._listening.enter_context(self.request.listening())
 
@@ -262,7 +262,7 @@ class Checkpointing(pl.Callback):
         cadence = self.state.job.pretrain.checkpoint_every_steps
         is_due = step % cadence == 0 or step in (self.state.best.step, num_steps)
         if self.stopped or is_due or self._agreement.is_save_due:
-            self._saved_at = self.now()
+            self._saved_at = time.monotonic()
             with self.state.clock.paused():
                 if self.guard.accepts_state(module):
                     self.state.save(wait=self.stopped or step == num_steps)

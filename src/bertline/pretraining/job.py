@@ -212,7 +212,7 @@ def write_result(
 ) -> None:
     """Write the result folder: the model, the records and a manifest with the headline figures `metrics`."""
     with folder_written_atomically(job.result_folder) as folder:
-        _write_model(job, model, folder)
+        write_model(job, model, folder)
         for path in job.records:
             if path.exists():
                 shutil.copyfile(path, folder / path.name)
@@ -221,13 +221,8 @@ def write_result(
         write_manifest(folder, kind="pretrain", format_version=1, content=content)
 
 
-def write_model_folder(job: PretrainJob, model: LanguageModel, target: Path) -> None:
-    """Replace a model folder of the run."""
-    with folder_written_atomically(target) as folder:
-        _write_model(job, model, folder)
-
-
-def _write_model(job: PretrainJob, model: LanguageModel, folder: Path) -> None:
+def write_model(job: PretrainJob, model: LanguageModel, folder: Path) -> None:
+    """Write model and tokenizer to a folder, as transformers loads them."""
     save_model(model, folder)
     if job.start_from_folder is not None:
         keep_pooler(job.start_from_folder, folder)

@@ -30,7 +30,7 @@ from bertline.pretraining.plan import Plan, shuffled
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION
 from bertline.training.devices import Machine
-from bertline.training.probe import MakeProbe, Probe, evaluating
+from bertline.training.probe import Probe, evaluating
 
 KINDS = ("as_is", "bigram_shift", "odd_word")
 
@@ -256,25 +256,20 @@ class LinearProbe(Probe):
             yield indices, input_ids, attention_mask
 
 
-def linear_probes(job: PretrainJob) -> list[MakeProbe]:
-    """Return the linear probe configured in `pretrain.linear_probe`, on held-out examples of the run's longest length.
+def configured_probes(job: PretrainJob, model: LanguageModel, tokenizer: Tokenizer, machine: Machine) -> list[Probe]:
+    """Return the linear probe of `pretrain.linear_probe`, on held-out examples of the run's longest length.
 
     The list is empty if none is configured or, with a warning, if the held-out text has too few sentences.
     """
     config = job.pretrain.linear_probe
     if config is None:
         return []
-    tokenizer = Tokenizer.load(job.tokenizer_folder)
     store = ExampleStore.open(job.examples_folder, "validation", max(Plan.of(job.pretrain).lengths))
     sentences = probing_sentences(store, tokenizer, max_sentences=config.max_sentences)
-    if len(sentences) < _FEWEST_SENTENCES:
-        warn(
-            f"the held-out text has {len(sentences)} sentences to probe the encoder with, fewer than "
-            f"{_FEWEST_SENTENCES}: training continues without pretrain.linear_probe."
-        )
-        return []
-
-    def make(model: LanguageModel, machine: Machine) -> Probe:
-        return LinearProbe(model, tokenizer, sentences, machine=machine, every_steps=config.every_steps)
-
-    return [make]
+    if len(sentences) >= _FEWEST_SENTENCES:
+        return [LinearProbe(model, tokenizer, sentences, machine, every_steps=config.every_steps)]
+    warn(
+        f"the held-out text has {len(sentences)} sentences to probe the encoder with, fewer than "
+        f"{_FEWEST_SENTENCES}: training continues without pretrain.linear_probe."
+    )
+    return []

@@ -68,10 +68,9 @@ class PretrainingModule(pl.LightningModule):
         """Model being trained."""
         return self.losses.model
 
-    @property
-    def learning_rate(self) -> float:
-        """Learning rate of the next step."""
-        return self.optimizer_config.lr * self.learning_rate_factor(self.finished_steps)
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of a step (0-based)."""
+        return self.optimizer_config.lr * self.learning_rate_factor(step)
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -93,7 +92,7 @@ class PretrainingModule(pl.LightningModule):
         optimizer = self.optimizers()
         # Dropout that is drawn is a function of (seed, step, rank): a resumed run needs no saved generator state.
         seed_device(self.machine.device, seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
-        set_learning_rate(optimizer, self.learning_rate)
+        set_learning_rate(optimizer, self.learning_rate(self.finished_steps))
         optimizer.zero_grad()
         sum_of_targets = start_sum(batch["num_targets"], self.machine.device)  # needed only after a forward pass
         needs_tokens = any(term.count == "tokens" for term in self.objective.terms)

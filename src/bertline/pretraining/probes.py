@@ -128,33 +128,25 @@ class BestStep(Probe):
     """Probe that measures the loss, with the same result on every rank."""
     plan: Plan
     judged_by: str
-    step: int | None = None
-    loss: float = math.inf
-    _max_length: int = 0
+    best: dict[str, Any] | None = None
+    """Step, loss (`val/NAME`) and `max_length` of the best step, as plain data for the checkpoint."""
 
     def __post_init__(self) -> None:
         self.every_steps = self.validation.every_steps
-        self._key = f"val/{self.judged_by}"
+
+    @property
+    def step(self) -> int | None:
+        """The best step; None if there is none yet."""
+        return None if self.best is None else self.best["step"]
 
     def probe(self, step: int) -> Mapping[str, float]:
         """Validate and record the step if its loss is the lowest so far."""
-        metrics = self.validation.probe(step)
+        metrics, key = self.validation.probe(step), f"val/{self.judged_by}"
         max_length = self.plan.place(max(0, step - 1)).max_length
-        lowest = self.loss if max_length == self._max_length else math.inf
-        if step > 0 and metrics[self._key] < lowest:
-            self.step, self.loss, self._max_length = step, metrics[self._key], max_length
+        is_compared = self.best is not None and self.best["max_length"] == max_length
+        if step > 0 and metrics[key] < (self.best[key] if self.best and is_compared else math.inf):
+            self.best = {"step": step, key: metrics[key], "max_length": max_length}
         return metrics
-
-    def as_mapping(self) -> dict[str, Any] | None:
-        """Return the best step as plain data for the checkpoint; None if there is none yet."""
-        if self.step is None:
-            return None
-        return {"step": self.step, self._key: self.loss, "max_length": self._max_length}
-
-    def restore(self, best: Mapping[str, Any] | None) -> None:
-        """Restore the best step from the `as_mapping` of a checkpoint; None resets it."""
-        best = best or {"step": None, self._key: math.inf, "max_length": 0}
-        self.step, self.loss, self._max_length = best["step"], best[self._key], best["max_length"]
 
 
 @dataclass

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
@@ -24,8 +25,8 @@ from bertline.modeling.families import FAMILIES
 from bertline.pretraining.checkpoint import Checkpointing, TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
 from bertline.pretraining.health import DivergenceGuard, skipped_in
-from bertline.pretraining.job import PretrainJob, headline_figures, identity_of, write_model_folder, write_result
-from bertline.pretraining.linear_probe import linear_probes
+from bertline.pretraining.job import PretrainJob, headline_figures, identity_of, write_model, write_result
+from bertline.pretraining.linear_probe import configured_probes
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep, MaskPredictionProbe, Probing, ValidationProbe
@@ -38,7 +39,7 @@ from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
 from bertline.training.devices import Machine, compile_in_place, resolve_machine, sum_over_ranks
 from bertline.training.interruption import StopRequest, TrainingInterrupted
-from bertline.training.probe import DueProbes, MakeProbe
+from bertline.training.probe import DueProbes
 from bertline.training.process_group import process_group
 from bertline.training.progress import TrainingProgress
 from bertline.training.trainer import build_trainer, fit
@@ -47,18 +48,14 @@ __all__ = ["PretrainJob", "run", "run_pretraining"]
 
 
 def run(work: Work) -> dict[str, float]:
-    """Do the work of the stage `pretrain`, with the linear probe if it is configured (see `run_pretraining`)."""
-    job = PretrainJob.of(work)
-    return run_pretraining(job, make_probes=linear_probes(job))
+    """Do the work of the stage `pretrain`; see `run_pretraining`."""
+    return run_pretraining(PretrainJob.of(work))
 
 
-def run_pretraining(
-    job: PretrainJob, *, make_probes: Sequence[MakeProbe] = (), callbacks: Sequence[pl.Callback] = ()
-) -> dict[str, float]:
+def run_pretraining(job: PretrainJob, *, callbacks: Sequence[pl.Callback] = ()) -> dict[str, float]:
     """Pretrain, or resume a pretraining that was stopped or killed.
 
     Args:
-        make_probes: Factories of additional probes; they run after validation and mask predictions.
         callbacks: Additional callbacks, called after bertline's own between two steps, for example by benchmarks.
 
     Returns:
@@ -72,27 +69,21 @@ def run_pretraining(
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
     with process_group(machine, job.runtime.peer_timeout_s):
-        state = _built(job, machine, make_probes, rewinds=None)
+        state = _built(job, machine, rewinds=None)
         while state.module.finished_steps < state.plan.num_steps:
             rewinds = _train(state, callbacks)
             if rewinds is not None:  # diverged: start again from an earlier checkpoint, and skip the examples after it
-                state = _built(job, machine, make_probes, rewinds=rewinds)
+                state = _built(job, machine, rewinds=rewinds)
     if not machine.ranks.is_first:
         return {}
     _write_best(state)
     model = state.module.model
     figures = headline_figures(job, model, state.clock.seconds, state.num_tokens)
-    write_result(job, model, figures, identity=state.identity, best=state.best.as_mapping())
+    write_result(job, model, figures, identity=state.identity, best=state.best.best)
     return figures
 
 
-def _built(
-    job: PretrainJob,
-    machine: Machine,
-    make_probes: Sequence[MakeProbe],
-    *,
-    rewinds: Sequence[Mapping[str, Any]] | None,
-) -> TrainingState:
+def _built(job: PretrainJob, machine: Machine, *, rewinds: Sequence[Mapping[str, Any]] | None) -> TrainingState:
     """Build what training changes, restored to the newest checkpoint."""
     config, plan = job.pretrain, Plan.of(job.pretrain)
     identity = identity_of(job, machine.precision)
@@ -127,7 +118,7 @@ def _built(
         identity=identity,
         module=module,
         best=best,
-        probes=[best, predictions, *(make(model, machine) for make in make_probes)],
+        probes=[best, predictions, *configured_probes(job, model, tokenizer, machine)],
         clock=TrainingClock(Seconds(**saved.get("seconds", {}))),
         row_begun=Seconds(**saved.get("row_begun", {})),
         num_tokens=saved.get("num_tokens", 0.0),
@@ -226,14 +217,15 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDatas
 
 def _write_best(state: TrainingState) -> None:
     """Write a model folder of the best step, unless that is the last step, whose model is the result."""
-    job, step = state.job, state.best.step
-    if step is None or step == state.plan.num_steps:
+    job, best, step = state.job, state.best.best, state.best.step
+    if best is None or step is None or step == state.plan.num_steps:
         shutil.rmtree(job.best_folder, ignore_errors=True)  # left by an earlier run in this folder
     elif (checkpoint := state.checkpoints.load(step)) is not None:
         model = copy.deepcopy(state.module.model)
         model.load_state_dict(checkpoint.state["model"])
-        write_model_folder(job, model, job.best_folder)
+        with folder_written_atomically(job.best_folder) as folder:
+            write_model(job, model, folder)
         say(
-            f"the held-out loss was lowest ({state.best.loss:.4f}) after step {step:,}; "
+            f"the held-out loss was lowest ({best[f'val/{state.best.judged_by}']:.4f}) after step {step:,}; "
             f"that model is in {job.best_folder}, the last one is the result"
         )

@@ -48,7 +48,6 @@ class Throughput(pl.Callback):
     guard: DivergenceGuard
     progress: TrainingProgress
     time_left: TimeLeft
-    _learning_rate: float = 0.0
     _matmul_rate: float | None = None  # FLOP/s of all ranks together; first rank only
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
@@ -57,12 +56,6 @@ class Throughput(pl.Callback):
         if machine.ranks.is_first:
             self._matmul_rate = machine.ranks.world_size * peak_rate(machine.device, machine.precision)
         self.state.clock.start()
-
-    def on_train_batch_start(self, trainer: pl.Trainer, module: PretrainingModule, batch: Any, batch_idx: int) -> None:
-        """Record the learning rate of this step."""
-        if batch_idx == 0:
-            self.time_left.begin(module.finished_steps, self.state.clock.seconds)
-        self._learning_rate = module.learning_rate
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
         """Count the step, write a row of metrics if one is due, and show progress."""
@@ -79,7 +72,7 @@ class Throughput(pl.Callback):
         took = now - self.state.row_begun
         metrics = {
             **training_metrics(total, module.objective),
-            "optim/lr": self._learning_rate,
+            "optim/lr": module.learning_rate(step - 1),
             "perf/tokens_per_s": tokens / took.trained_s,
             "perf/data_wait_fraction": took.waited_s / took.trained_s,
             "perf/paused_fraction": took.paused_s / (took.trained_s + took.paused_s),
@@ -122,13 +115,12 @@ class TimeLeft:
     def __post_init__(self) -> None:
         self._newest: deque[tuple[float, float]] = deque(maxlen=_WINDOW_STEPS)
         self._last: tuple[int, float] | None = None
-
-    def begin(self, step: int, seconds: Seconds) -> None:
-        """Begin after `step` steps; the pauses so far, before the first step of this start, will not recur."""
-        self._begun = (step, seconds.paused_s)
+        self._begun: tuple[int, float] | None = None
 
     def after(self, step: int, seconds: Seconds) -> float | None:
         """Return the seconds from the end of `step` (counted from 1) to that of the last step; None if unknown."""
+        # The pauses so far, before the first step of this start, will not recur.
+        self._begun = first_step, paused_s = self._begun or (step - 1, seconds.paused_s)
         length = self.plan.place(step - 1).max_length
         if self._last is not None and self._last[0] == length:
             self._newest.append((self._work_of(step - 1, step), seconds.trained_s - self._last[1]))
@@ -139,7 +131,6 @@ class TimeLeft:
         if not self._newest:
             return None
         work, took_s = (sum(values) for values in zip(*self._newest, strict=True))
-        first_step, paused_s = self._begun
         pauses_s = (seconds.paused_s - paused_s) / (step - first_step) * num_left
         return self._work_of(step, self.plan.num_steps) * took_s / work + pauses_s
 

@@ -9,13 +9,13 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.dropout import mask_keys
 from bertline.modeling.initialization import initialize
 from bertline.pretraining import module as module_file
-from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
+from bertline.pretraining.data import expanded
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
-from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
+from pretraining_inputs import steps_of
 
 NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 
@@ -25,10 +25,7 @@ def mean_loss_gradients(job) -> dict[str, torch.Tensor]:
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
     initialize(model, job.model, seed=job.pretrain.seed)
-    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
-    layouts = {16: RowLayout(packed=False, rows=None)}
-    dataset = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=Ranks(), seed=job.pretrain.seed)
-    (sent,) = dataset[0]["micro_batches"]
+    (sent,) = steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"]
     batch = expanded(sent)
     labels, next_sentence_labels = batch.pop("masked_labels"), batch.pop("next_sentence_labels")
     output = model(**batch)
@@ -204,11 +201,8 @@ def gradients_of(job, ranks, packed) -> dict[str, torch.Tensor]:
     model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
     initialize(model, job.model, seed=job.pretrain.seed)
     losses, keys = PreTrainingLosses(model, job.objective), mask_keys(7, 7)
-    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
-    layouts = {16: RowLayout(packed=packed, rows=3)}
     for one in ranks:
-        dataset = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=one, seed=job.pretrain.seed)
-        for sent in dataset[3]["micro_batches"]:
+        for sent in steps_of(job, RowLayout(packed=packed, rows=3), one)[3]["micro_batches"]:
             sums = losses(expanded(sent, keys))
             (sums["mlm_loss"] + sums["nsp_loss"]).backward()
     return {name: parameter.grad for name, parameter in model.named_parameters()}

@@ -14,8 +14,10 @@ from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.huggingface import architecture_of
 from bertline.pretraining.objectives.base import LearningMargins, means, shown_means, sum_names, weighted_loss
 from bertline.pretraining.objectives.registry import objective_from
+from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
+from pretraining_inputs import assert_neither_rows_nor_ranks_change_a_sum
 from tiny import load_masked_lm, load_pretraining_model
 
 OBJECTIVES = {
@@ -48,6 +50,12 @@ def test_the_sums_have_the_names_that_are_announced(objective):
     sums = objective.sums(objective.output(model, batch()), batch())
     assert sorted(sums) == sorted(sum_names(objective))
     assert all(value.shape == () and value.dtype == torch.float32 for value in sums.values())
+
+
+@pytest.mark.parametrize("maker", ["make_mlm", "make_job", "make_shared", "make_contrastive"])
+def test_neither_rows_nor_ranks_change_a_sum(request, maker):
+    layouts = [RowLayout(packed=packed, rows=rows) for packed, rows in ((False, 1), (True, None), (True, 1))]
+    assert_neither_rows_nor_ranks_change_a_sum(request.getfixturevalue(maker)(), *layouts)
 
 
 @EACH

@@ -26,7 +26,6 @@ def left_after(steps: int, *, compile_s: float = 60.0, first_step: int = 0, then
     `then` has the seconds of steps that take another time.
     """
     left, trained_s = TimeLeft(Plan(PHASES, num_steps=1000), WORK), compile_s
-    left.begin(first_step, Seconds(paused_s=PAUSED_BEFORE_S))
     for step in range(first_step + 1, steps + 1):
         trained_s += (then or {}).get(step, 0.5 if step <= 600 else 5.0)
         found = left.after(step, Seconds(trained_s=trained_s, paused_s=PAUSED_BEFORE_S))
@@ -53,9 +52,9 @@ def test_the_first_step_of_a_length_which_compiles_does_not_distort_the_pace():
 
 def test_pauses_go_on_coming_as_often_but_for_those_before_the_first_step():
     left = TimeLeft(Plan(PHASES, num_steps=1000), WORK)
-    left.begin(100, Seconds(paused_s=PAUSED_BEFORE_S))
     for step in range(101, 201):
-        found = left.after(step, Seconds(trained_s=step / 2, paused_s=PAUSED_BEFORE_S + 20.0))
+        paused_s = PAUSED_BEFORE_S + (20.0 if step > 150 else 0.0)
+        found = left.after(step, Seconds(trained_s=step / 2, paused_s=paused_s))
     assert found == pytest.approx(400 * 0.5 + 400 * 5.0 + 20.0 * 8)
 
 

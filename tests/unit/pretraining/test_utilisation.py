@@ -7,13 +7,11 @@ import pytest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.flops import flops_per_token
 from bertline.pretraining import throughput
-from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.module import PretrainingModule
-from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Ranks
+from pretraining_inputs import steps_of
 
 
 @pytest.fixture
@@ -40,9 +38,7 @@ def test_it_adds_up_what_each_sequence_takes_also_where_a_row_has_two_lengths(ma
     ]
     job = make_job(pretrain__phases=phases, pretrain__max_steps=20, runtime__packing=packing)
     run_pretraining(job)
-    examples = {length: MaskedExamples(job.examples_folder, "train", length) for length in (16, 24)}
-    layouts = dict.fromkeys(examples, RowLayout(packed=False, rows=None))
-    dataset = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=Ranks(), seed=job.pretrain.seed)
+    dataset = steps_of(job, RowLayout(packed=False, rows=None))
     vocab_size = Tokenizer.load(job.tokenizer_folder).vocab_size
     num_tokens, flops = 0, 0.0
     for step in range(20):
