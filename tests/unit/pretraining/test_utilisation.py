@@ -44,7 +44,7 @@ def test_it_adds_up_what_each_sequence_takes_also_where_a_row_has_two_lengths(ma
     for step in range(20):
         (batch,) = dataset[step]["micro_batches"]
         num_tokens += dataset[step]["num_tokens"]
-        for length, labels in zip(batch["lengths"].tolist(), batch["masked_labels"], strict=True):
+        for length, labels in zip(batch["attention_mask"].sum(dim=1).tolist(), batch["masked_labels"], strict=True):
             targets = int((labels != -100).sum())
             flops += length * flops_per_token(
                 job.model, vocab_size=vocab_size, seq_len=length, target_fraction=targets / length

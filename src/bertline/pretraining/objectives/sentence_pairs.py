@@ -27,15 +27,6 @@ def pair_accuracy(task: str, name: str) -> Metric:
     )
 
 
-def learnt_from(chance: float, margin: float) -> float:
-    """Return the accuracy of pairs that counts as learning: `margin` above a chance of 0.5, less above a higher chance.
-
-    >>> learnt_from(0.5, 0.02), round(learnt_from(0.9, 0.02), 6), learnt_from(1.0, 0.02)
-    (0.52, 0.904, 1.0)
-    """
-    return chance + 2 * (1 - chance) * margin
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairObjective(Objective):
     """A masked language model that also learns one of two labels of each pair of segments, at the first position."""
@@ -100,7 +91,8 @@ class PairObjective(Objective):
         """See `Objective.alarms`. Without weight in the loss, the labels of pairs raise no alarm."""
         yield from Objective.alarms(self, means, baselines, margins, steps=steps)
         accuracy, chance = means[f"{self.task}_accuracy"], baselines[f"{self.task}_accuracy"]
-        if self.pair_loss.weight > 0 and accuracy < learnt_from(chance, margins.nsp_margin):
+        # The margin is above a chance of 0.5, less above a higher chance.
+        if self.pair_loss.weight > 0 and accuracy < chance + 2 * (1 - chance) * margins.nsp_margin:
             yield (
                 f"{self.task}_at_chance",
                 f"the share of pairs judged right (label 1: {self.label}) in the last {steps:,} steps is "
