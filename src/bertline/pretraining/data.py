@@ -24,7 +24,7 @@ from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import usable_cores
 from bertline.modeling.dropout import token_numbers
 from bertline.pretraining.plan import Plan, share_of, shuffled
-from bertline.pretraining.row_layout import RowLayout, fill_of
+from bertline.pretraining.row_layout import RowLayout
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import ignore_signals_in_worker, starting_workers
@@ -87,6 +87,15 @@ class MaskedExamples:
     def __len__(self) -> int:
         return len(self.store)
 
+    @property
+    def fill(self) -> float:
+        """Fraction of real tokens in padded rows, in (0, 1]; exactly 1 if every sequence has the full length."""
+        store, num_rows, num_tokens = self.store, len(self), self.store.num_tokens
+        if self.pairs_together is not None:  # each segment is a sequence with special tokens of its own
+            more = len(store.layout.before) + len(store.layout.after) - len(store.layout.between)
+            num_rows, num_tokens = 2 * num_rows, num_tokens + more * num_rows
+        return num_tokens / (num_rows * store.max_length)
+
     def batch(self, indices: np.ndarray, *, epoch: int) -> dict[str, np.ndarray]:
         """Return these examples masked and padded, as `masked_batch` does; with pairs, as `segments_apart` does.
 
@@ -113,7 +122,7 @@ class MaskedExamples:
             size, rows = 2 * self.pairs_together, None
         elif not layout.packed:
             size = rows or size
-            if fill_of(store) == 1:
+            if self.fill == 1:
                 batch = {name: values for name, values in batch.items() if name != "attention_mask"}
         most = max_targets(store.max_length, self._policy.mask_prob, num_segments=store.num_segments)
         for start in range(0, len(batch["input_ids"]), size):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.modeling.attention_choice import (
     AttentionChoice,
@@ -74,32 +73,20 @@ def rows_at_once(runtime: RuntimeConfig, length: int) -> int | None:
 
 
 def row_layouts(
-    runtime: RuntimeConfig,
-    model: ModelConfig,
-    device: AttentionDevice,
-    stores: Mapping[int, ExampleStore],
-    *,
-    are_apart: bool = False,
+    runtime: RuntimeConfig, model: ModelConfig, device: AttentionDevice, fills: Mapping[int, float]
 ) -> dict[int, RowLayout]:
-    """Return the row layout for each length; see `pretraining_attention`, `rows_at_once` and `fill_of`."""
+    """Return the row layout for each length, whose padded rows have such a part of real tokens.
+
+    Raises:
+        ConfigError: A micro-batch is too small for one row.
+        MachineError: `varlen` was requested but is not available.
+    """
     layouts = {}
-    for length, store in stores.items():
+    for length, fill in fills.items():
         attention = pretraining_attention(runtime, model, device, length)
-        packed = packs(runtime, fill=fill_of(store, are_apart=are_apart), attention=attention.kind)
+        packed = packs(runtime, fill=fill, attention=attention.kind)
         layouts[length] = RowLayout(packed=packed, rows=rows_at_once(runtime, length), attention=attention)
     return layouts
-
-
-def fill_of(store: ExampleStore, *, are_apart: bool = False) -> float:
-    """Return the fraction of real tokens in padded rows, in (0, 1]; exactly 1 if every sequence has the full length.
-
-    `are_apart`: each of the two segments of an example is a sequence with special tokens of its own.
-    """
-    if are_apart:
-        layout = store.layout
-        more = len(layout.before) + len(layout.after) - len(layout.between)
-        return (store.num_tokens + more * len(store)) / (2 * len(store) * store.max_length)
-    return store.num_tokens / (len(store) * store.max_length)
 
 
 def frozen_layout(
@@ -170,17 +157,12 @@ def resumed_layout(
 
 
 def layouts_in_words(
-    layouts: Mapping[int, RowLayout],
-    stores: Mapping[int, ExampleStore],
-    model: ModelConfig,
-    device: AttentionDevice,
-    *,
-    are_apart: bool = False,
+    layouts: Mapping[int, RowLayout], fills: Mapping[int, float], model: ModelConfig, device: AttentionDevice
 ) -> str:
     """Describe the chosen layouts and attention kernels with the reasons, for the log: no slow path is silent."""
     parts = []
     for length, layout in layouts.items():
-        fill, (kind, reason) = fill_of(stores[length], are_apart=are_apart), layout.attention
+        fill, (kind, reason) = fills[length], layout.attention
         if layout.packed:
             rows = f"packed rows of {length} tokens ({fill:.0%} if padded)"
         elif fill == 1:

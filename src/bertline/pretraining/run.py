@@ -200,18 +200,18 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDatas
         )
         for length in plan.lengths
     }
-    stores, are_apart = {length: one.store for length, one in examples.items()}, objective.pairs_together is not None
+    fills = {length: one.fill for length, one in examples.items()}
     device = attention_device(machine.device, machine.precision)
     is_wrapped = FAMILIES[job.model.family].wrapping is not None
     runtime = replace(job.runtime, packing="off") if is_wrapped else job.runtime
-    layouts = row_layouts(runtime, job.model, device, stores, are_apart=are_apart)
+    layouts = row_layouts(runtime, job.model, device, fills)
     here: dict[str, Any] = {"model": job.model, "device": machine.device.type, "num_ranks": ranks.world_size}
     layouts, warning = resumed_layout(module.frozen_layout, layouts, **here)
     module.frozen_layout = frozen_layout(layouts, **here)
     if ranks.is_first:
         if warning is not None:
             warn(f"{job.run_folder}: {warning}")
-        say(f"pretraining {layouts_in_words(layouts, stores, job.model, device, are_apart=are_apart)}")
+        say(f"pretraining {layouts_in_words(layouts, fills, job.model, device)}")
     return StepDataset(plan, examples, layouts, ranks=ranks, seed=job.pretrain.seed)
 
 

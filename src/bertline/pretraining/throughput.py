@@ -24,7 +24,7 @@ from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.health import DivergenceGuard
 from bertline.pretraining.module import LOG_EVERY_STEPS, PretrainingModule, training_metrics
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.row_layout import RowLayout, fill_of
+from bertline.pretraining.row_layout import RowLayout
 from bertline.training.clock import Seconds, TrainingClock
 from bertline.training.matmul_rate import peak_rate
 from bertline.training.private_api import name_compiled_kernels
@@ -145,10 +145,8 @@ def work_of_sequences(
     """Return the FLOPs per sequence of each length, forward and backward, including padding unless rows are packed."""
     work = {}
     for length, of_length in examples.items():
-        store, are_apart = of_length.store, of_length.pairs_together is not None
-        positions = length * (2.0 if are_apart else 1.0)
-        if layouts[length].packed:
-            positions *= fill_of(store, are_apart=are_apart)
+        store, rows = of_length.store, 1 if of_length.pairs_together is None else 2
+        positions = rows * length * (of_length.fill if layouts[length].packed else 1.0)
         targets = max_targets(length, masking_policy(store.manifest).mask_prob, num_segments=store.num_segments)
         work[length] = positions * flops_of(model, seq_len=positions, target_fraction=targets / length)
     return work

@@ -16,7 +16,7 @@ from bertline.modeling.losses import info_nce_sums
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import ValidationProbe
-from bertline.pretraining.row_layout import RowLayout, fill_of
+from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -125,4 +125,4 @@ def test_the_fill_of_separate_segments_counts_their_rows(pairs):
     store = MaskedExamples(pairs / "examples", "train", 24).store
     examples = MaskedExamples(pairs / "examples", "train", 24, pairs_together=4)
     mask = examples.batch(torch.arange(len(store)).numpy(), epoch=0)["attention_mask"]
-    assert fill_of(store, are_apart=True) == pytest.approx(mask.mean())
+    assert examples.fill == pytest.approx(mask.mean())

@@ -39,13 +39,9 @@ def full(pretraining, tmp_path_factory):
     return folder
 
 
-def stores(folder) -> dict:
-    return {length: MaskedExamples(folder / "examples", "train", length).store for length in (16, 32)}
-
-
 def line(folder, model, device, **runtime) -> str:
-    asked, found = tiny.runtime(**runtime), stores(folder)
-    return layouts_in_words(row_layouts(asked, model, device, found), found, model, device)
+    fills = {length: MaskedExamples(folder / "examples", "train", length).fill for length in (16, 32)}
+    return layouts_in_words(row_layouts(tiny.runtime(**runtime), model, device, fills), fills, model, device)
 
 
 def test_the_log_says_where_and_which_rows_and_attention_each_length_has_and_why(full):

@@ -1,15 +1,86 @@
+"""Utilisation, which is the model's own arithmetic over what the device can do, and the time that is left."""
+
+import math
+
 import pytest
 
+from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.flops import flops_per_token
+from bertline.pretraining import throughput
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples
+from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
 from bertline.pretraining.throughput import TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.clock import Seconds
 from bertline.training.devices import resolve_machine
+from pretraining_inputs import steps_of
+
+
+@pytest.fixture
+def rate(monkeypatch):
+    """Sets what the device is said to multiply."""
+
+    def say(flops: float) -> None:
+        monkeypatch.setattr(throughput, "peak_rate", lambda device, precision: flops)
+
+    return say
+
+
+def trained_rows(job) -> list[dict[str, float]]:
+    return [row.metrics for row in read_metrics(job.metrics_path) if "train/loss" in row.metrics]
+
+
+@pytest.mark.parametrize("packing", ["on", "off"])
+@pytest.mark.parametrize("num_short_steps", [20, 12])
+def test_it_adds_up_what_each_sequence_takes_also_where_a_row_has_two_lengths(make_job, rate, packing, num_short_steps):
+    rate(2e9)
+    phases = [
+        {"steps": num_short_steps, "max_length": 16, "global_batch_size": 8},
+        {"steps": 8, "max_length": 24, "global_batch_size": 5},
+    ]
+    job = make_job(pretrain__phases=phases, pretrain__max_steps=20, runtime__packing=packing)
+    run_pretraining(job)
+    dataset = steps_of(job, RowLayout(packed=False, rows=None))
+    vocab_size = Tokenizer.load(job.tokenizer_folder).vocab_size
+    num_tokens, flops = 0, 0.0
+    for step in range(20):
+        (batch,) = dataset[step]["micro_batches"]
+        num_tokens += dataset[step]["num_tokens"]
+        for length, labels in zip(batch["attention_mask"].sum(dim=1).tolist(), batch["masked_labels"], strict=True):
+            targets = int((labels != -100).sum())
+            flops += length * flops_per_token(
+                job.model, vocab_size=vocab_size, seq_len=length, target_fraction=targets / length
+            )
+    (row,) = trained_rows(job)
+    # With several lengths, the mean one gives the number of positions at which the last layer is read.
+    assert row["perf/mfu"] == pytest.approx(flops / num_tokens * row["perf/tokens_per_s"] / 2e9, rel=0.005)
+
+
+def test_it_is_in_every_row_and_its_median_in_the_figures(make_job, rate):
+    rate(1e9)
+    job = make_job(pretrain__phases=[{"steps": 60, "max_length": 16, "global_batch_size": 8}])
+    figures = run_pretraining(job)
+    assert figures["perf/mfu"] == sorted(row["perf/mfu"] for row in trained_rows(job))[1]
+
+
+def test_steps_that_are_skipped_are_computed_all_the_same(make_job, rate, monkeypatch):
+    rate(2e9)
+    well, ill = make_job("well", pretrain__max_steps=20), make_job("ill", pretrain__max_steps=20)
+    run_pretraining(well)
+    clip = PretrainingModule._clip
+    monkeypatch.setattr(
+        PretrainingModule, "_clip", lambda module: clip(module) * (math.nan if module.finished_steps == 7 else 1)
+    )
+    run_pretraining(ill)
+    per_token = [row["perf/mfu"] / row["perf/tokens_per_s"] for job in (well, ill) for row in trained_rows(job)]
+    assert [row["optim/skipped_steps"] for row in trained_rows(ill)] == [1.0]
+    assert per_token[0] == pytest.approx(per_token[1])
+
 
 # A step of the second phase is ten times the work of one of the first.
 PHASES = [
