@@ -183,9 +183,8 @@ def assert_resumes_to_the_same_bits(
 
 def steps_of(job: PretrainJob, layout: RowLayout, ranks: Ranks | None = None) -> StepDataset:
     """The steps of a job on this rank, with rows of all lengths in this layout."""
-    objective, plan = job.objective, Plan.of(job.pretrain)
-    settings: dict[str, Any] = {"pairs_together": objective.pairs_together, "with_draws": objective.reads_draws}
-    examples = {length: MaskedExamples(job.examples_folder, "train", length, **settings) for length in plan.lengths}
+    plan = Plan.of(job.pretrain)
+    examples = MaskedExamples.by_length(job.examples_folder, "train", plan.lengths, job.objective)
     return StepDataset(plan, examples, dict.fromkeys(examples, layout), ranks=ranks or Ranks(), seed=job.pretrain.seed)
 
 

@@ -23,6 +23,7 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import usable_cores
 from bertline.modeling.dropout import token_numbers
+from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.plan import Plan, share_of, shuffled
 from bertline.pretraining.row_layout import RowLayout
 from bertline.training.clock import TrainingClock
@@ -59,9 +60,6 @@ class StepBatch(TypedDict):
 class MaskedExamples:
     """Examples of one split and length, masked on demand with the policy and seed set by the examples stage.
 
-    `pairs_together`, `neighbours` and `with_draws` are the objective's `pairs_together`, `neighbours_together` and
-    `reads_draws`.
-
     Raises:
         ArtifactError: The artifact lacks this length, or has no examples of it, or fewer than `neighbours`.
     """
@@ -83,6 +81,18 @@ class MaskedExamples:
         if len(self.store) < neighbours:
             counts = f"{len(self.store)} {split} examples of length {length}, fewer than {neighbours}"
             raise ArtifactError(f"{folder} has {counts}. Give the corpus more text.")
+
+    @classmethod
+    def by_length(
+        cls, folder: Path, split: Literal["train", "validation"], lengths: Iterable[int], objective: Objective
+    ) -> dict[int, MaskedExamples]:
+        """Return the examples of these lengths as an objective reads them; only those of training are neighbours."""
+        settings: dict[str, Any] = {
+            "pairs_together": objective.pairs_together,
+            "neighbours": objective.neighbours_together if split == "train" else 1,
+            "with_draws": objective.reads_draws,
+        }
+        return {length: cls(folder, split, length, **settings) for length in lengths}
 
     def __len__(self) -> int:
         return len(self.store)

@@ -17,11 +17,10 @@ from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import LanguageModelOutput
 from bertline.modeling.dropout import Dropout, mask_keys
 from bertline.pretraining.data import COUNTS, StepBatch, expanded
+from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.objectives.base import Objective, means, sum_names, weighted_loss
-from bertline.training.config import ScheduleConfig
 from bertline.training.devices import Machine, seed_device, start_sum, sum_over_ranks
 from bertline.training.groupwise import clip_gradients, keeping_state, skip_unless_finite
-from bertline.training.optimizers.base import OptimizerSettings
 from bertline.training.optimizers.weights import set_learning_rate
 from bertline.training.private_api import inside_ddp_forward
 from bertline.training.schedules import learning_rate_factor
@@ -31,33 +30,23 @@ LOG_EVERY_STEPS = 20
 
 
 class PretrainingModule(pl.LightningModule):
-    """Takes and counts optimizer steps; `num_steps`, where the schedule ends, are those of the whole run.
+    """Takes and counts optimizer steps.
 
     Optimization is manual because the loss is a mean over the targets of the global batch: Lightning's gradient
     accumulation would average the means of the micro-batches, and DDP those of the ranks.
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        objective: Objective,
-        optimizer: OptimizerSettings,
-        schedule: ScheduleConfig,
-        *,
-        machine: Machine,
-        seed: int,
-        num_steps: int,
-    ) -> None:
+    def __init__(self, model: LanguageModel, job: PretrainJob, machine: Machine) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.losses = PreTrainingLosses(model, objective)
-        self.objective = objective
-        self.optimizer_config = optimizer
+        self.losses = PreTrainingLosses(model, job.objective)
+        self.objective: Objective = job.objective
+        self.optimizer_config = job.optimizer
         self.machine = machine
-        self.seed = seed
-        self.learning_rate_factor = learning_rate_factor(schedule, num_steps)
+        self.seed = job.pretrain.seed
+        self.learning_rate_factor = learning_rate_factor(job.schedule, job.pretrain.num_steps)
         self.finished_steps = 0
-        self.interval = IntervalSums(machine.device, sum_names(objective))
+        self.interval = IntervalSums(machine.device, sum_names(job.objective))
         self.optimizer_state: dict[str, Any] | None = None
         """Optimizer state to resume from; None for a new optimizer."""
         self.frozen_layout: dict[str, Any] | None = None

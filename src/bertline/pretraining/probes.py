@@ -82,11 +82,8 @@ class ValidationProbe(Probe):
     """Largest number of sequences to validate on."""
 
     def __post_init__(self) -> None:
-        together, draws = self.losses.objective.pairs_together, self.losses.objective.reads_draws
-        self._examples = {
-            length: MaskedExamples(self.folder, "validation", length, pairs_together=together, with_draws=draws)
-            for length in self.plan.lengths
-        }
+        objective, lengths = self.losses.objective, self.plan.lengths
+        self._examples = MaskedExamples.by_length(self.folder, "validation", lengths, objective)
 
     def probe(self, step: int) -> dict[str, float]:
         """Measure the losses and metrics."""

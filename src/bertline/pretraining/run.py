@@ -93,15 +93,7 @@ def _built(job: PretrainJob, machine: Machine, *, rewinds: Sequence[Mapping[str,
 
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     model = build_model(job, tokenizer, machine, resumes=checkpoint is not None)
-    module = PretrainingModule(
-        model,
-        job.objective,
-        job.optimizer,
-        job.schedule,
-        machine=machine,
-        seed=config.seed,
-        num_steps=plan.num_steps,
-    )
+    module = PretrainingModule(model, job, machine)
     validation = ValidationProbe(
         module.losses,
         job.examples_folder,
@@ -188,18 +180,8 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDatas
 
     Where dropout depends on the row layout, it is that of the checkpoint.
     """
-    machine, ranks, objective = module.machine, module.machine.ranks, job.objective
-    examples = {
-        length: MaskedExamples(
-            job.examples_folder,
-            "train",
-            length,
-            pairs_together=objective.pairs_together,
-            neighbours=objective.neighbours_together,
-            with_draws=objective.reads_draws,
-        )
-        for length in plan.lengths
-    }
+    machine, ranks = module.machine, module.machine.ranks
+    examples = MaskedExamples.by_length(job.examples_folder, "train", plan.lengths, job.objective)
     fills = {length: one.fill for length, one in examples.items()}
     device = attention_device(machine.device, machine.precision)
     is_wrapped = FAMILIES[job.model.family].wrapping is not None
