@@ -24,7 +24,7 @@ from records import facts_of
 from bertline.modeling.config import ModelConfig
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Machine, resolve_machine
-from bertline.training.matmul_rate import matmul_rate
+from bertline.training.matmul_rate import hot_matmul_rate
 from bertline.training.optimizers.registry import OptimizerConfig
 
 _WARMUP_STEPS = 3
@@ -263,11 +263,11 @@ def train_peer(settings: ArmSettings, machine: Machine, gate: Gate) -> None:
 
 
 def multiply_matrices(port: Port, machine: Machine) -> None:
-    """Measure the rate of a large matrix product, the reference for utilisation: the median over a second."""
+    """Measure the rate of a large matrix product, the reference for utilisation."""
     port.tell(**facts_of(machine))
     while True:
         port.wait()
-        port.tell(flops_per_s=matmul_rate(machine.device, machine.precision, for_s=1.0))
+        port.tell(flops_per_s=hot_matmul_rate(machine.device, machine.precision))
 
 
 def runtime_of(settings: ArmSettings) -> RuntimeConfig:

@@ -1,13 +1,11 @@
 """Check of a machine before the first run on it: each check is green, or red with the sentence that fixes it.
 
-A check is a function that returns what it found, or raises `RedError`. It runs in a thread with a time limit: what
-hangs (a dead server, a network file system) is red, and the next check runs.
+A check is a function that returns what it found, or raises `RedError`.
 """
 
 from __future__ import annotations
 
 import fcntl
-import itertools
 import json
 import os
 import platform
@@ -19,62 +17,55 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 import torch.distributed as dist
 
+from bertline import planning
 from bertline.config import PipelineConfig
 from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import lock_file
 from bertline.foundation.parallel import usable_cores
-from bertline.planning import (
-    GPUS,
-    THIS_MACHINE,
-    Forecast,
-    Hardware,
-    TextSize,
-    Training,
-    forecast,
-    phases_reached,
-    vocab_size,
-)
+from bertline.planning import Forecast, gigabytes
 from bertline.run.slurm import job_script
-from bertline.run.stages import ARTIFACTS
-from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig, database_file, masked
+from bertline.tracking.config import TrackingConfig, database_file, masked
 from bertline.training.config import RuntimeConfig
-from bertline.training.devices import Machine, Ranks, resolve_device, resolve_precision
+from bertline.training.devices import Machine, Ranks, resolve_device, resolve_precision, resolve_ranks
 from bertline.training.launchers import SlurmLauncherConfig
 from bertline.training.nodes import adopt_srun_ranks
 from bertline.training.process_group import process_group
 
-PYTHONS = ((3, 11), (3, 13))
-"""Oldest and newest supported Python."""
-TORCHES = ((2, 11), (2, 13))
+OLDEST_TORCH, TESTED_TORCH = (2, 11), (2, 13)
 """Oldest supported PyTorch, and the newest that was tested."""
 _LIMIT_S, _CONNECT_S = 20.0, 5
 # Ranks wait four times as long for one another, at least 120 s, and the message names those that are missing.
 _PEER_TIMEOUT_S, _RANKS_S = 30.0, 150.0
-_MEMINFO, _CGROUPS, _OWN_CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _MACHINE = "Look at dmesg, the mounts and the load of this machine, and run the doctor again."
 _SERVER = "Start it, or correct its address; a firewall may swallow requests."
+_SLURM = "Start slurmctld and munged, or correct slurm.conf (SLURM_CONF)."
 _NETWORK = (
     "Check that the ranks reach each other on every port (firewall), and name the network interface: "
     "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; NCCL_DEBUG=INFO shows what NCCL tries."
 )
+_TRIAL_TABLE = "CREATE TABLE doctor_was_here (number INTEGER)"
 
 
 class RedError(Exception):
     """Something would stop or damage a run; its two arguments are what was found, and the sentence that fixes it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Result of one check."""
 
@@ -85,37 +76,23 @@ class Finding:
     """What to do about it; empty if it is ok."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
-    """A check to run."""
+def finding_of(name: str, check: Callable[[], str], advice: str = _MACHINE, limit_s: float = _LIMIT_S) -> Finding:
+    """Run a check; if it hangs, leave it behind in its thread (end the process with `os._exit`).
 
-    name: str
-    run: Callable[[], str]
-    limit_s: float = _LIMIT_S
-    advice: str = _MACHINE
-    """What to do if it does not end within its limit, or fails in a way that it does not know."""
-
-    def finding(self) -> Finding:
-        """Run the check; if it hangs, leave it behind in its thread (end the process with `os._exit`)."""
-        findings: list[Finding] = []
-
-        def run() -> None:
-            try:
-                findings.append(Finding(check=self.name, ok=True, found=self.run()))
-                return
-            except RedError as error:
-                found, fix = error.args
-            except BertlineError as error:
-                found, _, fix = masked(str(error)).partition(". ")
-            except Exception as error:
-                found, fix = f"{type(error).__name__}: {_first_line(error)}", ""
-            findings.append(Finding(check=self.name, ok=False, found=found, fix=fix or self.advice))
-
-        thread = threading.Thread(target=run, name=f"doctor {self.name}", daemon=True)
-        thread.start()
-        thread.join(self.limit_s)
-        late = Finding(check=self.name, ok=False, found=f"no answer within {self.limit_s:.0f} s", fix=self.advice)
-        return findings[0] if findings else late
+    `advice` says what to do if it does not end within its limit, or fails in a way that it does not know.
+    """
+    future = ThreadPoolExecutor(1).submit(check)
+    try:
+        return Finding(name, ok=True, found=future.result(limit_s))
+    except RedError as error:
+        found, fix = error.args
+    except BertlineError as error:
+        found, _, fix = masked(str(error)).partition(". ")
+    except Exception as error:
+        found, fix = f"{type(error).__name__}: {_first_line(error)}", ""
+        if not future.done():
+            found = f"no answer within {limit_s:.0f} s"
+    return Finding(name, ok=False, found=found, fix=fix or advice)
 
 
 def examine(config: PipelineConfig, *, as_json: bool) -> int:
@@ -123,29 +100,35 @@ def examine(config: PipelineConfig, *, as_json: bool) -> int:
 
     Returns:
         The exit status: 1 if something is red, else 0. Ranks whose findings the first one prints return 0.
+
+    Raises:
+        MachineError: Several ranks were started, but not as many as the configuration has.
     """
-    ranks, findings, of_ranks = launched_ranks(os.environ), list[Finding](), list[list[Finding]]()
+    adopt_srun_ranks(os.environ)
+    ranks = resolve_ranks(config.runtime) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else Ranks()
+    findings: list[Finding] = []
+    reds_by_rank: list[list[Finding]] = []
 
-    def tell(found: Finding) -> None:
-        findings.append(found)
+    def tell(finding: Finding) -> None:
+        findings.append(finding)
         if ranks.is_first and not as_json:
-            print(as_text(found), flush=True)
+            print(as_text(finding), flush=True)
 
-    for check in checks(config, ranks):
-        tell(check.finding())
+    for name, check, advice in checks(config, ranks):
+        tell(finding_of(name, check, advice))
     if ranks.world_size > 1:
-        run = partial(all_reduce, config.runtime, ranks, findings, of_ranks)
-        tell(Check(name="all-reduce", run=run, limit_s=_RANKS_S, advice=_NETWORK).finding())
+        check = partial(all_reduce, config.runtime, ranks, findings, reds_by_rank)
+        tell(finding_of("all-reduce", check, _NETWORK, _RANKS_S))
     if not ranks.is_first:
-        unreported = [one for one in findings if not one.ok and not of_ranks]
-        for one in unreported:
-            print(f"{_named(ranks)}: {as_text(one)}", file=sys.stderr, flush=True)
+        unreported = [finding for finding in findings if not finding.ok and not reds_by_rank]
+        for finding in unreported:
+            print(f"{_named(ranks)}: {as_text(finding)}", file=sys.stderr, flush=True)
         return int(bool(unreported))
-    for one in itertools.chain(*of_ranks[1:]):
-        tell(one)
-    num_red = sum(not one.ok for one in findings)
+    for finding in chain(*reds_by_rank[1:]):
+        tell(finding)
+    num_red = sum(not finding.ok for finding in findings)
     if as_json:
-        print(json.dumps({"ok": not num_red, "findings": [asdict(one) for one in findings]}, indent=1))
+        print(json.dumps({"ok": not num_red, "findings": list(map(asdict, findings))}, indent=1))
     else:
         print(f"\n{num_red} red: a run would fail or be damaged." if num_red else "\nNothing is red.")
     return int(num_red > 0)
@@ -154,82 +137,55 @@ def examine(config: PipelineConfig, *, as_json: bool) -> int:
 def as_text(finding: Finding) -> str:
     """Return a finding as lines for a terminal.
 
-    >>> print(as_text(Finding(check="disk", ok=False, found="1.0 GB free", fix="Free space there.")))
-    RED disk        1.0 GB free
+    >>> print(as_text(Finding("disk", ok=False, found="1.00 GB free", fix="Free space there.")))
+    RED disk        1.00 GB free
                     -> Free space there.
     """
     fix = f"\n{'':15} -> {finding.fix}" if finding.fix else ""
     return f"{'ok ' if finding.ok else 'RED'} {finding.check:11} {finding.found}{fix}"
 
 
-def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[Check]:
-    """Yield the checks of one rank by itself: folders on the first rank of each host, servers on the first of all."""
-    runtime, launcher = config.runtime, config.runtime.launcher
-    runs = Path(runtime.runs_folder)
-    submits = isinstance(launcher, SlurmLauncherConfig) and "SLURM_JOB_ID" not in os.environ
-    by_hand = runtime.micro_batch_size is not None or runtime.micro_batch_tokens is not None
-    is_gpu = lambda: resolve_device(runtime, ranks).type == "cuda"  # noqa: E731
+def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[tuple[str, Callable[[], str], str]]:
+    """Yield name, check and advice of what one rank checks: folders on each host, servers on the first rank of all."""
+    runtime, runs = config.runtime, Path(config.runtime.runs_folder)
+    submits = isinstance(runtime.launcher, SlurmLauncherConfig) and "SLURM_JOB_ID" not in os.environ
     plan = cache(lambda: None if submits or not config.pretrains else planned(config, ranks))
-    yield Check(name="Python", run=python)
-    yield Check(name="PyTorch", run=pytorch)
     step = f"srun --nodes={runtime.num_nodes} --ntasks-per-node={runtime.num_devices} make doctor, or torchrun"
+    yield "PyTorch", pytorch, _MACHINE
     if submits:
-        yield Check(name="nodes", run=lambda: f"not checked: this machine only submits jobs. There: {step}")
+        yield "nodes", lambda: f"not checked: this machine only submits jobs. There: {step}", _MACHINE
     else:
-        yield Check(name="driver", run=driver)
-        yield Check(name="device", run=partial(devices, runtime, ranks))
-        yield Check(name="compiler", run=partial(compiler, runtime, ranks))
-        yield Check(name="cores", run=partial(cores, runtime, usable_cores()))
-        yield Check(name="memory", run=lambda: memory(plan(), searches=not by_hand and is_gpu()))
+        yield "device", partial(devices, runtime, ranks), _MACHINE
+        yield "compiler", partial(compiler, runtime, ranks), _MACHINE
+        yield "cores", partial(cores, runtime, usable_cores()), _MACHINE
+        yield "memory", lambda: memory(plan(), runtime), _MACHINE
         if ranks.world_size < runtime.num_devices * runtime.num_nodes:
-            yield Check(name="all-reduce", run=lambda: f"not measured: start all configured ranks with {step}")
+            yield "all-reduce", lambda: f"not measured: start all configured ranks with {step}", _MACHINE
     if ranks.local_rank == 0:
-        yield Check(name="disk", run=lambda: disk(runs, plan, config.pretrain.keep_checkpoints))
-        yield Check(name="lock", run=partial(lock, runs))
-        yield Check(name="rename", run=partial(rename, runs))
+        yield "disk", lambda: disk(runs, plan, config.pretrain.keep_checkpoints), _MACHINE
+        yield "folder", partial(folder, runs), _MACHINE
     if ranks.is_first:
-        tasks = launcher.sweep_tasks if isinstance(launcher, SlurmLauncherConfig) else 1
-        yield Check(name="MLflow", run=partial(mlflow, config.tracking), advice=_SERVER)
-        yield Check(name="studies", run=partial(studies, config.tracking, num_machines=tasks), advice=_SERVER)
-        yield Check(name="Slurm", run=partial(slurm, runtime), advice=_SERVER)
+        yield "MLflow", partial(mlflow, config.tracking), _SERVER
+        yield "studies", partial(studies, config.tracking), _SERVER
+        yield "Slurm", partial(slurm, runtime), _SLURM
 
 
-def python(found: tuple[int, ...] = sys.version_info[:2]) -> str:
-    """Compare the version of Python with the supported ones."""
-    if PYTHONS[0] <= found <= PYTHONS[1]:
-        return f"{platform.python_version()} in {sys.prefix}"
-    oldest, newest = (".".join(map(str, each)) for each in PYTHONS)
-    fix = f"Make the environment with a supported one: make clean, then make install PYTHON=python{newest}."
-    raise RedError(f"{'.'.join(map(str, found))}; supported are {oldest} to {newest}", fix)
-
-
-def pytorch(found: str = str(torch.__version__)) -> str:
-    """Compare the version of PyTorch, such as `2.13.0+cpu`, with the supported ones."""
-    oldest, newest = (".".join(map(str, each)) for each in TORCHES)
-    pair = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
-    if pair >= TORCHES[0]:
-        return found if pair <= TORCHES[1] else f"{found}, newer than {newest}, the newest that was tested"
-    fix = "Install the locked version: make install; on a GPU image, a newer one there, then make install TORCH=keep."
-    raise RedError(f"{found}, older than {oldest}", fix)
-
-
-def driver(file: Path = Path("/proc/driver/nvidia/version")) -> str:
-    """Report the version of the NVIDIA driver; one that this PyTorch cannot use is red in the check of the device."""
-    if not file.exists():
-        return "not used: there is no NVIDIA driver"
-    numbers = re.search(r"\d+\.\d+(?:\.\d+)*", file.read_text().partition("Kernel Module")[2])
-    build = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "for the CPU"
-    return f"{numbers[0] if numbers else 'unknown version'}; PyTorch is a build {build}"
+def pytorch(version: str = str(torch.__version__)) -> str:
+    """Compare the version of PyTorch, such as `2.13.0+cpu`, with the supported ones (pip refuses another Python)."""
+    pair = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if pair < OLDEST_TORCH:
+        raise RedError(
+            f"{version}, older than {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]}",
+            "Install the locked one: make install; on a GPU image, a newer one there, then make install TORCH=keep.",
+        )
+    newer = f", newer than {TESTED_TORCH[0]}.{TESTED_TORCH[1]}, the newest that was tested" * (pair > TESTED_TORCH)
+    return f"{version}{newer}, with Python {platform.python_version()} in {sys.prefix}"
 
 
 def devices(runtime: RuntimeConfig, ranks: Ranks) -> str:
-    """Check the device of this rank, or, if this process is alone, of all ranks that training would start here.
-
-    Raises:
-        MachineError: A device is missing (see `training.devices.resolve_machine`).
-    """
+    """Check the device of this rank, or, if this process is alone, of all ranks that training would start here."""
     local_ranks = range(runtime.num_devices) if ranks.world_size == 1 else (ranks.local_rank,)
-    found = [device(resolve_device(runtime, replace(ranks, local_rank=local))) for local in local_ranks]
+    found = [device(resolve_device(runtime, replace(ranks, local_rank=local_rank))) for local_rank in local_ranks]
     return "; ".join(dict.fromkeys(found))
 
 
@@ -252,10 +208,10 @@ def device(chosen: torch.device) -> str:
     free, total = torch.cuda.mem_get_info(chosen)
     if free < 0.9 * total:
         raise RedError(
-            f"{name}, but only {_size(free)} of {_size(total)} are free",
+            f"{name}, but only {gigabytes(free)} of {gigabytes(total)} are free",
             "Another process uses this GPU: end it (nvidia-smi names it), or ask the scheduler for whole GPUs.",
         )
-    return f"{name}, {_size(free)} free"
+    return f"{name}, {gigabytes(free)} free"
 
 
 def _product_of_ones(on: torch.device) -> float:
@@ -265,24 +221,23 @@ def _product_of_ones(on: torch.device) -> float:
 
 def compiler(runtime: RuntimeConfig, ranks: Ranks) -> str:
     """Compile a small program as `torch.compile` would: with the C++ compiler on a CPU, the C compiler on a GPU."""
-    on = resolve_device(runtime, ranks).type
-    if runtime.compile == "off" or (runtime.compile == "auto" and on == "mps"):
+    device_type = resolve_device(runtime, ranks).type
+    if runtime.compile == "off" or (runtime.compile == "auto" and device_type == "mps"):
         return "not used: nothing is compiled (runtime.compile)"
-    language, variable, default = ("c", "CC", "gcc") if on == "cuda" else ("c++", "CXX", "g++")
-    asked = os.environ.get(variable, default)
-    command = shutil.which(asked) or (shutil.which("clang++") if on == "cpu" else None)
-    problem = f"there is no {language.upper()} compiler ({asked})"
+    # What kernels need: a module that Python loads, and on a CPU the standard library and loops over threads.
+    program, flags = "#include <Python.h>\n", ["-shared", "-fPIC", f"-I{sysconfig.get_path('include')}"]
+    language, variable, name = "c", "CC", os.environ.get("CC", "gcc")
+    if device_type != "cuda":
+        program, flags = f"{program}#include <omp.h>\n#include <cmath>\n", [*flags, "-fopenmp"]
+        language, variable, name = "c++", "CXX", os.environ.get("CXX", "g++")
+    command = shutil.which(name) or (shutil.which("clang++") if device_type == "cpu" else None)
+    problem = f"there is no {language.upper()} compiler ({name})"
     if command is not None:
-        # What kernels need: a module that Python loads, and on a CPU the standard library and loops over threads.
-        program = "#include <Python.h>\n" + ("#include <omp.h>\n#include <cmath>\n" if language == "c++" else "")
-        flags = ["-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", *(["-fopenmp"] if language == "c++" else [])]
         with tempfile.TemporaryDirectory() as folder:
-            call = [command, "-x", language, "-", *flags, "-o", f"{folder}/program.so"]
-            done = subprocess.run(call, input=program, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
+            status, lines = _ran([command, "-x", language, "-", *flags, "-o", f"{folder}/program.so"], program)
+        if status == 0:
             return f"{command} compiles, with Python.h"
-        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        problem = f"{command} cannot compile: {next((one for one in lines if 'error' in one), lines[0])}"
+        problem = f"{command} cannot compile: {next((line for line in lines if 'error' in line), lines[0])}"
     fix = (
         "Install what is missing (Debian: apt install build-essential python3-dev; on a cluster often: module load "
         f"gcc), name another compiler in {variable}, or use runtime.compile=off."
@@ -290,6 +245,16 @@ def compiler(runtime: RuntimeConfig, ranks: Ranks) -> str:
     if runtime.compile == "on":
         raise RedError(problem, fix)
     return f"{problem}: training runs uncompiled, at about a third of the speed. {fix}"
+
+
+def _ran(command: Sequence[str], text: str = "", limit_s: float | None = None) -> tuple[int, list[str]]:
+    """Run a command with a text as its input; return its exit status, and the lines that it printed, at least one."""
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        return 1, [f"no answer within {limit_s} s"]
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return done.returncode, lines or [f"exit status {done.returncode}"]
 
 
 def cores(runtime: RuntimeConfig, usable: Sequence[int]) -> str:
@@ -316,66 +281,46 @@ def _cgroups(*names: str) -> list[list[str]]:
 
 def memory_limit() -> int:
     """Return the bytes of memory that this process can use: what the system has available, or its cgroups leave."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    if _MEMINFO.exists():
-        limits += [1024 * int(found) for found in re.findall(r"^MemAvailable:\s*(\d+)", _MEMINFO.read_text(), re.M)]
+    limits = [psutil.virtual_memory().available]
     for limit, used, stat in _cgroups("memory.max", "memory.current", "memory.stat"):
-        cached = sum(int(found) for found in re.findall(r"^inactive_file (\d+)", stat, re.M))  # it is given up
+        cached = sum(map(int, re.findall(r"^inactive_file (\d+)", stat, re.M)))  # it is given up
         limits += [int(limit) - int(used) + cached] if limit.strip() != "max" else []
     return max(0, min(limits))
 
 
 def planned(config: PipelineConfig, ranks: Ranks) -> Forecast:
-    """Return the planner's forecast of the configured pretraining, for the memory of this rank.
-
-    Raises:
-        ConfigError: The batches do not suit the number of ranks, or a micro-batch is too small for a row.
-        MachineError: The device is missing, or `runtime.attention` does not suit it.
-    """
-    assert config.corpus.kind != "none"
-    assert config.tokenizer.kind != "none"  # validation requires both where there are phases
-    runtime, on = config.runtime, resolve_device(config.runtime, ranks)
-    precision = resolve_precision(config.pretrain.precision, on)
-    if on.type == "cuda":  # the memory is this GPU's; the rest is what a plan for one with this precision assumes
-        own = {"memory_bytes": torch.cuda.get_device_properties(on).total_memory}
-        hardware = replace(GPUS["a100" if precision == "bf16" else "v100"], **own)
+    """Return the planner's forecast of the configured pretraining, for the memory of this rank."""
+    assert config.tokenizer.kind != "none"  # validation requires one where there are phases
+    runtime, chosen = config.runtime, resolve_device(config.runtime, ranks)
+    precision = resolve_precision(config.pretrain.precision, chosen)
+    if chosen.type == "cuda":  # the memory is this GPU's; the rest is what a plan for one with this precision assumes
+        memory_bytes = torch.cuda.get_device_properties(chosen).total_memory
+        hardware = replace(planning.GPUS["a100" if precision == "bf16" else "v100"], memory_bytes=memory_bytes)
     else:
-        hardware = Hardware(THIS_MACHINE, on.type, None, 1e12, memory_limit() // runtime.num_devices)
-    training = Training(
-        model=config.model,
-        objective=config.objective,
-        vocab_size=vocab_size(config.tokenizer, artifacts=ARTIFACTS, made_so={}),
-        mask_prob=config.examples.masking.mask_prob,
-        phases=phases_reached(config.pretrain.phases, config.pretrain.num_steps),
-        optimizer=config.optimizer,
-        runtime=runtime,
-        device=replace(hardware.attention_device(precision), type=on.type),
-    )
-    text = TextSize(tokens=None, basis="not needed")
-    return forecast(training, hardware, text, num_devices=runtime.num_devices * runtime.num_nodes)
+        memory_bytes = memory_limit() // runtime.num_devices
+        hardware = planning.Hardware(planning.THIS_MACHINE, chosen.type, 1e12, 1e12, memory_bytes)
+    attention_device = replace(hardware.attention_device(precision), type=chosen.type)
+    vocab_size = planning.vocab_size(config.tokenizer, changed={"tokenizer"})
+    training, text = planning.Training(config, vocab_size, attention_device), planning.TextSize(None, "not needed")
+    return planning.forecast(training, hardware, text, num_devices=runtime.num_devices * runtime.num_nodes)
 
 
-def memory(plan: Forecast | None, *, searches: bool) -> str:
-    """Compare each phase with the memory of a rank; `searches` if training looks for a fitting micro-batch itself."""
+def memory(plan: Forecast | None, runtime: RuntimeConfig) -> str:
+    """Compare the phases with the memory of a rank; on a GPU, training looks for a fitting micro-batch itself."""
     if plan is None:
         return "not used: nothing is pretrained"
-    usable = plan.hardware.usable_bytes
-    found, fix = f"{_size(usable)} for a rank", ""
+    found = f"{gigabytes(plan.hardware.usable_bytes)} for a rank"
     for number, phase in enumerate(plan.phases, start=1):
-        found += f"; phase {number}: {_size(phase.memory.total)} ± 25 % for {phase.micro_batch_size} sequences of "
+        found += f"; phase {number}: {gigabytes(phase.memory.total)} ± 25 % for {phase.micro_batch_size} sequences of "
         found += str(phase.max_length)
-        if phase.memory.total <= usable:
-            continue
-        if not phase.fitting_micro_batch_size:
-            raise RedError(f"{found}, not even one fits", "Take a smaller model, larger devices, or fewer CPU ranks.")
-        choice = f"runtime.micro_batch_size={phase.fitting_micro_batch_size}"
-        if searches:
-            found += f": training takes smaller micro-batches by itself ({choice})"
-        else:  # the sentence of the last phase stays: it has the longest sequences
-            fix = f"Set {choice}, which changes no result."
-    if fix:
-        raise RedError(found, fix)
-    return found
+    if plan.fits:
+        return found
+    choice = f"runtime.micro_batch_size={plan.fitting_micro_batch_size}"
+    if not plan.fitting_micro_batch_size:
+        raise RedError(f"{found}; not even one fits", "Take a smaller model, larger devices, or fewer CPU ranks.")
+    if plan.hardware.is_gpu and runtime.micro_batch_size is None and runtime.micro_batch_tokens is None:
+        return f"{found}; training takes smaller micro-batches by itself ({choice})"
+    raise RedError(found, f"Set {choice}, which changes no result.")
 
 
 def _existing(path: Path) -> Path:
@@ -386,113 +331,68 @@ def _existing(path: Path) -> Path:
 def disk(folder: Path, planned: Callable[[], Forecast | None], num_kept: int) -> str:
     """Compare the free space of the folder of runs with the checkpoints that a run keeps there."""
     place, needed = _existing(folder), 1 << 30
-    try:
+    with suppress(BertlineError):  # the check of the memory says what is wrong
         if (plan := planned()) is not None:
             # Besides those that are kept: the best, and the next while the oldest is still there.
             needed += (num_kept + 2) * (4 * plan.parameters + plan.fullest.memory.optimizer)
-    except BertlineError:
-        pass  # the check of the memory says what is wrong
     free = shutil.disk_usage(place).free
-    found = f"{_size(free)} free in {place}, at most {_size(needed)} needed"
+    found = f"{gigabytes(free)} free in {place}, at most {gigabytes(needed)} needed"
     if free < needed:
         raise RedError(found, "Free space there, or choose another folder with runtime.runs_folder.")
     return found
 
 
-@contextmanager
-def _trial_folder(path: Path) -> Iterator[Path]:
-    place = _existing(path)
+def folder(runs: Path) -> str:
+    """Write, lock and replace files in the folder of runs.
+
+    A file is locked twice, as two processes would, then with the locks that SQLite uses. A file is replaced while it is
+    open: its reader must still see the old content, and who opens it then the new.
+    """
+    place = _existing(runs)
+    problem = "cannot be written"
+    fix = "Free space or quota, mount it writable, give this user rights, or choose another runtime.runs_folder."
     try:
-        trial = tempfile.TemporaryDirectory(prefix=".doctor-", dir=place, ignore_cleanup_errors=True)
+        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=place, ignore_cleanup_errors=True) as trial:
+            target, new = Path(trial, "target"), Path(trial, "new")
+            target.write_text("old")
+            new.write_text("new")
+            fix = (
+                "Mount it with locks (Lustre: -o flock; NFS: version 4, or with lockd), which keep two commands from "
+                "the same run, and atomic rename, which keeps checkpoints whole, or choose another runtime.runs_folder."
+            )
+            problem = "refuses a lock"
+            with target.open("r+") as reader, target.open("r+") as other:
+                is_locked = lock_file(reader) and not lock_file(other)
+                fcntl.flock(reader, fcntl.LOCK_UN)
+                fcntl.lockf(reader, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                problem = "refuses to replace a file that is open"
+                new.replace(target)
+                contents = reader.read(), target.read_text()
     except OSError as error:
-        raise RedError(
-            f"{place} cannot be written: {error.strerror}",
-            "Free space or quota, mount it writable, give this user rights, or choose another runtime.runs_folder.",
-        ) from error
-    with trial as folder:
-        yield Path(folder)
+        raise RedError(f"{place} {problem}: {error.strerror}", fix) from error
+    if not is_locked:
+        raise RedError(f"{place} has locks that do nothing: a file that is locked can be locked again", fix)
+    if contents != ("old", "new"):
+        raise RedError(f"{place}: a file that is replaced is read as {contents}, expected ('old', 'new')", fix)
+    return f"{place} can be written, and locks and replaces files"
 
 
-def lock(folder: Path) -> str:
-    """Lock a file twice, as two processes would; then with the locks that SQLite uses."""
-    problem = ""
-    with _trial_folder(folder) as trial, (trial / "lock").open("a") as one, (trial / "lock").open("a") as other:
-        try:
-            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            try:
-                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                problem = "a file that is locked can be locked again: locks do nothing here"
-            except BlockingIOError:
-                fcntl.flock(one, fcntl.LOCK_UN)
-                fcntl.lockf(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            problem = f"a lock is refused: {error.strerror}"
-    if problem:
-        raise RedError(
-            problem,
-            "Mount it with locks (Lustre: -o flock; NFS: version 4, or with lockd), or choose another folder with "
-            "runtime.runs_folder: they keep two commands from the same run.",
-        )
-    return f"works in {_existing(folder)}"
-
-
-def rename(folder: Path) -> str:
-    """Replace a file many times while a thread reads it: it must always see one content or the other, whole."""
-    contents, stop, problems = ("a" * 65_536, "b" * 65_536), threading.Event(), list[str]()
-
-    def read(target: Path) -> None:
-        while not stop.is_set() and not problems:
-            try:
-                if target.read_text() not in contents:
-                    problems.append("half of a file")
-            except OSError as error:
-                problems.append(str(error.strerror))
-
-    with _trial_folder(folder) as trial:
-        (trial / "target").write_text(contents[0])
-        reader = threading.Thread(target=read, args=(trial / "target",), daemon=True)
-        reader.start()
-        for number in range(100):
-            (trial / "new").write_text(contents[number % 2])
-            os.replace(trial / "new", trial / "target")  # noqa: PTH105  (a test cannot stand in for Path.replace)
-        stop.set()
-        reader.join()
-    if problems:
-        raise RedError(
-            f"a file that is being replaced is read as: {problems[0]}",
-            "Use a file system with atomic rename, or another folder with runtime.runs_folder: a kill could damage "
-            "checkpoints here.",
-        )
-    return "atomic under a reader"
-
-
-def launched_ranks(environment: MutableMapping[str, str]) -> Ranks:
-    """Read the rank of this process from the variables of torchrun or srun; without them it is alone."""
-    adopt_srun_ranks(environment)
-    if int(environment.get("WORLD_SIZE", "1")) == 1:
-        return Ranks()
-    rank, world_size, local_rank = (int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    return Ranks(rank=rank, world_size=world_size, local_rank=local_rank)
-
-
-def all_reduce(runtime: RuntimeConfig, ranks: Ranks, findings: Sequence[Finding], of_ranks: list[list[Finding]]) -> str:
+def all_reduce(
+    runtime: RuntimeConfig, ranks: Ranks, findings: Sequence[Finding], reds_by_rank: list[list[Finding]]
+) -> str:
     """Form the process group that training would form, sum over its ranks, and measure the bandwidth once.
 
-    `of_ranks` is filled, by rank, with what is red among the `findings` of each one.
-
-    Raises:
-        MachineError: The ranks do not meet (see `training.process_group.process_group`).
+    `reds_by_rank` is filled, by rank, with what is red among the `findings` of each one.
     """
     chosen = resolve_device(runtime, ranks)
     on = chosen if chosen.type == "cuda" else torch.device("cpu")
-    name, num_bytes = _named(ranks), (64 if on.type == "cuda" else 16) << 20
+    name, world_size, num_bytes = _named(ranks), ranks.world_size, (64 if on.type == "cuda" else 16) << 20
     with process_group(Machine(device=on, precision="fp32", compile=False, ranks=ranks), _PEER_TIMEOUT_S):
         # Each rank has a row of its own, which is zero on the others.
-        values = torch.arange(1024, dtype=torch.float32, device=on)
-        rows = torch.zeros(ranks.world_size, 1024, device=on)
-        rows[ranks.rank] = values + ranks.rank
+        rows = torch.zeros(world_size, 1024, device=on)
+        rows[ranks.rank] = ranks.rank + 1
         dist.all_reduce(rows)
-        wrong = (rows != values + torch.arange(ranks.world_size, device=on)[:, None]).any(dim=1)
+        is_wrong = (rows != torch.arange(1, world_size + 1, device=on)[:, None]).any(dim=1)
         large = torch.ones(num_bytes // 4, device=on)
         dist.all_reduce(large)  # opens connections
         float(large[0])  # waits for a GPU
@@ -500,26 +400,21 @@ def all_reduce(runtime: RuntimeConfig, ranks: Ranks, findings: Sequence[Finding]
         dist.all_reduce(large)
         float(large[0])
         took_s = max(time.monotonic() - started, 1e-9)
-        red = [replace(one, found=f"{name}: {one.found}") for one in findings if not one.ok]
-        gathered: list[Any] = [None] * ranks.world_size
-        dist.all_gather_object(gathered, (name, wrong.tolist(), red))
+        reds = [replace(finding, found=f"{name}: {finding.found}") for finding in findings if not finding.ok]
+        gathered: list[Any] = [None] * world_size
+        dist.all_gather_object(gathered, (name, is_wrong.tolist(), reds))
         backend = dist.get_backend()
-    of_ranks += [red for _, _, red in gathered]
-    named = [gathered[rank][0] for rank in range(ranks.world_size) if any(seen[rank] for _, seen, _ in gathered)]
-    if named:
+    names, wrong_parts, all_reds = zip(*gathered, strict=True)
+    reds_by_rank += all_reds
+    wrong_names = [names[rank] for rank in range(world_size) if any(parts[rank] for parts in wrong_parts)]
+    if wrong_names:
         raise RedError(
-            f"the sum over the ranks is wrong by the part of {', '.join(named)} ({backend})",
+            f"the sum over the ranks is wrong by the part of {', '.join(wrong_names)} ({backend})",
             "Do not train with this rank: take its node out and have its memory, GPU and network card tested (on "
             "GPUs, see whether NCCL_P2P_DISABLE=1 makes it right).",
         )
-    bytes_per_s = 2 * (ranks.world_size - 1) / ranks.world_size * num_bytes / took_s  # bus bandwidth, as nccl-tests
-    found = f"correct over {ranks.world_size} ranks with {backend}, {bytes_per_s / 1e9:.2f} GB/s"
-    if ranks.world_size != runtime.num_devices * runtime.num_nodes:
-        raise RedError(
-            f"{found}; the configuration has {runtime.num_devices} x {runtime.num_nodes} ranks",
-            "Give the doctor the run's runtime.num_devices and runtime.num_nodes, or start as many ranks.",
-        )
-    return found
+    bytes_per_s = 2 * (world_size - 1) / world_size * num_bytes / took_s  # bus bandwidth, as nccl-tests
+    return f"correct over {world_size} ranks with {backend}, {bytes_per_s / 1e9:.2f} GB/s"
 
 
 def mlflow(tracking: TrackingConfig) -> str:
@@ -528,17 +423,16 @@ def mlflow(tracking: TrackingConfig) -> str:
         return "not used: tracking.enabled is false"
     if (file := database_file(tracking.uri)) is not None:
         return sqlite_database(file, setting="tracking.uri")
-    from bertline.tracking.store import ArtifactsRefusedError, try_run
+    from bertline.tracking.store import try_run
 
     try:
         try_run(tracking.uri, tracking.experiment_name)
     except Exception as error:
-        what = "artifact" if isinstance(error, ArtifactsRefusedError) else "run"
         cause: BaseException = error
         while cause.__context__ is not None:  # libraries wrap what the system said, such as "Connection refused"
             cause = cause.__context__
         raise RedError(
-            f"no {what} can be written to {masked(tracking.uri)}: {_first_line(cause)}",
+            f"no run with an artifact can be written to {masked(tracking.uri)}: {_first_line(cause)}",
             "Start the server and open its port for this machine, or use tracking.uri=sqlite:///runs/mlflow.db. If it "
             "answers, look at its log: it must let this user in (MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_USERNAME, "
             "_PASSWORD), allow this address (mlflow server --allowed-hosts), have a place for artifacts "
@@ -547,56 +441,29 @@ def mlflow(tracking: TrackingConfig) -> str:
     return f"{masked(tracking.uri)} takes runs and artifacts"
 
 
-def studies(tracking: TrackingConfig, *, num_machines: int = 1) -> str:
-    """Check the database of Optuna's studies, which `num_machines` share.
-
-    Raises:
-        ConfigError: The address is none of a database.
-    """
-    from bertline.sweep.studies import database_url
-
-    url = database_url(os.environ.get(STUDIES_VARIABLE) or tracking.studies_url)
-    if url.get_backend_name() != "sqlite":
-        return _postgresql(url)
-    found = sqlite_database(Path(str(url.database)), setting="tracking.studies_url")
-    if num_machines > 1:
-        raise RedError(
-            f"{found}; the {num_machines} machines of a sweep cannot share it",
-            "Use PostgreSQL, tracking.studies_url=postgresql://USER@HOST/DATABASE, or runtime.launcher.sweep_tasks=1.",
-        )
-    return found
-
-
-def _postgresql(url: Any) -> str:
+def studies(tracking: TrackingConfig) -> str:
+    """Check the database of Optuna's studies, as `sqlite_database` does."""
     import sqlalchemy
 
-    from bertline.sweep.studies import shown, without_password
+    from bertline.sweep.studies import configured_url, reached, shown, without_password
 
-    writable = (
-        "SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'"
-        " AND has_schema_privilege(current_schema(), 'CREATE')"
-    )
-    try:
+    url = configured_url(tracking.studies_url)
+    if url.get_backend_name() == "sqlite":
+        return sqlite_database(Path(str(url.database)), setting="tracking.studies_url")
+    with reached(tracking.studies_url):
         engine = sqlalchemy.create_engine(url, connect_args={"connect_timeout": _CONNECT_S})
-        with closing(engine.connect()) as connection:
-            is_writable = connection.execute(sqlalchemy.text(writable)).scalar()
-    except ImportError:
-        raise RedError(
-            "tracking.studies_url is a PostgreSQL database, and psycopg is not installed",
-            "Install it: pip install 'bertline[postgresql]'.",
-        ) from None
+    try:
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text(_TRIAL_TABLE))
+            connection.rollback()
     except sqlalchemy.exc.SQLAlchemyError as error:
         reason = without_password(_first_line(getattr(error, "orig", None) or error), url)
         raise RedError(
-            f"{shown(url)} does not let us in: {reason}",
+            f"{shown(url)} cannot be written: {reason}",
             "Start the server, correct tracking.studies_url, create the database (createdb NAME), or give the password "
-            "in ~/.pgpass, PGPASSWORD or BERTLINE_STUDIES_URL.",
+            "in ~/.pgpass, PGPASSWORD or BERTLINE_STUDIES_URL. If it is read-only, use the primary server, and let the "
+            "user create tables: GRANT CREATE ON SCHEMA public TO NAME.",
         ) from None
-    if not is_writable:
-        raise RedError(
-            f"{shown(url)} is read-only for this user",
-            "Use the primary server, and let the user create tables: GRANT CREATE ON SCHEMA public TO NAME.",
-        )
     return f"{shown(url)}, writable"
 
 
@@ -609,7 +476,7 @@ def sqlite_database(file: Path, *, setting: str) -> str:
         raise RedError(f"{file} cannot be made: {_existing(file.parent)} is not writable", fix)
     try:
         with closing(sqlite3.connect(file, timeout=3.0, isolation_level=None)) as connection:
-            for statement in ("BEGIN IMMEDIATE", "CREATE TABLE doctor_was_here (number INTEGER)", "ROLLBACK"):
+            for statement in ("BEGIN IMMEDIATE", _TRIAL_TABLE, "ROLLBACK"):
                 connection.execute(statement)
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
@@ -620,29 +487,22 @@ def sqlite_database(file: Path, *, setting: str) -> str:
 
 def slurm(runtime: RuntimeConfig) -> str:
     """Check that Slurm's controller answers, and would take the job of the configuration."""
-    launcher, fix = runtime.launcher, "Start slurmctld and munged, or correct slurm.conf (SLURM_CONF)."
-    calls = [(["scontrol", "ping"], "", fix), (["squeue", "--noheader", "--me"], "", fix)]
-    if isinstance(launcher, SlurmLauncherConfig):
+    calls = {"scontrol ping": "", "squeue --noheader --me": ""}
+    if isinstance(runtime.launcher, SlurmLauncherConfig):
         folder = Path(runtime.runs_folder) / "doctor"
-        script = job_script(folder, "bertline.doctor:none", runtime, name="doctor", ranks=True)
-        fix = "Correct runtime.launcher, runtime.num_nodes or runtime.num_devices; sinfo shows partitions and nodes."
-        calls.append((["sbatch", "--test-only"], script, fix))
+        calls["sbatch --test-only"] = job_script(folder, "bertline.doctor:none", runtime, name="doctor", ranks=True)
     elif "SLURM_JOB_ID" not in os.environ:
         return "not used: runtime.launcher is another one"
-    for command, given, fix in calls:
-        try:
-            done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=_CONNECT_S, check=False)
-        except FileNotFoundError:
-            raise RedError(
-                f"{command[0]} cannot be found",
-                "Start from a login node, or module load slurm; in a container, bind its commands and munge's socket.",
-            ) from None
-        except subprocess.TimeoutExpired:
-            raise RedError(f"{' '.join(command)}: no answer within {_CONNECT_S} s", fix) from None
-        said = done.stdout + done.stderr
-        if done.returncode != 0 or ("is DOWN" in said and "is UP" not in said):
-            lines = said.strip().splitlines() or [f"exit status {done.returncode}"]
-            raise RedError(f"{' '.join(command)}: {lines[-1]}", fix)
+    if shutil.which("scontrol") is None:
+        raise RedError(
+            "Slurm's commands, such as scontrol, cannot be found",
+            "Start from a login node, or module load slurm; in a container, bind its commands and munge's socket.",
+        )
+    for command, script in calls.items():
+        status, lines = _ran(command.split(), script, _CONNECT_S)
+        if status != 0 or ("is DOWN" in str(lines) and "is UP" not in str(lines)):
+            fix = "Correct runtime.launcher, runtime.num_nodes or runtime.num_devices; see sinfo for partitions."
+            raise RedError(f"{command}: {lines[-1]}", fix if script else _SLURM)
     return "answers, and would take the job" if len(calls) == 3 else "answers"
 
 
@@ -651,9 +511,4 @@ def _named(ranks: Ranks) -> str:
 
 
 def _first_line(error: object) -> str:
-    lines = masked(str(error)).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
-
-
-def _size(num_bytes: float) -> str:
-    return f"{num_bytes / 1e9:,.1f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:,.1f} MB"
+    return next(iter(masked(str(error)).strip().splitlines()), type(error).__name__)[:300]

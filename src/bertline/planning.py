@@ -6,19 +6,20 @@ data (are there tokens enough for the parameters, and is the text read too often
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bertline.config import PipelineConfig
 from bertline.corpus.compression import COMPRESSED_SUFFIXES
 from bertline.corpus.input_files import find_files
 from bertline.corpus.registry import CorpusConfig, readers_of
@@ -30,11 +31,10 @@ from bertline.foundation.formats import rough_duration, three_digits
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.processor import processor_name
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.pretraining.row_layout import packs, pretraining_attention, rows_at_once
+from bertline.run.stages import ARTIFACTS, METRICS
 from bertline.tokenization.config import (
     ByteBpeTokenizerConfig,
     ExtendedTokenizerConfig,
@@ -43,10 +43,10 @@ from bertline.tokenization.config import (
 )
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary
-from bertline.training.config import RuntimeConfig
-from bertline.training.optimizers.base import OptimizerSettings
 
 Precision = Literal["fp32", "bf16"]
+Records = Sequence[Mapping[str, Any]]
+"""Results of benchmarks/pretraining_step.py, each with the name of its `file`."""
 THIS_MACHINE = "cpu"
 
 TOKENS_PER_PARAMETER = 20.0
@@ -75,6 +75,11 @@ class PlanConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "device", self.device.lower())  # users write A100
+        if self.device not in (THIS_MACHINE, *GPUS):
+            raise ValueError(
+                f"device is {self.device!r}, which is not in the table. Known: {THIS_MACHINE} (this machine's "
+                f"processor), {', '.join(GPUS)}. For another one take the nearest below it"
+            )
         if self.num_devices < 1:
             raise ValueError(f"num_devices must be at least 1, found {self.num_devices}")
         if self.device == THIS_MACHINE and self.num_devices != 1:
@@ -108,7 +113,6 @@ class Hardware:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether the device is a GPU; the only other one is this machine's processor."""
         return self.name != THIS_MACHINE
 
     @property
@@ -116,8 +120,8 @@ class Hardware:
         """Memory for tensors: without the driver's context of a GPU, and what fragmentation wastes."""
         return int((self.memory_bytes - (1e9 if self.is_gpu else 0)) * 0.95)
 
-    def precision(self, asked: Literal["auto", "fp32", "bf16"]) -> Precision:
-        """Return the precision of a training run on this device; `auto` is bf16 if the hardware supports it.
+    def attention_device(self, asked: Literal["auto", "fp32", "bf16"]) -> AttentionDevice:
+        """Return the kind of device and the precision of a run on it; `auto` is bf16 if the hardware supports it.
 
         Raises:
             ConfigError: The precision is bf16, and the device has no bf16 in hardware.
@@ -127,10 +131,7 @@ class Hardware:
                 f"pretrain.precision is bf16, but {self.title} has no bf16 in hardware and would emulate it, far "
                 "slower than fp32. Use pretrain.precision=auto or fp32, or a newer device."
             )
-        return "fp32" if asked == "fp32" or self.bf16_flops is None else "bf16"
-
-    def attention_device(self, precision: Precision) -> AttentionDevice:
-        """Return what the choice of the attention kernel depends on."""
+        precision: Precision = "fp32" if asked == "fp32" or self.bf16_flops is None else "bf16"
         if not self.is_gpu:
             return AttentionDevice(type="cpu", precision=precision)
         # Ampere introduced both bf16 and the features that the kernel for packed rows needs.
@@ -140,44 +141,28 @@ class Hardware:
 
 # Dense rates of the vendors' data sheets and, for RTX, of the architectures' whitepapers; rates with structured
 # sparsity are twice as high. A B200 is an eighth of a DGX B200.
-GPUS = {
-    one.name: one
-    for one in (
-        Hardware("t4", "NVIDIA T4", None, 8.1e12, 16e9, r"\bT4\b"),
-        Hardware("v100", "NVIDIA V100 16 GB", None, 15.7e12, 16e9, r"V100"),
-        Hardware("v100_32gb", "NVIDIA V100 32 GB", None, 15.7e12, 32e9, r"V100"),
-        Hardware("a10", "NVIDIA A10", 125e12, 31.2e12, 24e9, r"\bA10\b"),
-        Hardware("a10g", "NVIDIA A10G", 70e12, 31.5e12, 24e9, r"\bA10G\b"),
-        Hardware("a30", "NVIDIA A30", 165e12, 10.3e12, 24e9, r"\bA30\b"),
-        Hardware("a40", "NVIDIA A40", 149.7e12, 37.4e12, 48e9, r"\bA40\b"),
-        Hardware("a6000", "NVIDIA RTX A6000", 154.8e12, 38.7e12, 48e9, r"RTX A6000\b"),
-        Hardware("a100", "NVIDIA A100 80 GB", 312e12, 19.5e12, 80e9, r"A100"),
-        Hardware("a100_40gb", "NVIDIA A100 40 GB", 312e12, 19.5e12, 40e9, r"A100"),
-        Hardware("l4", "NVIDIA L4", 121e12, 30.3e12, 24e9, r"\bL4\b"),
-        Hardware("l40s", "NVIDIA L40S", 362e12, 91.6e12, 48e9, r"\bL40S\b"),
-        Hardware("h100", "NVIDIA H100 SXM", 989e12, 66.9e12, 80e9, r"H100 80GB HBM3"),
-        Hardware("h100_pcie", "NVIDIA H100 PCIe", 756e12, 51.2e12, 80e9, r"H100 PCIe"),
-        Hardware("h200", "NVIDIA H200", 989e12, 66.9e12, 141e9, r"\bH200\b"),
-        Hardware("b200", "NVIDIA B200", 2250e12, 75e12, 180e9, r"\bB200\b"),
-        Hardware("rtx3090", "NVIDIA GeForce RTX 3090", 71e12, 35.6e12, 24e9, r"RTX 3090$"),
-        Hardware("rtx4090", "NVIDIA GeForce RTX 4090", 165.2e12, 82.6e12, 24e9, r"RTX 4090$"),
-        Hardware("rtx5090", "NVIDIA GeForce RTX 5090", 209.5e12, 104.8e12, 32e9, r"RTX 5090$"),
-    )
-}
-
-
-def gpu_named(name: str) -> Hardware:
-    """Return a GPU by name.
-
-    Raises:
-        ConfigError: The GPU is not in the table.
-    """
-    if name not in GPUS:
-        raise ConfigError(
-            f"plan.device is {name!r}, which is not in the table. Known: {THIS_MACHINE} (this machine's processor), "
-            f"{', '.join(GPUS)}. For another one take the nearest below it."
-        )
-    return GPUS[name]
+_GPUS = (
+    Hardware("t4", "NVIDIA T4", None, 8.1e12, 16e9, r"\bT4\b"),
+    Hardware("v100", "NVIDIA V100 16 GB", None, 15.7e12, 16e9, r"V100"),
+    Hardware("v100_32gb", "NVIDIA V100 32 GB", None, 15.7e12, 32e9, r"V100"),
+    Hardware("a10", "NVIDIA A10", 125e12, 31.2e12, 24e9, r"\bA10\b"),
+    Hardware("a10g", "NVIDIA A10G", 70e12, 31.5e12, 24e9, r"\bA10G\b"),
+    Hardware("a30", "NVIDIA A30", 165e12, 10.3e12, 24e9, r"\bA30\b"),
+    Hardware("a40", "NVIDIA A40", 149.7e12, 37.4e12, 48e9, r"\bA40\b"),
+    Hardware("a6000", "NVIDIA RTX A6000", 154.8e12, 38.7e12, 48e9, r"RTX A6000\b"),
+    Hardware("a100", "NVIDIA A100 80 GB", 312e12, 19.5e12, 80e9, r"A100"),
+    Hardware("a100_40gb", "NVIDIA A100 40 GB", 312e12, 19.5e12, 40e9, r"A100"),
+    Hardware("l4", "NVIDIA L4", 121e12, 30.3e12, 24e9, r"\bL4\b"),
+    Hardware("l40s", "NVIDIA L40S", 362e12, 91.6e12, 48e9, r"\bL40S\b"),
+    Hardware("h100", "NVIDIA H100 SXM", 989e12, 66.9e12, 80e9, r"H100 80GB HBM3"),
+    Hardware("h100_pcie", "NVIDIA H100 PCIe", 756e12, 51.2e12, 80e9, r"H100 PCIe"),
+    Hardware("h200", "NVIDIA H200", 989e12, 66.9e12, 141e9, r"\bH200\b"),
+    Hardware("b200", "NVIDIA B200", 2250e12, 75e12, 180e9, r"\bB200\b"),
+    Hardware("rtx3090", "NVIDIA GeForce RTX 3090", 71e12, 35.6e12, 24e9, r"RTX 3090$"),
+    Hardware("rtx4090", "NVIDIA GeForce RTX 4090", 165.2e12, 82.6e12, 24e9, r"RTX 4090$"),
+    Hardware("rtx5090", "NVIDIA GeForce RTX 5090", 209.5e12, 104.8e12, 32e9, r"RTX 5090$"),
+)
+GPUS = {gpu.name: gpu for gpu in _GPUS}
 
 
 def this_machine(asked: Literal["auto", "fp32", "bf16"], *, num_threads: int | None) -> Hardware:
@@ -186,21 +171,21 @@ def this_machine(asked: Literal["auto", "fp32", "bf16"], *, num_threads: int | N
     import torch
 
     from bertline.training.devices import resolve_precision
-    from bertline.training.matmul_rate import matmul_rate
+    from bertline.training.matmul_rate import peak_rate
 
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     device = torch.device("cpu")
     precision = resolve_precision(asked, device)
-    rate = matmul_rate(device, precision, for_s=1.0)
-    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count() or 1} cores"
+    rate = peak_rate(device, precision)
     return Hardware(
-        THIS_MACHINE,
-        "this machine's processor",
-        rate if precision == "bf16" else None,
-        rate,
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        source=f"a matrix product, measured now, {load}",
+        name=THIS_MACHINE,
+        title="this machine's processor",
+        bf16_flops=rate if precision == "bf16" else None,
+        fp32_flops=rate,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        pattern=f"^{re.escape(processor_name())}$",
+        source="large matrix products on this machine",
         num_threads=torch.get_num_threads(),
     )
 
@@ -208,59 +193,48 @@ def this_machine(asked: Literal["auto", "fp32", "bf16"], *, num_threads: int | N
 # The training, and its memory
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Training:
-    """Training run to forecast."""
+    """The configured pretraining, on devices of one kind."""
 
-    model: ModelConfig
-    objective: ObjectiveConfig
+    config: PipelineConfig
     vocab_size: int
-    mask_prob: float
-    phases: tuple[PhaseConfig, ...]
-    """Phases that the run reaches; the last one has only the steps that are run."""
-    optimizer: OptimizerSettings
-    runtime: RuntimeConfig
     device: AttentionDevice
     """Kind of each device, with the precision."""
 
     @property
+    def phases(self) -> list[PhaseConfig]:
+        """Phases that the run reaches; the last one has only the steps that are run (`pretrain.max_steps`)."""
+        phases, left = [], self.config.pretrain.num_steps
+        for phase in self.config.pretrain.phases:
+            if left > 0:
+                phases.append(replace(phase, steps=min(phase.steps, left)))
+            left -= phase.steps
+        return phases
+
+    @property
     def num_parameters(self) -> int:
-        """Number of parameters of the layers, the embeddings and the heads."""
-        with_pooler = self.objective.with_pooler
-        return num_parameters(self.model, vocab_size=self.vocab_size, with_pooler=with_pooler)
+        with_pooler = self.config.objective.with_pooler
+        return num_parameters(self.config.model, vocab_size=self.vocab_size, with_pooler=with_pooler)
 
     def targets(self, length: int) -> int:
         """Return the number of masked positions per sequence; all are computed, though the last is not always used."""
-        return max_targets(length, self.mask_prob, num_segments=self.objective.num_segments)
+        mask_prob, num_segments = self.config.examples.masking.mask_prob, self.config.objective.num_segments
+        return max_targets(length, mask_prob, num_segments=num_segments)
 
     def flops_per_token(self, length: int) -> float:
         """Return the FLOPs per real token of sequences of this length."""
         return flops_per_token(
-            self.model,
+            self.config.model,
             vocab_size=self.vocab_size,
             seq_len=length,
             target_fraction=self.targets(length) / length,
-            with_pooler=self.objective.with_pooler,
+            with_pooler=self.config.objective.with_pooler,
         )
 
     def attention(self, length: int) -> AttentionKind:
         """Return the attention kernel that the run will choose; raises MachineError as the run would."""
-        return pretraining_attention(self.runtime, self.model, self.device, length).kind
-
-
-def phases_reached(phases: Sequence[PhaseConfig], num_steps: int) -> tuple[PhaseConfig, ...]:
-    """Return the phases of the first `num_steps` steps, with the last one shortened to end there.
-
-    >>> one = PhaseConfig(steps=5, max_length=64, global_batch_size=8)
-    >>> [phase.steps for phase in phases_reached([one, one, one], 7)]
-    [5, 2]
-    """
-    reached: list[PhaseConfig] = []
-    for phase in phases:
-        steps = min(phase.steps, num_steps - sum(one.steps for one in reached))
-        if steps > 0:
-            reached.append(replace(phase, steps=steps))
-    return tuple(reached)
+        return pretraining_attention(self.config.runtime, self.config.model, self.device, length).kind
 
 
 def largest_fitting(training: Training, length: int, usable_bytes: int) -> int:
@@ -289,7 +263,6 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """Sum of all parts."""
         return self.fixed + self.activations + self.logits
 
 
@@ -307,32 +280,33 @@ def step_memory(training: Training, length: int, sequences: int) -> Memory:
     References:
         Korthikanti et al., arXiv 2205.05198, section 4.1, count the same way.
     """
-    model, with_pooler = training.model, training.objective.with_pooler
+    config, model, with_pooler = training.config, training.config.model, training.config.objective.with_pooler
     hidden, parameters, targets = model.hidden_size, training.num_parameters, training.targets(length)
-    width = 2 if training.device.precision == "bf16" else 4
-    of_layer = 2 * width * model.intermediate_size + 4 * width * hidden + (12 if width == 2 else 16) * hidden
-    if model.hidden_dropout_prob:
-        of_layer += 2 * hidden
-    dropout_prob = model.attention_probs_dropout_prob
+    is_bf16 = training.device.precision == "bf16"
+    width = 2 if is_bf16 else 4
+    layer_position = 2 * width * model.intermediate_size + 4 * width * hidden + (12 if is_bf16 else 16) * hidden
+    has_dropout, dropout_prob = model.hidden_dropout_prob > 0, model.attention_probs_dropout_prob
+    layer_position += 2 * hidden * has_dropout
     if stores_scores(training.attention(length), training.device, dropout_prob=dropout_prob):
         # Probabilities in fp32, a copy in the dtype of the next matrix product, and a mask.
-        of_score = 4 + (2 if width == 2 else 0) + (1 if dropout_prob else 0)
-        of_layer += model.num_attention_heads * length * of_score
-    of_all = 3 * width * hidden
-    of_embedding = (4 + width + (1 if model.hidden_dropout_prob else 0)) * hidden
+        score = 4 + (2 if is_bf16 else 0) + (1 if dropout_prob else 0)
+        layer_position += model.num_attention_heads * length * score
+    last_layer_position = 3 * width * hidden
+    embedding_position = (4 + width + has_dropout) * hidden
     # A compiled step keeps the logit and its gradient; others also fp32 copies, the softmax and their gradients.
-    of_logit = 20 if training.runtime.compile == "off" else 2 * width
+    logit = 20 if config.runtime.compile == "off" else 2 * width
     positions, read = sequences * length, sequences * min(targets + with_pooler, length)
     vectors = 9 * hidden + model.intermediate_size  # biases and LayerNorms of a layer
     matrices = num_encoder_parameters(model) - model.num_hidden_layers * vectors
-    moments, of_layers = training.optimizer.moments, training.optimizer.moments_of_layers
-    layers = positions * ((model.num_hidden_layers - 1) * of_layer + of_all) + read * (of_layer - of_all)
+    moments, of_layers = config.optimizer.moments, config.optimizer.moments_of_layers
+    layers = positions * ((model.num_hidden_layers - 1) * layer_position + last_layer_position)
+    layers += read * (layer_position - last_layer_position)
     return Memory(
-        weights=parameters * (4 + (2 if width == 2 else 0)),
+        weights=parameters * (6 if is_bf16 else 4),
         gradients=parameters * 4,
-        optimizer=4 * (moments * parameters - (0 if of_layers is None else (moments - of_layers) * matrices)),
-        activations=layers + positions * of_embedding,
-        logits=sequences * targets * training.vocab_size * of_logit,
+        optimizer=4 * (moments * (parameters - matrices) + (moments if of_layers is None else of_layers) * matrices),
+        activations=layers + positions * embedding_position,
+        logits=sequences * targets * training.vocab_size * logit,
     )
 
 
@@ -342,7 +316,7 @@ def step_memory(training: Training, length: int, sequences: int) -> Memory:
 # README); 128 is extrapolated from them. On A100, whose peak is a third of the H100's, MosaicBERT reaches 0.31 at 768
 # (arXiv 2312.17482) and NVIDIA 0.45 at 1,024 (DeepLearningExamples). Without tensor cores, computing is slow enough
 # that memory and kernel launches are no bottleneck.
-_PUBLISHED_UTILISATION = {128: 0.02, 256: 0.055, 384: 0.084, 512: 0.16, 768: 0.24, 1024: 0.34}
+_PUBLISHED_SIZES, _PUBLISHED_UTILISATION = (128, 256, 384, 512, 768, 1024), (0.02, 0.055, 0.084, 0.16, 0.24, 0.34)
 _FP32_UTILISATION = 0.4
 # Compiled steps of tiny and mini compared with matrix products in the same process, on one core with AVX512-BF16: 0.41
 # and 0.49 in bf16, mini 0.83 in fp32.
@@ -362,51 +336,53 @@ class Rate(NamedTuple):
     basis: str
 
 
-def read_records(folder: Path) -> list[dict[str, Any]]:
-    """Read the records of benchmarks/pretraining_step.py in a folder of results."""
-    paths = sorted(folder.glob("pretraining_step_*.json"))
-    records = [{**json.loads(path.read_text(encoding="utf-8")), "file": path.name} for path in paths]
+def read_records(folder: Path) -> Records:
+    """Read the records in a folder of results."""
+    records = [{**read_json(path), "file": path.name} for path in sorted(folder.glob("pretraining_step_*.json"))]
     return [record for record in records if record["tokens_per_s"] is not None]  # None: that side was not measured
 
 
-def rate_of(training: Training, length: int, hardware: Hardware, records: Sequence[Mapping[str, Any]]) -> Rate:
+def rate_of(training: Training, length: int, hardware: Hardware, records: Records) -> Rate:
     """Return the rate of the nearest record on this hardware; without one near enough, a stated fraction of the peak.
 
     A record is near up to four times the length and three times the FLOPs per token; the nearest length, then the
     nearest model, then the same dropout decide.
     """
-    needed, precision = training.flops_per_token(length), training.device.precision
-    with_dropout = training.model.hidden_dropout_prob > 0
+    precision, model = training.device.precision, training.config.model
 
     def distance(record: Mapping[str, Any]) -> tuple[float, float, bool]:
-        ratios = (record["seq_len"] / length, record["flops_per_token"] / needed)
-        of_length, of_model = (max(ratio, 1 / ratio) for ratio in ratios)
-        return of_length, round(of_model, 1), (record["dropout"] > 0) != with_dropout
+        ratios = record["seq_len"] / length, record["flops_per_token"] / training.flops_per_token(length)
+        length_ratio, model_ratio = (max(ratio, 1 / ratio) for ratio in ratios)
+        has_other_dropout = (record["dropout"] > 0) != (model.hidden_dropout_prob > 0)
+        return length_ratio, round(model_ratio, 1), has_other_dropout
 
-    def is_own(record: Mapping[str, Any]) -> bool:
-        if not hardware.is_gpu and (record["device"], record["threads"]) != (processor_name(), hardware.num_threads):
-            return False
-        return record["precision"] == precision and re.search(hardware.pattern, record["device"]) is not None
-
-    near = [one for one in records if is_own(one) and distance(one)[0] <= 4 and distance(one)[1] <= 3]
+    near = [
+        record
+        for record in records
+        if record["precision"] == precision
+        and re.search(hardware.pattern, record["device"])
+        and hardware.num_threads in (None, record["threads"])
+        and distance(record)[0] <= 4
+        and distance(record)[1] <= 3
+    ]
     if near:
         record = min(near, key=distance)
         flops_per_s = record["tokens_per_s"] * record["flops_per_token"]
         if distance(record) == (1, 1, False):
             return Rate(flops_per_s, 0.9, 1.1, f"measured: {record['file']}")
         return Rate(flops_per_s, 0.7, 1.3, f"measured on the model nearest to it: {record['file']}")
-    peak = hardware.bf16_flops if precision == "bf16" and hardware.bf16_flops is not None else hardware.fp32_flops
-    hidden, published = training.model.hidden_size, _PUBLISHED_UTILISATION
-    slowest, fastest = 0.75, 2.0  # the published fractions are cautious
-    fraction = float(np.interp(hidden, list(published), list(published.values())))
-    reason = f"what others publish for hidden size {hidden}"
     if not hardware.is_gpu:
-        fraction, reason = _CPU_UTILISATION[precision], "what tiny and mini reach on a core"
-        slowest, fastest = 0.7, 1.4
-    elif precision == "fp32" and fraction < _FP32_UTILISATION:
-        fraction, reason = _FP32_UTILISATION, "a cautious guess for fp32"
-    stated = f"not measured: {fraction:.1%} of {peak / 1e12:.3g} TFLOP/s in {precision} ({hardware.source}), {reason}"
-    return Rate(fraction * peak, slowest, fastest, stated)
+        fraction, slowest, fastest = _CPU_UTILISATION[precision], 0.7, 1.4
+        reason = "what tiny and mini reach on a core"
+    else:
+        fraction = float(np.interp(model.hidden_size, _PUBLISHED_SIZES, _PUBLISHED_UTILISATION))
+        slowest, fastest = 0.75, 2.0  # the published fractions are cautious
+        reason = f"what others publish for hidden size {model.hidden_size}"
+        if precision == "fp32" and fraction < _FP32_UTILISATION:
+            fraction, reason = _FP32_UTILISATION, "a cautious guess for fp32"
+    peak = hardware.bf16_flops if precision == "bf16" and hardware.bf16_flops else hardware.fp32_flops
+    basis = f"not measured: {fraction:.1%} of {peak / 1e12:.3g} TFLOP/s in {precision} ({hardware.source}), {reason}"
+    return Rate(fraction * peak, slowest, fastest, basis)
 
 
 # Text
@@ -416,9 +392,11 @@ def rate_of(training: Training, length: int, hardware: Hardware, records: Sequen
 _BYTES_PER_TOKEN, _COMPRESSION = 4.0, 3.0
 _SPECIAL_TOKENS = 3  # of a pair of BERT; that others have one more or fewer is less than the estimate is off
 _BERT_VOCAB_SIZE = 30_522
+_MADE_OF = frozenset({"corpus", "python_docs", "tokenizer"})
+"""Sections that the examples are made with; the corpus is made with all of them but the tokenizer."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class TextSize:
     """Size of the train split."""
 
@@ -429,103 +407,79 @@ class TextSize:
     lengths: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     """Sequences of an epoch, and their non-padding tokens, by sequence length: those that have been counted."""
 
-    def sequences(self, length: int) -> float | None:
-        """Return the sequences of an epoch: counted, or as many full ones as the text gives; None if unknown."""
+    def epoch(self, length: int) -> tuple[float | None, float]:
+        """Return the sequences of an epoch and the tokens of each: counted, else as many full as the text gives."""
         if length in self.lengths:
-            return self.lengths[length][0]
-        return None if self.tokens is None else self.tokens / (length - _SPECIAL_TOKENS)
-
-    def tokens_per_sequence(self, length: int) -> float:
-        """Return the non-padding tokens per sequence: the mean if examples were counted, otherwise the maximum."""
-        sequences, tokens = self.lengths.get(length, (1.0, float(length)))
-        return tokens / sequences
+            sequences, tokens = self.lengths[length]
+            return sequences, tokens / sequences
+        return None if self.tokens is None else self.tokens / (length - _SPECIAL_TOKENS), float(length)
 
 
-def text_size(corpus: CorpusConfig, *, artifacts: Path, metrics: Path, made_so: Mapping[str, bool]) -> TextSize:
+def changed_sections(lock: Mapping[str, Any], configured: Mapping[str, Any]) -> Set[str]:
+    """Return the sections that differ between dvc.lock, so what the artifacts were made with, and the configuration."""
+    made_with: dict[str, Any] = {}
+    for stage in (lock.get("stages") or {}).values():
+        made_with |= (stage.get("params") or {}).get("params.yaml") or {}
+    return {name for name, section in made_with.items() if section != configured.get(name)}
+
+
+def text_size(corpus: CorpusConfig, changed: Set[str]) -> TextSize:
     """Return the size of the text: counted in the examples, else estimated from the corpus or the user's files.
 
-    Args:
-        corpus: Configuration of the corpus.
-        artifacts: Folder with `examples/`, if this stage has been run.
-        metrics: Folder with the stages' headline metrics, which are in git.
-        made_so: Result of `made_as_configured`.
+    Artifacts are used unless they were made with other sections, those in `changed` (see `changed_sections`).
     """
-    examples, headline = artifacts / "examples", metrics / "corpus.json"
-    if made_so["examples"] and (examples / MANIFEST_NAME).exists():
+    examples, headline = ARTIFACTS / "examples", METRICS / "corpus.json"
+    if changed.isdisjoint(_MADE_OF) and (examples / MANIFEST_NAME).exists():
         manifest = read_manifest(examples, kind=KIND, format_version=FORMAT_VERSION)
         copies = manifest["dupe_factor"]  # of every pair, in one epoch
         counts = {int(length): facts["train"] for length, facts in manifest["lengths"].items()}
-        return TextSize(
-            tokens=manifest["corpus"]["train"]["tokens"],
-            basis=f"counted in {examples}",
-            lengths={length: (one["examples"] / copies, one["tokens"] / copies) for length, one in counts.items()},
-        )
-    if made_so["corpus"] and headline.exists():
+        lengths = {length: (one["examples"] / copies, one["tokens"] / copies) for length, one in counts.items()}
+        return TextSize(manifest["corpus"]["train"]["tokens"], f"counted in {examples}", lengths)
+    if changed.isdisjoint(_MADE_OF - {"tokenizer"}) and headline.exists():
         characters = read_json(headline)["train/characters"]
-        basis = f"{headline}: {characters:,} characters of text, {_BYTES_PER_TOKEN:g} a token: an estimate"
-        return TextSize(tokens=characters / _BYTES_PER_TOKEN, basis=basis)
-    places = {f"{key}.{reader.user_data}": reader.user_path for key, reader in readers_of(corpus)}
-    if not places or None in places.values():
-        return _unknown_text(f"the corpus ({corpus.kind}) has not been made yet (dvc repro corpus)")
+        return _text(characters, f"{headline}: {characters:,} characters of text")
+    paths = {f"{key}.{reader.user_data}": reader.user_path for key, reader in readers_of(corpus)}
+    if not paths or None in paths.values():
+        return _text(None, f"the corpus ({corpus.kind}) has not been made yet (dvc repro corpus)")
     files = []
-    for key, place in places.items():  # the weights of sources are not counted
+    for key, path in paths.items():  # the weights of sources are not counted
         try:
-            files += find_files(str(Path(place or "").expanduser()), (), Counter())
+            files += find_files(str(Path(path or "").expanduser()), (), Counter())
         except DataError:
-            return _unknown_text(f"nothing is at {place} ({key})")
+            return _text(None, f"nothing is at {path} ({key})")
     suffixes = (*COMPRESSED_SUFFIXES, ".parquet")
-    sizes = [file.path.stat().st_size * (_COMPRESSION if file.path.suffix in suffixes else 1) for file in files]
-    named, size = ", ".join(map(str, places.values())), sum(sizes)
-    basis = f"{named}: {len(files):,} files, about {size / 1e6:,.1f} MB, {_BYTES_PER_TOKEN:g} a token: an estimate"
-    return TextSize(tokens=size / _BYTES_PER_TOKEN, basis=basis)
+    size = sum(file.path.stat().st_size * (_COMPRESSION if file.path.suffix in suffixes else 1) for file in files)
+    return _text(size, f"{', '.join(map(str, paths.values()))}: {len(files):,} files, about {size / 1e6:,.1f} MB")
 
 
-def _unknown_text(why: str) -> TextSize:
-    return TextSize(tokens=None, basis=f"unknown: {why}; say it with plan.corpus_tokens=")
+def _text(size: float | None, source: str) -> TextSize:
+    """Return the size of a text of so many bytes or characters; None is unknown, for the reason in `source`."""
+    if size is None:
+        return TextSize(None, f"unknown: {source}; say it with plan.corpus_tokens=")
+    return TextSize(size / _BYTES_PER_TOKEN, f"{source}, {_BYTES_PER_TOKEN:g} a token: an estimate")
 
 
-def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[str, bool]) -> int:
+def vocab_size(tokenizer: TokenizerConfig, changed: Set[str]) -> int:
     """Return the vocabulary size: that of the artifact, otherwise as configured, otherwise (hub name) that of BERT."""
-    if made_so.get("examples") and (artifacts / "tokenizer" / MANIFEST_NAME).exists():
-        return int(read_json(artifacts / "tokenizer" / MANIFEST_NAME)["vocab_size"])
+    manifest = ARTIFACTS / "tokenizer" / MANIFEST_NAME
+    if changed.isdisjoint(_MADE_OF) and manifest.exists():
+        return int(read_json(manifest)["vocab_size"])
     if isinstance(tokenizer, TrainedTokenizerConfig | ByteBpeTokenizerConfig):
         return tokenizer.vocab_size
-    added = tokenizer.num_new if isinstance(tokenizer, ExtendedTokenizerConfig) else 0
+    num_added = tokenizer.num_new if isinstance(tokenizer, ExtendedTokenizerConfig) else 0
     path = Path(tokenizer.path or "").expanduser()  # never empty: the configuration refuses that
     if path.is_dir():
-        return Tokenizer.load(path).vocab_size + added
-    return (len(read_vocabulary(path, lowercase=True).tokens) if path.exists() else _BERT_VOCAB_SIZE) + added
-
-
-def made_as_configured(lock: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, bool]:
-    """Return whether the artifacts of `corpus` and `examples` match the text and vocabulary of the configuration.
-
-    Args:
-        lock: Content of dvc.lock; a section that it does not have is unknown and counts as matching.
-        present: Configured sections, as plain data.
-    """
-    made_with: dict[str, Any] = {}
-    for stage in (lock.get("stages") or {}).values():
-        made_with.update((stage.get("params") or {}).get("params.yaml") or {})
-
-    def same(section: str) -> bool:
-        return section not in made_with or made_with[section] == present.get(section)
-
-    is_default = (present.get("corpus") or {}).get("kind") == "python_docs"
-    corpus = same("corpus") and (not is_default or same("python_docs"))
-    return {"corpus": corpus, "examples": corpus and same("tokenizer")}
+        return Tokenizer.load(path).vocab_size + num_added
+    return (len(read_vocabulary(path, lowercase=True).tokens) if path.exists() else _BERT_VOCAB_SIZE) + num_added
 
 
 # The forecast
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseForecast:
+class PhaseForecast(PhaseConfig):
     """Forecast of one phase."""
 
-    steps: int
-    max_length: int
-    global_batch_size: int
     tokens: float
     """Number of non-padding tokens; an upper bound if no examples were counted."""
     targets: float
@@ -563,8 +517,7 @@ class Forecast:
     @property
     def epochs(self) -> float | None:
         """Number of passes over the train text; None if its size is unknown."""
-        epochs = [phase.epochs for phase in self.phases if phase.epochs is not None]
-        return sum(epochs) if len(epochs) == len(self.phases) else None
+        return None if self.text.tokens is None else self.total("epochs")
 
     def hours(self) -> tuple[float, float, float]:
         """Return the hours as expected, at best and at worst."""
@@ -582,7 +535,6 @@ class Forecast:
 
     @property
     def fits(self) -> bool:
-        """Whether the run fits the memory of a device."""
         return self.fullest.memory.total <= self.hardware.usable_bytes
 
     @property
@@ -592,12 +544,7 @@ class Forecast:
 
 
 def forecast(
-    training: Training,
-    hardware: Hardware,
-    text: TextSize,
-    *,
-    num_devices: int = 1,
-    records: Sequence[Mapping[str, Any]] = (),
+    training: Training, hardware: Hardware, text: TextSize, num_devices: int, records: Records = ()
 ) -> Forecast:
     """Forecast a training run without running anything.
 
@@ -605,6 +552,7 @@ def forecast(
         ConfigError: A batch has fewer sequences than there are devices, or a micro-batch has no room for a sequence.
         MachineError: The device does not support `runtime.attention`.
     """
+    model, objective, runtime = training.config.model, training.config.objective, training.config.runtime
     phases = []
     for index, phase in enumerate(training.phases):
         if phase.global_batch_size < num_devices:
@@ -613,33 +561,31 @@ def forecast(
                 f"{num_devices} devices. Give every device at least one sequence a step."
             )
         length, sequences = phase.max_length, phase.steps * phase.global_batch_size
-        tokens_each, epoch = text.tokens_per_sequence(length), text.sequences(length)
+        epoch, tokens_each = text.epoch(length)
         tokens, flops = sequences * tokens_each, training.flops_per_token(length)
-        share = -(-phase.global_batch_size // num_devices)
-        at_once = min(share, rows_at_once(training.runtime, length) or share)
+        share = math.ceil(phase.global_batch_size / num_devices)
+        micro_batch_size = min(share, rows_at_once(runtime, length) or share)
         rate = rate_of(training, length, hardware, records)
         # Rows are computed whole unless they are packed.
         # Segments that are compared are sequences of their own, two for an example.
-        num_rows = 1 if training.objective.pairs_together is None else 2
-        fill, kernel = tokens_each / length, training.attention(length)
-        is_packed = packs(training.runtime, fill=fill / num_rows, attention=kernel)
-        computed = sequences * length * (fill if is_packed else num_rows) * flops
-        computing_s = computed / (rate.flops_per_s * num_devices)
-        passes = math.ceil(phase.global_batch_size / num_devices / at_once)
-        launch_s = _LAUNCH_S + training.model.num_hidden_layers * _LAUNCH_OF_LAYER_S
-        launching_s = phase.steps * passes * launch_s if hardware.is_gpu else 0.0
+        num_rows = 1 if objective.pairs_together is None else 2
+        is_packed = packs(runtime, fill=tokens_each / length / num_rows, attention=training.attention(length))
+        computed_tokens = tokens if is_packed else num_rows * sequences * length
+        computing_s = computed_tokens * flops / (rate.flops_per_s * num_devices)
+        passes = phase.steps * math.ceil(share / micro_batch_size)
+        launching_s = passes * (_LAUNCH_S + model.num_hidden_layers * _LAUNCH_OF_LAYER_S) if hardware.is_gpu else 0.0
         efficiency = 1.0 if num_devices == 1 else EFFICIENCY_OF_SEVERAL
         planned = PhaseForecast(
             **asdict(phase),
             tokens=tokens,
-            targets=training.mask_prob * (tokens - (1 + training.objective.num_segments) * sequences),
+            targets=training.config.examples.masking.mask_prob * (tokens - (1 + objective.num_segments) * sequences),
             epochs=None if epoch is None else sequences / epoch,
             flops=tokens * flops,
             hours=max(computing_s, launching_s) / efficiency / 3600,
             rate=rate,
             launches_take_longest=launching_s > computing_s,
-            micro_batch_size=at_once,
-            memory=step_memory(training, length, at_once),
+            micro_batch_size=micro_batch_size,
+            memory=step_memory(training, length, micro_batch_size),
             fitting_micro_batch_size=largest_fitting(training, length, hardware.usable_bytes),
         )
         phases.append(planned)
@@ -648,50 +594,50 @@ def forecast(
         num_devices=num_devices,
         text=text,
         parameters=training.num_parameters,
-        embedding_parameters=num_embedding_parameters(training.model, vocab_size=training.vocab_size),
-        encoder_parameters=num_encoder_parameters(training.model),
+        embedding_parameters=num_embedding_parameters(model, vocab_size=training.vocab_size),
+        encoder_parameters=num_encoder_parameters(model),
         phases=tuple(phases),
     )
 
 
 # The page
 
-_WIDTH, _LABEL = 100, 9
 
-
-def page(found: Forecast, training: Training, price_per_hour: float | None) -> str:
+def page(outlook: Forecast, training: Training, price_per_hour: float | None) -> str:
     """Format the forecast: the run, what it takes, and the two rules."""
-    model, text, fullest = training.model, found.text, found.fullest
-    embeddings, layers = found.embedding_parameters, found.encoder_parameters
-    parts = {"embeddings": embeddings, "layers": layers, "heads": found.parameters - embeddings - layers}
-    listed = ", ".join(f"{three_digits(number)} {name}" for name, number in parts.items())
+    model, text, fullest = training.config.model, outlook.text, outlook.fullest
+    embeddings, layers = outlook.embedding_parameters, outlook.encoder_parameters
+    parts = {"embeddings": embeddings, "layers": layers, "heads": outlook.parameters - embeddings - layers}
+    middle, best, worst = map(rough_duration, outlook.hours())
+    time = [f"{middle}, between {best} and {worst}, for pretraining alone, without text, fine-tuning and export"]
+    time += dict.fromkeys(phase.rate.basis for phase in outlook.phases)
+    if outlook.num_devices > 1:
+        time.append(f"{outlook.num_devices} devices compute {EFFICIENCY_OF_SEVERAL:.0%} of the time, an assumption")
+    if any(phase.launches_take_longest for phase in outlook.phases):
+        time.append("steps are so small that starting them takes longest: larger batches cost no more time")
+    money = ""
+    if price_per_hour is not None:
+        middle, best, worst = (f"{cost:,.2f}" for cost in outlook.money(price_per_hour))
+        money = f"{middle}, between {best} and {worst}, at {price_per_hour:g} an hour for each device"
     run = {
         "model": f"{model.num_hidden_layers} layers, hidden {model.hidden_size}, {training.vocab_size:,} tokens: "
-        f"{three_digits(found.parameters)} parameters ({listed})",
+        f"{three_digits(outlook.parameters)} parameters "
+        f"({', '.join(f'{three_digits(number)} {name}' for name, number in parts.items())})",
         "text": text.basis if text.tokens is None else f"{three_digits(text.tokens)} tokens to train on ({text.basis})",
     }
-    middle, best, worst = map(rough_duration, found.hours())
-    time = [f"{middle}, between {best} and {worst}, for pretraining alone, without text, fine-tuning and export"]
-    time += dict.fromkeys(phase.rate.basis for phase in found.phases)
-    if found.num_devices > 1:
-        time.append(f"{found.num_devices} devices compute {EFFICIENCY_OF_SEVERAL:.0%} of the time, an assumption")
-    if any(phase.launches_take_longest for phase in found.phases):
-        time.append("steps are so small that starting them takes longest: larger batches cost no more time")
-    takes = {"time": "; ".join(time)}
-    if price_per_hour is not None:
-        middle, best, worst = (f"{cost:,.2f}" for cost in found.money(price_per_hour))
-        takes["money"] = f"{middle}, between {best} and {worst}, at {price_per_hour:g} an hour for each device"
-    takes["memory"] = (
-        f"{_gigabytes(fullest.memory.total)} ± 25 % of the {_gigabytes(found.hardware.usable_bytes)} that a device has "
-        f"for tensors, with {fullest.micro_batch_size} sequences of {fullest.max_length} at once: "
-        + ", ".join(f"{name} {_gigabytes(size)}" for name, size in asdict(fullest.memory).items())
-    )
-    rules = {"data": data_rule(found, training), "size": size_rule(found)}
-    head = f"On {found.num_devices} x {found.hardware.title}, in {training.device.precision}:"
-    return "\n\n".join([head, _paragraphs(run), _table(found), _paragraphs(takes), _paragraphs(rules)])
+    takes = {
+        "time": "; ".join(time),
+        "money": money,
+        "memory": f"{gigabytes(fullest.memory.total)} ± 25 % of the {gigabytes(outlook.hardware.usable_bytes)} that a "
+        f"device has for tensors, with {fullest.micro_batch_size} sequences of {fullest.max_length} at once: "
+        + ", ".join(f"{name} {gigabytes(size)}" for name, size in asdict(fullest.memory).items()),
+    }
+    rules = {"data": data_rule(outlook, training), "size": size_rule(outlook)}
+    head = f"On {outlook.num_devices} x {outlook.hardware.title}, in {training.device.precision}:"
+    return "\n\n".join([head, _paragraphs(run), _table(outlook), _paragraphs(takes), _paragraphs(rules)])
 
 
-def data_rule(found: Forecast, training: Training) -> str:
+def data_rule(outlook: Forecast, training: Training) -> str:
     """Judge the tokens of the run: are they enough for the parameters, and new enough?
 
     Both papers measured decoders. An encoder learns from a token when it is a target, so targets are counted here;
@@ -699,54 +645,53 @@ def data_rule(found: Forecast, training: Training) -> str:
     arXiv 1910.10683, section 3.4.2). For encoders 10 to 100 times as many tokens may be best (Dervishi et al.,
     "Training compute-optimal transformer encoder models", EMNLP 2025, abstract).
     """
-    ratio, epochs, most = (
-        found.total("targets") / found.encoder_parameters,
-        found.epochs,
-        MAX_EPOCHS / training.mask_prob,
-    )
-    enough = "enough" if ratio >= TOKENS_PER_PARAMETER else "too few: more steps or a smaller model learn more"
-    made = "an unknown number" if epochs is None else _epochs(epochs)
+    targets, epochs, mask_prob = outlook.total("targets"), outlook.epochs, training.config.examples.masking.mask_prob
+    ratio, most = targets / outlook.encoder_parameters, MAX_EPOCHS / mask_prob
     return (
         f"{TOKENS_PER_PARAMETER:g} tokens per parameter (Hoffmann et al., arXiv 2203.15556). Only targets teach an "
-        f"encoder: {three_digits(found.total('targets'))} of them are {ratio:.3g} per parameter of the layers, "
-        f"{enough}. Up to {MAX_EPOCHS:g} epochs are as good as new text (Muennighoff et al., arXiv 2305.16264); with "
-        f"{training.mask_prob:.0%} targets that is {most:.3g} epochs; this run makes {made}"
+        f"encoder: {three_digits(targets)} of them are {ratio:.3g} per parameter of the layers, "
+        + ("enough" if ratio >= TOKENS_PER_PARAMETER else "too few: more steps or a smaller model learn more")
+        + f". Up to {MAX_EPOCHS:g} epochs are as good as new text (Muennighoff et al., arXiv 2305.16264); with "
+        f"{mask_prob:.0%} targets that is {most:.3g} epochs; this run makes "
+        + ("an unknown number" if epochs is None else _epochs(epochs))
         + (": more text would teach more." if epochs is not None and epochs > most else ".")
     )
 
 
-def size_rule(found: Forecast) -> str:
+def size_rule(outlook: Forecast) -> str:
     """Judge the size of the model and of the micro-batch: what fits into the memory of one device."""
-    fixed = found.fullest.memory.fixed / found.parameters
-    size, verdict = found.fitting_micro_batch_size, "This run fits."
-    if not found.fits and size:
-        verdict = f"THIS RUN DOES NOT FIT. It does with runtime.micro_batch_size={size}, which changes no result."
-    elif not found.fits:
+    fixed = outlook.fullest.memory.fixed / outlook.parameters
+    fitting, verdict = outlook.fitting_micro_batch_size, "This run fits."
+    if not outlook.fits and fitting:
+        verdict = f"THIS RUN DOES NOT FIT. It does with runtime.micro_batch_size={fitting}, which changes no result."
+    elif not outlook.fits:
         verdict = "THIS RUN DOES NOT FIT, not even one sequence at once. Take a smaller model or a larger device."
     return (
         f"{fixed:.3g} bytes per parameter for weights, gradients and optimizer state (as in Rajbhandari et al., arXiv "
-        f"1910.02054, section 3.1): at most {three_digits(found.hardware.usable_bytes / fixed)} parameters fit, fewer "
-        f"with activations. {verdict}"
+        f"1910.02054, section 3.1): at most {three_digits(outlook.hardware.usable_bytes / fixed)} parameters fit, "
+        f"fewer with activations. {verdict}"
     )
 
 
-def _table(found: Forecast) -> str:
-    rows = [["phase", "steps", "length", "batch", "tokens", "epochs", "FLOP", "tokens/s", "memory", "time"]]
-
-    def add(name: str, phases: Forecast, length: str, batch: str) -> None:
-        tokens, hours, flops = phases.total("tokens"), phases.total("hours"), f"{phases.total('flops'):.3g}"
-        work = [three_digits(tokens), _epochs(phases.epochs), flops, three_digits(tokens / (3600 * hours))]
-        memory = _gigabytes(phases.fullest.memory.total)
-        rows.append([name, f"{phases.total('steps'):,.0f}", length, batch, *work, memory, rough_duration(hours)])
-
-    for number, phase in enumerate(found.phases, start=1):
-        add(str(number), replace(found, phases=(phase,)), str(phase.max_length), str(phase.global_batch_size))
-    if len(found.phases) > 1:
-        add("all", found, "", "")
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
-    lines = ["  ".join(row) for row in rows]
-    uncounted = sorted({phase.max_length for phase in found.phases} - found.text.lengths.keys())
+def _table(outlook: Forecast) -> str:
+    phases = outlook.phases
+    rows = [replace(outlook, phases=(phase,)) for phase in phases] + [outlook] * (len(phases) > 1)
+    columns = {
+        "phase": [f"{name:5}" for name in (*map(str, range(1, len(phases) + 1)), "all")],
+        "steps": [f"{row.total('steps'):,.0f}" for row in rows],
+        "length": [*(str(phase.max_length) for phase in phases), ""],
+        "batch": [*(str(phase.global_batch_size) for phase in phases), ""],
+        "tokens": [three_digits(row.total("tokens")) for row in rows],
+        "epochs": [_epochs(row.epochs) for row in rows],
+        "FLOP": [f"{row.total('flops'):.3g}" for row in rows],
+        "tokens/s": [three_digits(row.total("tokens") / row.total("hours") / 3600) for row in rows],
+        "memory": [gigabytes(row.fullest.memory.total) for row in rows],
+        "time": [rough_duration(row.total("hours")) for row in rows],
+    }
+    widths = {name: max(map(len, (name, *cells))) for name, cells in columns.items()}
+    padded = [[cell.rjust(widths[name]) for cell in (name, *cells)] for name, cells in columns.items()]
+    lines = ["  ".join(row) for row in zip(*padded, strict=False)]  # a single phase has no line of all
+    uncounted = sorted({phase.max_length for phase in phases} - outlook.text.lengths.keys())
     if uncounted:
         lengths = ", ".join(map(str, uncounted))
         lines.append(f"Tokens: at most. No examples of length {lengths} have been counted (dvc repro examples).")
@@ -754,37 +699,15 @@ def _table(found: Forecast) -> str:
 
 
 def _paragraphs(texts: Mapping[str, str]) -> str:
-    """Wrap texts into lines, with their labels in a column to the left."""
-    indent = " " * _LABEL
-    return "\n".join(
-        textwrap.fill(
-            text, _WIDTH, initial_indent=label.ljust(_LABEL), subsequent_indent=indent, break_on_hyphens=False
-        )
-        for label, text in texts.items()
-    )
+    """Wrap texts into lines of 100 columns, with their labels in a column to the left; empty texts are left out."""
+    wrap = partial(textwrap.fill, width=100, subsequent_indent=" " * 9, break_on_hyphens=False)
+    return "\n".join(wrap(f"{label:9}{text}") for label, text in texts.items() if text)
 
 
 def _epochs(epochs: float | None) -> str:
     return "?" if epochs is None else f"{epochs:.3g}" if epochs < 1000 else f"{epochs:,.0f}"
 
 
-def _gigabytes(size: float) -> str:
+def gigabytes(size: float) -> str:
+    """Format a number of bytes, with two decimals below 10 GB."""
     return f"{size / 1e9:.2f} GB" if size < 1e10 else f"{size / 1e9:.1f} GB"
-
-
-def default_run_text(records: Sequence[Mapping[str, Any]], *, precision: Precision, flops: float, threads: int) -> str:
-    """Forecast the minutes of the default pipeline on this machine, from records of benchmarks/default_run.py.
-
-    What trains is scaled by the FLOP/s of large matrix products; reading text and writing reports is not. Between
-    precisions only pretraining is scaled: the products of fine-tuning are too small to gain from bf16.
-    """
-    record = min(records, key=lambda one: (one["precision"] != precision, abs(math.log(one["matmul_flops"] / flops))))
-    run, slower = record["runs"][0], record["matmul_flops"] / flops
-    tasks = sum(seconds for stage, seconds in run["seconds"].items() if stage.startswith("sweep"))
-    trained = run["seconds"]["pretrain"] + (tasks if record["precision"] == precision else 0.0)
-    pretraining, total = run["seconds"]["pretrain"] * slower, run["wall_s"] + (slower - 1) * trained
-    return (
-        f"The default pipeline takes about {max(1, round(total / 60))} minutes on this machine when nothing else runs "
-        f"({threads} threads, {precision}, {flops / 1e9:,.0f} GFLOP/s), {max(1, round(pretraining / 60))} of them "
-        "pretraining. What is up to date is skipped."
-    )

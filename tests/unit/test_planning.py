@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from omegaconf import OmegaConf
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertline import planning
+from bertline.cli import plan as plan_command
 from bertline.corpus.readers.table import HubCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.demo.reader import PythonDocsCorpusConfig
@@ -25,7 +27,7 @@ from bertline.foundation.validation import validate
 from bertline.modeling.attention_choice import AttentionDevice
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining
 from bertline.modeling.config import ModelConfig
-from bertline.planning import GPUS, Forecast, Hardware, PlanConfig, TextSize, Training, step_memory
+from bertline.planning import GPUS, Forecast, Hardware, PlanConfig, TextSize, Training, step_memory, text_size
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.objectives.base import Mlm
 from bertline.pretraining.objectives.sentence_pairs import MlmNsp
@@ -57,24 +59,25 @@ def optimizer(preset: str) -> OptimizerConfig:
 
 def training(size: str, *phases: tuple[int, int, int], dropout: float | None = None, **changes: Any) -> Training:
     """Of steps, length and batch of each phase, in bf16 on an A100 with 30,522 tokens, unless changed."""
-    own = {key: changes.pop(key) for key in list(changes) if key in Training.__slots__}
+    own = {name: changes.pop(name) for name in ("objective", "optimizer", "vocab_size", "device") if name in changes}
     runtime = {**content("runtime/default"), "launcher": content("runtime/launcher/local"), **changes}
     runtime.pop("defaults")  # Hydra's
-    fields = {
-        "model": model(size, dropout=dropout),
-        "objective": MlmNsp(kind="mlm_nsp", nsp_weight=1.0),
-        "vocab_size": 30_522,
-        "mask_prob": 0.15,
-        "phases": tuple(PhaseConfig(steps=a, max_length=b, global_batch_size=c) for a, b, c in phases),
-        "optimizer": optimizer("adamw"),
-        "runtime": validate(RuntimeConfig, runtime),
-        "device": GPUS["a100"].attention_device("bf16"),
-    }
-    return Training(**{**fields, **own})
+    config: Any = SimpleNamespace(
+        model=model(size, dropout=dropout),
+        objective=own.get("objective", MlmNsp(kind="mlm_nsp", nsp_weight=1.0)),
+        examples=SimpleNamespace(masking=SimpleNamespace(mask_prob=0.15)),
+        pretrain=SimpleNamespace(
+            phases=[PhaseConfig(steps=a, max_length=b, global_batch_size=c) for a, b, c in phases],
+            num_steps=sum(steps for steps, _, _ in phases),
+        ),
+        optimizer=own.get("optimizer", optimizer("adamw")),
+        runtime=validate(RuntimeConfig, runtime),
+    )
+    return Training(config, own.get("vocab_size", 30_522), own.get("device", GPUS["a100"].attention_device("bf16")))
 
 
-def plan(of: Training, device: str = "a100", *, text: TextSize = UNKNOWN_TEXT, **where: Any) -> Forecast:
-    return planning.forecast(of, GPUS[device], text, **where)
+def plan(of: Training, device: str = "a100", *, text: TextSize = UNKNOWN_TEXT, num_devices: int = 1) -> Forecast:
+    return planning.forecast(of, GPUS[device], text, num_devices)
 
 
 def tokens(number: float) -> TextSize:
@@ -88,8 +91,8 @@ def record(**changes: Any) -> dict[str, Any]:
 
 
 def small_bert(of: Training, attention: Any = "plain") -> Any:
-    kind = BertForPreTraining if of.objective.with_pooler else BertForMaskedLM
-    return kind(of.model, vocab_size=of.vocab_size, pad_token_id=0, attention=attention)
+    kind = BertForPreTraining if of.config.objective.with_pooler else BertForMaskedLM
+    return kind(of.config.model, vocab_size=of.vocab_size, pad_token_id=0, attention=attention)
 
 
 def step_of(net: Any, *, sequences: int, length: int, targets: int, vocabulary: int) -> torch.Tensor:
@@ -193,7 +196,7 @@ def test_more_devices_than_sequences_are_refused() -> None:
 
 @pytest.mark.parametrize(("dropout", "device"), [(0.1, "a100"), (0.0, "v100")])
 def test_attention_that_the_run_refuses_is_refused(dropout: float, device: str) -> None:
-    where = GPUS[device].attention_device(GPUS[device].precision("auto"))
+    where = GPUS[device].attention_device("auto")
     with pytest.raises(MachineError, match=r"runtime\.attention is varlen, which needs"):
         plan(training("base", *PAPER, dropout=dropout, attention="varlen", device=where), device)
 
@@ -230,7 +233,7 @@ def test_padding_takes_time_where_rows_are_padded(
 
 def rate(size: str, *records: dict[str, Any], device: str = "h200") -> planning.Rate:
     hardware = GPUS[device]
-    of = training(size, device=hardware.attention_device(hardware.precision("auto")))
+    of = training(size, device=hardware.attention_device("auto"))
     return planning.rate_of(of, 128, hardware, records)
 
 
@@ -257,12 +260,12 @@ def test_what_was_measured_elsewhere_or_on_other_models_is_not_used(changes: dic
     assert rate("tiny", device="t4").flops_per_s == pytest.approx(0.4 * 8.1e12)  # fp32
 
 
-def test_records_of_this_machine_count_only_for_as_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "processor_name", lambda: "A CPU")
-    machine = Hardware("cpu", "this machine", 1e12, 1e12, 1e10, num_threads=2)
+def test_records_of_this_machine_count_only_for_as_many_threads() -> None:
+    machine = Hardware("cpu", "this machine", 1e12, 1e12, 1e10, pattern="^A CPU$", num_threads=2)
     of = training("base", device=machine.attention_device("bf16"))
-    found = [planning.rate_of(of, 128, machine, [record(device="A CPU", threads=threads)]).basis for threads in (1, 2)]
-    assert [basis.startswith("measured") for basis in found] == [False, True]
+    others = [record(device="A CPU", threads=1), record(device="A CPU 2", threads=2)]
+    assert planning.rate_of(of, 128, machine, others).basis.startswith("not measured")
+    assert planning.rate_of(of, 128, machine, [*others, record(device="A CPU", threads=2)]).basis.startswith("measured")
 
 
 def test_the_records_of_the_repository_are_read() -> None:
@@ -271,17 +274,26 @@ def test_the_records_of_the_repository_are_read() -> None:
     assert all(set(record()) <= set(one) and one["tokens_per_s"] > 0 for one in records)
 
 
-def test_the_default_pipeline_scales_what_trains_by_the_rate_of_products() -> None:
+def test_the_default_pipeline_scales_what_trains_by_the_rate_of_products(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seconds = {"corpus": 60.0, "pretrain": 120.0, "sweep@a": 200.0, "sweep@b": 160.0, "export": 60.0}
-    kept = {"precision": "bf16", "matmul_flops": 4e11, "runs": [{"wall_s": 720.0, "seconds": seconds}]}
-    of_fp32 = {**kept, "precision": "fp32", "matmul_flops": 1e11}
-    for records, precision, flops, expected in [
-        ([kept], "bf16", 4e11, (12, 2)),
-        ([kept], "bf16", 2e11, (20, 4)),
-        ([kept], "fp32", 1e11, (18, 8)),  # of another precision: only pretraining is scaled
-        ([kept, of_fp32], "fp32", 1e11, (12, 2)),
-    ]:
-        text = planning.default_run_text(records, precision=precision, flops=flops, threads=2)  # type: ignore[arg-type]
+    in_bf16 = {"precision": "bf16", "matmul_flops": 4e11, "runs": [{"wall_s": 720.0, "seconds": seconds}]}
+    in_fp32 = {**in_bf16, "precision": "fp32", "matmul_flops": 1e11}
+    for number, (records, bf16_flops, fp32_flops, expected) in enumerate(
+        [
+            ([in_bf16], 4e11, 4e11, (12, 2)),
+            ([in_bf16], 2e11, 2e11, (20, 4)),
+            ([in_bf16], None, 1e11, (18, 8)),  # of another precision: only pretraining is scaled
+            ([in_bf16, in_fp32], None, 1e11, (12, 2)),
+        ]
+    ):
+        for place, content in enumerate(records):
+            write_json(here / f"{number}/default_run_{place}.json", content)
+        machine = Hardware("cpu", "", bf16_flops, fp32_flops, 1e10, num_threads=2)
+        monkeypatch.setattr(plan_command, "RECORDS", here / str(number))
+        monkeypatch.setattr(plan_command, "this_machine", lambda asked, num_threads, machine=machine: machine)
+        text = plan_command.pipeline_line()
         assert re.findall(r"(\d+) minutes .* (\d+) of them pretraining", text) == [tuple(map(str, expected))]
 
 
@@ -309,7 +321,7 @@ def test_the_size_rule_says_what_fits_and_how() -> None:
     assert not plan(training("base", *PAPER, micro_batch_size=2 * advised), "rtx3090").fits
     assert re.match(r"18 bytes per parameter .* This run fits\.$", planning.size_rule(taken))
     nothing = dataclasses.replace(found.hardware, memory_bytes=2e9)
-    assert "not even one sequence" in planning.size_rule(planning.forecast(of, nothing, UNKNOWN_TEXT))
+    assert "not even one sequence" in planning.size_rule(planning.forecast(of, nothing, UNKNOWN_TEXT, 1))
 
 
 def test_the_page_fits_a_hundred_columns() -> None:
@@ -338,17 +350,23 @@ def test_a_device_is_recognised_by_the_name_that_pytorch_gives_and_by_no_other()
     assert set().union(*NAMES.values()) == set(GPUS)
 
 
-def test_unknown_hardware_and_bf16_where_there_is_none_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"plan\.device is 'gtx'.*cpu.*t4.*a100.*rtx4090"):
-        planning.gpu_named("gtx")
-    assert (GPUS["v100"].precision("auto"), GPUS["a100"].precision("auto")) == ("fp32", "bf16")
+def test_bf16_where_there_is_none_is_refused() -> None:
+    precisions = [GPUS[name].attention_device("auto").precision for name in ("v100", "a100")]
+    assert precisions == ["fp32", "bf16"]
     with pytest.raises(ConfigError, match=r"pretrain\.precision is bf16.*no bf16 in hardware"):
-        GPUS["v100"].precision("bf16")
+        GPUS["v100"].attention_device("bf16")
+
+
+def test_only_the_steps_that_are_run_are_planned() -> None:
+    of = training("tiny", (5, 64, 8), (5, 64, 8), (5, 64, 8))
+    of.config.pretrain.num_steps = 7  # type: ignore[misc]
+    assert [phase.steps for phase in of.phases] == [5, 2]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [({"num_devices": 0}, "must be at least 1"), ({"device": "CPU", "num_devices": 2}, "this machine: give 1"),
+     ({"device": "gtx"}, "plan: device is 'gtx', which is not in the table. Known: cpu (this machine's processor), t4"),
      ({"price_per_hour": -1}, "price_per_hour must not be negative"), ({"corpus_tokens": 0}, "must be above 0"),
      ({"hours": 24}, "plan.hours is not a known key"), ({"network_gbit": 9}, "plan.network_gbit is not a known key")],
 )  # fmt: skip
@@ -363,64 +381,62 @@ def corpus(cls: Any, kind: str, /, **changes: Any) -> Any:
     return validate(cls, {**composed, **changes})
 
 
-def size_of(folder: Path, config: Any, *, as_made: bool = True) -> TextSize:
-    made_so = {"corpus": as_made, "examples": as_made}
-    return planning.text_size(config, artifacts=folder, metrics=folder / "metrics", made_so=made_so)
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a folder without artifacts."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.mark.parametrize("copies", [1, 10])
-def test_examples_that_are_made_are_counted_unless_they_are_of_another_text(tmp_path: Path, copies: int) -> None:
+def test_examples_that_are_made_are_counted_unless_they_are_of_another_text(here: Path, copies: int) -> None:
     facts = {"train": {"examples": 600 * copies, "tokens": 36_000 * copies}}
     manifest = {"dupe_factor": copies, "corpus": {"train": {"tokens": 34_000}}, "lengths": {"64": facts}}
-    write_manifest(tmp_path / "examples", kind="examples", format_version=1, content=manifest)
-    (tmp_path / "a.txt").write_text("x" * 4000)
-    config = corpus(TextCorpusConfig, "text", path=str(tmp_path / "a.txt"))
-    found = size_of(tmp_path, config)
-    assert (found.tokens, found.sequences(64), found.tokens_per_sequence(64)) == (34_000, 600, 60)
-    assert (found.sequences(128), found.tokens_per_sequence(128)) == (34_000 / 125, 128)
-    assert size_of(tmp_path, config, as_made=False).tokens == 1000
+    write_manifest(here / "artifacts/examples", kind="examples", format_version=1, content=manifest)
+    (here / "a.txt").write_text("x" * 4000)
+    config = corpus(TextCorpusConfig, "text", path=str(here / "a.txt"))
+    text = text_size(config, set())
+    assert (text.tokens, text.epoch(64), text.epoch(128)) == (34_000, (600, 60), (34_000 / 125, 128))
+    assert text_size(config, {"corpus"}).tokens == text_size(config, {"tokenizer"}).tokens == 1000
 
 
-def test_a_text_without_examples_is_estimated_from_its_characters_or_files(tmp_path: Path) -> None:
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"x" * 900))
-    size = (tmp_path / "a.txt.gz").stat().st_size
-    config = corpus(TextCorpusConfig, "text", path=str(tmp_path / "a.txt.gz"))
-    assert size_of(tmp_path, config).tokens == 3 * size / 4
-    write_json(tmp_path / "metrics/corpus.json", {"train/characters": 8000})
-    assert size_of(tmp_path, config).tokens == 2000
+def test_a_text_without_examples_is_estimated_from_its_characters_or_files(here: Path) -> None:
+    (here / "a.txt.gz").write_bytes(gzip.compress(b"x" * 900))
+    size = (here / "a.txt.gz").stat().st_size
+    config = corpus(TextCorpusConfig, "text", path=str(here / "a.txt.gz"))
+    assert text_size(config, set()).tokens == 3 * size / 4
+    write_json(here / "artifacts/metrics/corpus.json", {"train/characters": 8000})
+    assert text_size(config, {"tokenizer"}).tokens == 2000
+    assert text_size(config, {"corpus"}).tokens == 3 * size / 4
 
 
-def test_where_nothing_is_known_that_is_said_with_what_to_do(tmp_path: Path) -> None:
+def test_where_nothing_is_known_that_is_said_with_what_to_do(here: Path) -> None:
     for config in (
         corpus(PythonDocsCorpusConfig, "python_docs"),
         corpus(HubCorpusConfig, "hub", name="some/set", revision="0"),
         corpus(TextCorpusConfig, "text", path="nowhere/at/all"),
     ):
-        found = size_of(tmp_path, config)
-        assert (found.tokens, found.sequences(64)) == (None, None)
+        found = text_size(config, set())
+        assert (found.tokens, found.epoch(64)) == (None, (None, 64))
         assert "plan.corpus_tokens=" in found.basis
 
 
 def test_the_lock_says_what_artifacts_were_made_with() -> None:
     made = {"corpus": {"kind": "python_docs"}, "python_docs": {"held_out_fraction": 0.1}, "tokenizer": {"size": 9}}
     lock = {"stages": {"corpus": {"params": {"params.yaml": made}}, "configure": {"cmd": "python"}}}
-    assert planning.made_as_configured(lock, made) == {"corpus": True, "examples": True}
-    assert planning.made_as_configured({}, made) == {"corpus": True, "examples": True}
-    assert planning.made_as_configured(lock, {**made, "tokenizer": {}}) == {"corpus": True, "examples": False}
-    for other in ({"python_docs": {}}, {"corpus": {"kind": "text"}}):
-        assert planning.made_as_configured(lock, {**made, **other}) == {"corpus": False, "examples": False}
+    assert planning.changed_sections(lock, made) == planning.changed_sections({}, made) == set()
+    assert planning.changed_sections(lock, {**made, "tokenizer": {}, "other": {}}) == {"tokenizer"}
 
 
-def test_the_vocabulary_is_the_one_made_else_as_configured_and_none_is_fetched(tmp_path: Path) -> None:
-    write_json(tmp_path / "tokenizer/manifest.json", {"vocab_size": 7000})
+def test_the_vocabulary_is_the_one_made_else_as_configured_and_none_is_fetched(here: Path) -> None:
+    write_json(here / "artifacts/tokenizer/manifest.json", {"vocab_size": 7000})
     trained = validate(TrainedTokenizerConfig, content("tokenizer/wordpiece"))
-    found = [planning.vocab_size(trained, artifacts=tmp_path, made_so={"examples": made}) for made in (True, False)]
-    assert found == [7000, 8192]
-    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]))
+    assert [planning.vocab_size(trained, changed) for changed in (set(), {"tokenizer"})] == [7000, 8192]
+    (here / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]))
     settings: Any = {"revision": None, "lowercase": True, "user_words": (), "compare": ()}
     more = {"kind": "extended", "num_new": 50, "min_frequency": 9, "sample_characters": 9, **settings}
-    for path, expected in ((str(tmp_path), 7), ("google-bert/bert-base-uncased", 30_522)):
+    for path, expected in ((str(here), 7), ("google-bert/bert-base-uncased", 30_522)):
         existing = ExistingTokenizerConfig(kind="existing", path=path, **settings)
         extended = ExtendedTokenizerConfig(path=path, **more)
-        sizes = [planning.vocab_size(one, artifacts=tmp_path / "none", made_so={}) for one in (existing, extended)]
+        sizes = [planning.vocab_size(one, {"tokenizer"}) for one in (existing, extended)]
         assert sizes == [expected, expected + 50]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,28 +15,25 @@ from bertline.cli.composition import composing, sections_in
 from bertline.cli.overrides import LOCAL
 from bertline.config import PipelineConfig
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import write_json
+from bertline.foundation.files import read_json, write_json
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.families import FAMILIES
 from bertline.planning import (
+    GPUS,
     THIS_MACHINE,
     Forecast,
     PlanConfig,
     TextSize,
     Training,
-    default_run_text,
+    changed_sections,
     forecast,
-    gpu_named,
-    made_as_configured,
     page,
-    phases_reached,
     read_records,
     text_size,
     this_machine,
     vocab_size,
 )
-from bertline.run.stages import ARTIFACTS, METRICS
 
 RECORDS = Path("benchmarks/results")
 
@@ -76,44 +74,41 @@ def forecast_of(config: PipelineConfig, asked: PlanConfig) -> tuple[Training, Fo
     """Return the training to plan and its forecast, with as much of the text as is known."""
     if config.corpus.kind == "none" or config.tokenizer.kind == "none":
         raise ConfigError("nothing is pretrained (experiment=finetune), so there is nothing to plan.")
-    runtime, pretrain = config.runtime, config.pretrain
+    precision = config.pretrain.precision
     if asked.device == THIS_MACHINE:
-        hardware = this_machine(pretrain.precision, num_threads=runtime.num_threads)
+        hardware = this_machine(precision, num_threads=config.runtime.num_threads)
     else:
-        hardware = gpu_named(asked.device)
+        hardware = GPUS[asked.device]
     lock = Path("dvc.lock")
     made_with: Any = OmegaConf.to_container(OmegaConf.load(lock)) if lock.exists() else {}
-    made_so = made_as_configured(made_with, to_mapping(config))
+    changed = changed_sections(made_with, to_mapping(config))
     if asked.corpus_tokens is None:
-        text = text_size(config.corpus, artifacts=ARTIFACTS, metrics=METRICS, made_so=made_so)
+        text = text_size(config.corpus, changed)
     else:
         text = TextSize(tokens=asked.corpus_tokens, basis="plan.corpus_tokens")
-    training = Training(
-        model=config.model,
-        objective=config.objective,
-        vocab_size=vocab_size(config.tokenizer, artifacts=ARTIFACTS, made_so=made_so),
-        mask_prob=config.examples.masking.mask_prob,
-        phases=phases_reached(pretrain.phases, pretrain.num_steps),
-        optimizer=config.optimizer,
-        runtime=runtime,
-        device=hardware.attention_device(hardware.precision(pretrain.precision)),
-    )
+    training = Training(config, vocab_size(config.tokenizer, changed), hardware.attention_device(precision))
     records = read_records(RECORDS)
     return training, forecast(training, hardware, text, num_devices=asked.num_devices, records=records)
 
 
 def pipeline_line() -> str:
-    """Return the forecast of the default pipeline, or where to look if choices of one's own are kept."""
+    """Return the forecast of the default pipeline on this machine, from records of benchmarks/default_run.py.
+
+    What trains is scaled by the FLOP/s of large matrix products; reading text and writing reports is not. Between
+    precisions only pretraining is scaled: the products of fine-tuning are too small to gain from bf16.
+    """
     if LOCAL.exists():
         return "Choices of your own are kept in conf/local: `bertline plan` forecasts their pretraining."
-    # Imported here, because a plan for a GPU does not need torch, which takes seconds to import.
-    import torch
-
-    from bertline.training.devices import resolve_precision
-    from bertline.training.matmul_rate import peak_rate
-
-    cpu = torch.device("cpu")
-    precision = resolve_precision("auto", cpu)
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("default_run_*.json"))]
-    rate = peak_rate(cpu, precision)
-    return default_run_text(records, precision=precision, flops=rate, threads=torch.get_num_threads())
+    machine = this_machine("auto", num_threads=None)
+    precision, flops = machine.attention_device("auto").precision, machine.bf16_flops or machine.fp32_flops
+    records = [read_json(path) for path in sorted(RECORDS.glob("default_run_*.json"))]
+    record = min(records, key=lambda one: (one["precision"] != precision, abs(math.log(one["matmul_flops"] / flops))))
+    run, slower = record["runs"][0], record["matmul_flops"] / flops
+    pretraining = run["seconds"]["pretrain"]
+    tasks = sum(seconds for stage, seconds in run["seconds"].items() if stage.startswith("sweep"))
+    total = run["wall_s"] + (slower - 1) * (pretraining + (tasks if record["precision"] == precision else 0.0))
+    return (
+        f"The default pipeline takes about {max(1, round(total / 60))} minutes on this machine when nothing else runs "
+        f"({machine.num_threads} threads, {precision}, {flops / 1e9:,.0f} GFLOP/s), "
+        f"{max(1, round(pretraining * slower / 60))} of them pretraining. What is up to date is skipped."
+    )

@@ -29,51 +29,33 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _SHAPE_ON_GPU = (8192, 8192, 8192)
 _SHAPE_ON_CPU = (4096, 768, 3072)  # BERT-base's feed-forward on 32 sequences of 128
 _PRODUCTS_A_SAMPLE_ON_GPU = 10  # one takes 1 to 2 ms: too short to time on its own
-_NUM_SAMPLES = 3
-_PATIENCE_S = 0.5
 _HOPELESS_S = 0.25
 # A processor that was idle starts above the clock that it can hold, and one that shares its cores is slowed at times.
 _WARM_UP_S = 1.0
 _HOT_S = 3.0
 _WINDOW_S = 0.5
 
-_Sample = Callable[[], float]
-"""Multiplies and returns the seconds of one product."""
-
-
-def matmul_rate(device: torch.device, precision: Precision, *, for_s: float = 0.0) -> float:
-    """Measure floating-point operations per second of one large product, (m, k) by (k, n), of 2 m k n operations.
-
-    On an accelerator m, k and n are 8192; on the CPU, with PyTorch's current number of threads, 4096, 768 and 3072,
-    which takes a fraction of a second. The result is the median of three samples, or of as many as fit into half a
-    second, after a warm-up. The random values come from a separate generator, so training draws the same numbers with
-    and without the measurement. On CUDA, the peak memory statistics are reset afterwards.
-
-    Args:
-        precision: fp32 uses PyTorch's current setting (TF32 if that is allowed).
-        for_s: Minimum seconds of sampling; a device that gets hot settles at a lower rate.
-    """
-    return _measured(device, precision, lambda sample: _median(sample, for_s))
-
 
 def hot_matmul_rate(device: torch.device, precision: Precision) -> float:
-    """Measure the operations per second that a hot device sustains: those of the best half second of three seconds.
+    """Measure floating-point operations per second of one large product, (m, k) by (k, n), of 2 m k n operations.
 
-    Product, random values and memory statistics are those of `matmul_rate`. It takes four seconds, of which the first
-    warms the device up.
+    The rate is what a hot device sustains: that of the best half second of three, after a second that warms it up. On
+    an accelerator m, k and n are 8192; on the CPU, with PyTorch's current number of threads, 4096, 768 and 3072. The
+    random values come from a separate generator, so training draws the same numbers with and without the measurement.
+    On CUDA, the peak memory statistics are reset afterwards.
+
+    Args:
+        device: The device.
+        precision: fp32 uses PyTorch's current setting (TF32 if that is allowed).
     """
-    return _measured(device, precision, _best_window)
-
-
-def _measured(device: torch.device, precision: Precision, summary: Callable[[_Sample], float]) -> float:
-    rate = _rate(device, precision, summary)
+    rate = _rate(device, precision)
     if device.type == "cuda":  # the matrices are freed by now
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     return rate
 
 
-def _rate(device: torch.device, precision: Precision, summary: Callable[[_Sample], float]) -> float:
+def _rate(device: torch.device, precision: Precision) -> float:
     on_cpu = device.type == "cpu"
     rows, inner, columns = _SHAPE_ON_CPU if on_cpu else _SHAPE_ON_GPU
     generator = torch.Generator(device).manual_seed(0)
@@ -91,20 +73,11 @@ def _rate(device: torch.device, precision: Precision, summary: Callable[[_Sample
     else:
         _seconds_of_a_product(left, right, output, times=_PRODUCTS_A_SAMPLE_ON_GPU)
     times = 1 if on_cpu else _PRODUCTS_A_SAMPLE_ON_GPU
-    seconds = summary(lambda: _seconds_of_a_product(left, right, output, times=times))
+    seconds = _best_window(lambda: _seconds_of_a_product(left, right, output, times=times))
     return 2.0 * rows * inner * columns / seconds
 
 
-def _median(sample: _Sample, for_s: float) -> float:
-    samples: list[float] = []
-    patience_s = max(for_s, _PATIENCE_S)
-    begun = time.perf_counter()
-    while not samples or time.perf_counter() - begun < (for_s if len(samples) >= _NUM_SAMPLES else patience_s):
-        samples.append(sample())
-    return statistics.median(samples)
-
-
-def _best_window(sample: _Sample) -> float:
+def _best_window(sample: Callable[[], float]) -> float:
     begun = time.perf_counter()
     while time.perf_counter() - begun < _WARM_UP_S:
         sample()
@@ -120,20 +93,13 @@ def _best_window(sample: _Sample) -> float:
 
 
 def _seconds_of_a_product(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, *, times: int) -> float:
-    _wait_for(left.device)
+    wait = torch.cpu.synchronize if left.device.type == "cpu" else torch.accelerator.synchronize
+    wait(left.device)
     begun = time.perf_counter()
     for _ in range(times):
         torch.mm(left, right, out=output)
-    _wait_for(left.device)
+    wait(left.device)
     return (time.perf_counter() - begun) / times
-
-
-def _wait_for(device: torch.device) -> None:
-    match device.type:
-        case "cuda":
-            torch.cuda.synchronize(device)
-        case "mps":
-            torch.mps.synchronize()
 
 
 def peak_rate(device: torch.device, precision: Precision) -> float:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bertline.training import matmul_rate as module
-from bertline.training.matmul_rate import hot_matmul_rate, matmul_rate, peak_rate, rates_file
+from bertline.training.matmul_rate import hot_matmul_rate, peak_rate, rates_file
 
 CPU = torch.device("cpu")
 
@@ -29,27 +29,25 @@ def products(monkeypatch):
 
 def test_the_rate_counts_two_operations_for_each_multiplication(products):
     made, _ = products
-    assert matmul_rate(CPU, "fp32") == pytest.approx(1e11)
+    assert hot_matmul_rate(CPU, "fp32") == pytest.approx(1e11)
     assert made[0] == ((256, 768), (768, 3072), torch.float32)
-    assert made[1:] == [((4096, 768), (768, 3072), torch.float32)] * 3
+    assert set(made[1:]) == {((4096, 768), (768, 3072), torch.float32)}
 
 
 def test_a_slow_machine_is_not_kept_waiting(products):
     made, clock = products
-    clock["rate"] = 3e10  # 0.64 s a product
-    assert matmul_rate(CPU, "fp32") == pytest.approx(3e10)
-    assert len(made) == 2
-    made.clear()
     clock["rate"] = 1e8  # minutes a product: bf16 without the instructions
-    assert matmul_rate(CPU, "bf16") == pytest.approx(1e8)
+    assert hot_matmul_rate(CPU, "bf16") == pytest.approx(1e8)
     assert made == [((256, 768), (768, 3072), torch.bfloat16)]
 
 
-def test_a_real_product_has_a_rate_and_leaves_the_random_numbers_alone():
+def test_a_real_product_has_a_rate_and_leaves_the_random_numbers_alone(monkeypatch):
+    monkeypatch.setattr(module, "_WARM_UP_S", 0.0)
+    monkeypatch.setattr(module, "_HOT_S", 0.1)
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    assert 1e8 < matmul_rate(CPU, "fp32") < 1e15
+    assert 1e8 < hot_matmul_rate(CPU, "fp32") < 1e15
     assert torch.equal(torch.rand(3), expected)
 
 
