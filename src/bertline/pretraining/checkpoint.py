@@ -153,7 +153,7 @@ class TrainingState:
             compares = state["identity"]["pretrain"]["validation_sequences"] == self.job.pretrain.validation_sequences
             steps = decide_on_first_rank(lambda: self.checkpoints.steps, self.module.machine.device)
             best = state["best"]
-            self.best.best = best if best and compares and best["step"] in steps else None
+            self.best.record = best if best and compares and best["step"] in steps else None
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:
@@ -193,7 +193,7 @@ class TrainingState:
             "optimizer": module.optimizer.state_dict(),
             "frozen_layout": module.frozen_layout,
             "interval": interval,
-            "best": self.best.best,
+            "best": self.best.record,
             "num_tokens": self.num_tokens,
             "seconds": dataclasses.asdict(self.clock.seconds),
             "row_begun": dataclasses.asdict(self.row_begun),

@@ -125,7 +125,7 @@ class BestStep(Probe):
     """Probe that measures the loss, with the same result on every rank."""
     plan: Plan
     judged_by: str
-    best: dict[str, Any] | None = None
+    record: dict[str, Any] | None = None
     """Step, loss (`val/NAME`) and `max_length` of the best step, as plain data for the checkpoint."""
 
     def __post_init__(self) -> None:
@@ -134,15 +134,15 @@ class BestStep(Probe):
     @property
     def step(self) -> int | None:
         """The best step; None if there is none yet."""
-        return None if self.best is None else self.best["step"]
+        return None if self.record is None else self.record["step"]
 
     def probe(self, step: int) -> Mapping[str, float]:
         """Validate and record the step if its loss is the lowest so far."""
         metrics, key = self.validation.probe(step), f"val/{self.judged_by}"
         max_length = self.plan.place(max(0, step - 1)).max_length
-        is_compared = self.best is not None and self.best["max_length"] == max_length
-        if step > 0 and metrics[key] < (self.best[key] if self.best and is_compared else math.inf):
-            self.best = {"step": step, key: metrics[key], "max_length": max_length}
+        is_compared = self.record is not None and self.record["max_length"] == max_length
+        if step > 0 and metrics[key] < (self.record[key] if self.record and is_compared else math.inf):
+            self.record = {"step": step, key: metrics[key], "max_length": max_length}
         return metrics
 
 

@@ -79,7 +79,7 @@ def run_pretraining(job: PretrainJob, *, callbacks: Sequence[pl.Callback] = ()) 
     _write_best(state)
     model = state.module.model
     figures = headline_figures(job, model, state.clock.seconds, state.num_tokens)
-    write_result(job, model, figures, identity=state.identity, best=state.best.best)
+    write_result(job, model, figures, identity=state.identity, best=state.best.record)
     return figures
 
 
@@ -199,7 +199,7 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDatas
 
 def _write_best(state: TrainingState) -> None:
     """Write a model folder of the best step, unless that is the last step, whose model is the result."""
-    job, best, step = state.job, state.best.best, state.best.step
+    job, best, step = state.job, state.best.record, state.best.step
     if best is None or step is None or step == state.plan.num_steps:
         shutil.rmtree(job.best_folder, ignore_errors=True)  # left by an earlier run in this folder
     elif (checkpoint := state.checkpoints.load(step)) is not None:

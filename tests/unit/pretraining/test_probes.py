@@ -125,7 +125,7 @@ def best_after(losses, *, best=None) -> BestStep:
 
 
 def test_the_lowest_loss_of_trained_steps_is_the_best():
-    assert best_after({0: 1.0, 5: 4.0, 10: 3.0, 15: 3.5, 20: 3.0}).best == {
+    assert best_after({0: 1.0, 5: 4.0, 10: 3.0, 15: 3.5, 20: 3.0}).record == {
         "step": 10,
         "val/mlm_loss": 3.0,
         "max_length": 16,
@@ -133,8 +133,8 @@ def test_the_lowest_loss_of_trained_steps_is_the_best():
 
 
 def test_nothing_is_best_before_anything_was_trained_and_measured():
-    assert best_after({0: 1.0}).best is None
-    assert best_after({0: 1.0, 5: math.nan}).best is None
+    assert best_after({0: 1.0}).record is None
+    assert best_after({0: 1.0, 5: math.nan}).record is None
 
 
 def test_a_loss_that_is_no_number_is_never_the_best():
@@ -142,7 +142,7 @@ def test_a_loss_that_is_no_number_is_never_the_best():
 
 
 def test_another_length_is_another_measure():
-    assert best_after({20: 3.0, 25: 5.0, 30: 4.0, 35: 6.0}).best == {
+    assert best_after({20: 3.0, 25: 5.0, 30: 4.0, 35: 6.0}).record == {
         "step": 30,
         "val/mlm_loss": 4.0,
         "max_length": 24,
@@ -153,7 +153,7 @@ def test_another_length_is_another_measure():
 def test_it_goes_on_from_a_checkpoint():
     first = best_after({5: 4.0, 10: 3.0})
     second = BestStep(Given({15: 3.5, 20: 2.0}), Plan(PHASES, 40), judged_by="mlm_loss")
-    second.best = first.best
+    second.record = first.record
     second.probe(15)
     assert second.step == 10
     second.probe(20)
