@@ -160,11 +160,11 @@ def score(folder: Path, flavour: str, seed: int) -> None:
     """Measure the held-out loss of a trained encoder, and fine-tune it on each task; write `scores.json`."""
     from bertline.encoders.loading import load_model
     from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+    from bertline.modeling.huggingface import has_mlm_head
     from bertline.pretraining.module import PreTrainingLosses
-    from bertline.pretraining.objectives.mlm import Mlm
+    from bertline.pretraining.objectives.base import Mlm
     from bertline.pretraining.plan import Plan
-    from bertline.pretraining.start import has_mlm_head
-    from bertline.pretraining.validation import ValidationProbe
+    from bertline.pretraining.probes import ValidationProbe
     from bertline.sweep.space import with_params
     from bertline.tokenization.tokenizer import Tokenizer
     from bertline.training.devices import resolve_machine

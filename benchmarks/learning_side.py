@@ -31,8 +31,8 @@ from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.pretraining.plan import Plan, shuffled
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import resolve_machine
 from bertline.training.optimizers.registry import AdamWConfig, MuonConfig, OptimizerConfig

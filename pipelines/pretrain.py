@@ -23,7 +23,7 @@ def main(composed: dict[str, Any]) -> None:
     """Pretrain, resume a stopped pretraining, or take a checkpoint as it is."""
     with open_stage("pretrain", composed) as stage:
         if not stage.config.pretrains:
-            from bertline.pretraining.result import take_checkpoint  # loads torch
+            from bertline.pretraining.job import take_checkpoint  # loads torch
 
             stage.finish(take_checkpoint(stage.config.pretrain, stage.output))
             return

@@ -10,8 +10,7 @@ import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.data import MaskedExamples
-from bertline.pretraining.interval import LOG_EVERY_STEPS
-from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
+from bertline.pretraining.module import LOG_EVERY_STEPS, PreTrainingLosses, PretrainingModule
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.throughput import Throughput
@@ -106,14 +105,14 @@ def test_a_bad_step_moves_no_weight(inputs, tmp_path, monkeypatch, optimizer, ba
         bad = module.finished_steps == 3
         with monkeypatch.context() as patched:
             if bad:
-                patched.setattr(module, "_backward", lambda batch: corrupted(module, batch))
+                patched.setattr(module, "_clip", lambda: corrupted(module))
             take(module, batch, batch_idx)
         after = list(module.model.parameters())
         moved.append(any(not torch.equal(*pair) for pair in zip(before, after, strict=True)))
 
-    def corrupted(module, batch):
-        PretrainingModule._backward(module, batch)
+    def corrupted(module):
         module.model.nsp_head.weight.grad[0, 0] = bad_value
+        return PretrainingModule._clip(module)
 
     monkeypatch.setattr(PretrainingModule, "training_step", watched)
     changes = {"optimizer": OPTIMIZERS[optimizer], "runtime__device": "cuda", "pretrain__max_steps": 6}

@@ -10,12 +10,12 @@ import torch
 
 import pretraining_failures as failures
 import pretraining_processes as processes
-from bertline.pretraining.divergence import TrainingDivergedError, read_health
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
+from bertline.foundation.files import read_json_lines
+from bertline.pretraining.health import TrainingDivergedError
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import SkippedSequences
+from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
 from pretraining_inputs import curve, newest_state, pretrain_job, write_inputs
@@ -63,7 +63,7 @@ def patch(monkeypatch):
 
 
 def kinds(job) -> list[str]:
-    return [row["kind"] for row in read_health(job.health_path)]
+    return [row["kind"] for row in read_json_lines(job.health_path)]
 
 
 def trained_rows(job) -> dict[int, dict[str, float]]:
@@ -100,7 +100,7 @@ def test_weights_that_do_not_move_sit_at_chance(make_job, capsys):
     job = make_job(optimizer__lr=1e-12)
     figures = run_pretraining(job)
     assert sorted(kinds(job)) == ["nsp_at_chance", "unigram_entropy"]
-    alarm = next(row for row in read_health(job.health_path) if row["kind"] == "unigram_entropy")
+    alarm = next(row for row in read_json_lines(job.health_path) if row["kind"] == "unigram_entropy")
     assert alarm["step"] == 60  # the warm-up of 5 steps and the patience of 40 are over
     assert "guessing blanks by frequency alone gives 4.00" in alarm["message"] and "optimizer.lr" in alarm["advice"]
     assert figures["num_alarms"] == 2
@@ -115,7 +115,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_said(make_job, patch):
     failures.fail_at_step(30, patch=patch)
     job = make_job(pretrain__max_steps=60, health={"patience_steps": 1000})
     run_pretraining(job)
-    assert [(row["kind"], row["step"]) for row in read_health(job.health_path)] == [("skipped_steps", 40)]
+    assert [(row["kind"], row["step"]) for row in read_json_lines(job.health_path)] == [("skipped_steps", 40)]
     rows = trained_rows(job)
     assert [rows[step]["optim/skipped_steps"] for step in (20, 40, 60)] == [0.0, 1.0, 0.0]
     state = newest_state(job)
@@ -131,7 +131,7 @@ POISONED = (8 * 45, 8 * 52)  # what steps 45 to 51 take, counted from 0
 
 
 def rewinds(job) -> list[dict]:
-    return [row for row in read_health(job.health_path) if "rewound_to" in row]
+    return [row for row in read_json_lines(job.health_path) if "rewound_to" in row]
 
 
 def test_examples_on_which_training_fails_are_skipped(make_job, patch, capsys):
@@ -273,7 +273,7 @@ def test_killed_at_any_moment_around_a_rewind_it_ends_as_if_left_alone(make_job,
     run_pretraining(killed)
     assert not waiting
     assert_same_end(alone, killed)
-    assert read_health(killed.health_path) == read_health(alone.health_path)
+    assert read_json_lines(killed.health_path) == read_json_lines(alone.health_path)
 
 
 def test_a_signal_that_comes_as_training_fails_stops_it_and_the_next_start_goes_back(make_job, patch):

@@ -9,8 +9,8 @@ import pytorch_lightning as pl
 import torch
 
 from bertline.foundation.errors import ArtifactError, MachineError
+from bertline.foundation.files import read_json_lines
 from bertline.foundation.metrics_log import read_metrics
-from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import pretrain_job, write_inputs
@@ -41,7 +41,7 @@ def assert_ended_as(alone, job):
     for name, tensor in expected["model"].items():
         assert torch.equal(tensor, found["model"][name]), name
     assert curve(job) == curve(alone)
-    assert read_mask_predictions(job.mask_predictions_path) == read_mask_predictions(alone.mask_predictions_path)
+    assert read_json_lines(job.mask_predictions_path) == read_json_lines(alone.mask_predictions_path)
 
 
 def curve(job) -> list:

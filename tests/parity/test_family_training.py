@@ -27,9 +27,9 @@ from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
 from bertline.pretraining.data import expanded
 from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model, start_at_unigrams
-from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.optimizers.weights import groups_by_decay, set_learning_rate
 from pretraining_inputs import assert_resumes_to_the_same_bits, pretrain_job, write_inputs
@@ -85,7 +85,7 @@ class Batches(pl.Callback):
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
         whole = [expanded(each) for each in batch["micro_batches"]]
         self.seen.append(whole)
-        self.rates.append(module.learning_rate)
+        self.rates.append(module.learning_rate(module.finished_steps))
         with torch.no_grad():
             sums = [module.losses(each)["mlm_loss"] for each in whole]
         self.losses.append(float(sum(sums) / batch["num_targets"]))

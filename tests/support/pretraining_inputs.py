@@ -22,14 +22,20 @@ from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.weight_files import read_weights
 from bertline.pretraining.config import PretrainConfig
+from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives.registry import ObjectiveConfig
+from bertline.pretraining.plan import Plan
+from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.start import build_model
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.config import RuntimeConfig, ScheduleConfig
+from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
 from bertline.training.optimizers.registry import OptimizerConfig
 
@@ -173,6 +179,36 @@ def assert_resumes_to_the_same_bits(
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert curve(alone) == curve(stopped)
     return figures
+
+
+def steps_of(job: PretrainJob, layout: RowLayout, ranks: Ranks | None = None) -> StepDataset:
+    """The steps of a job on this rank, with rows of all lengths in this layout."""
+    plan = Plan.of(job.pretrain)
+    examples = MaskedExamples.by_length(job.examples_folder, "train", plan.lengths, job.objective)
+    return StepDataset(plan, examples, dict.fromkeys(examples, layout), ranks=ranks or Ranks(), seed=job.pretrain.seed)
+
+
+def losses_of(job: PretrainJob) -> PreTrainingLosses:
+    """The losses of the model that a job starts from, in evaluation mode."""
+    model = build_model(job, Tokenizer.load(job.tokenizer_folder), tiny.machine())
+    return PreTrainingLosses(model.eval(), job.objective)
+
+
+def assert_neither_rows_nor_ranks_change_a_sum(job: PretrainJob, *layouts: RowLayout) -> None:
+    """Require the sums of a step of padded rows from micro-batches in other layouts, on one rank and on two."""
+    losses = losses_of(job).requires_grad_(False)
+
+    def sums(layout: RowLayout, ranks: Ranks) -> dict[str, torch.Tensor]:
+        parts = [losses(expanded(each)) for each in steps_of(job, layout, ranks)[1]["micro_batches"]]
+        return {name: sum(part[name] for part in parts) for name in parts[0]}
+
+    expected = sums(RowLayout(packed=False, rows=None), Ranks())
+    for layout in layouts:
+        alone = sums(layout, Ranks())
+        shares = [sums(layout, Ranks(rank=rank, world_size=2, local_rank=rank)) for rank in (0, 1)]
+        for name, value in expected.items():
+            torch.testing.assert_close(alone[name], value, rtol=1e-3, atol=1e-5, msg=name)
+            torch.testing.assert_close(shares[0][name] + shares[1][name], value, rtol=1e-3, atol=1e-5, msg=name)
 
 
 def _write_examples(folder: Path, count: int, length: int, shortest: int, *, num_segments: int) -> int:

@@ -22,10 +22,9 @@ import torch
 import pretraining_inputs
 from bertline.pretraining import rehearsal, throughput
 from bertline.pretraining.data import StepBatch, StepDataset
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
+from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
 from bertline.training import checkpoints
 from fork_server import forking
 from ports import free_port

@@ -15,12 +15,9 @@ from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertMode
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import load_with_head, save_model
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.base import Mlm, Objective
 from bertline.pretraining.objectives.contrastive import Contrastive
-from bertline.pretraining.objectives.mlm import Mlm
-from bertline.pretraining.objectives.mlm_nsp import MlmNsp
-from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
-from bertline.pretraining.objectives.mlm_sop import MlmSop
+from bertline.pretraining.objectives.sentence_pairs import MlmNsp, MlmNspShared, MlmSop
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks

@@ -29,8 +29,8 @@ from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining
 from bertline.modeling.config import ModelConfig
 from bertline.planning import GPUS, Forecast, Hardware, PlanConfig, TextSize, Training, step_memory, text_size
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.objectives.mlm import Mlm
-from bertline.pretraining.objectives.mlm_nsp import MlmNsp
+from bertline.pretraining.objectives.base import Mlm
+from bertline.pretraining.objectives.sentence_pairs import MlmNsp
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig, TrainedTokenizerConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.optimizers.registry import OptimizerConfig

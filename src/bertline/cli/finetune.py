@@ -156,7 +156,7 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
 
 def take(composed: Mapping[str, Any]) -> Path:
     """Run pretrain, which takes the checkpoint as it is; return the folder of the encoder."""
-    from bertline.pretraining.result import take_checkpoint  # loads torch
+    from bertline.pretraining.job import take_checkpoint  # loads torch
 
     with open_stage("pretrain", composed) as stage:
         stage.finish(take_checkpoint(stage.config.pretrain, stage.output))

@@ -27,7 +27,7 @@ from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in, family_of
 from bertline.modeling.heads import AnswerLogits
-from bertline.modeling.huggingface import architecture_of, config_from_huggingface, read_config
+from bertline.modeling.huggingface import config_from_huggingface, has_mlm_head, read_config
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import LayerDetail, gather_positions
 from bertline.modeling.weight_files import WEIGHTS_NAME, read_weight_names, require_finite, write_weights
@@ -282,7 +282,7 @@ def load_wrapped(
     folder: Path, head: str, *, num_outputs: int | None, is_new: bool, dropout_probs: Dropouts | None, seed: int
 ) -> WrappedModel:
     """Load a folder of a wrapped family with a head; see `encoders.load_model`. `pretraining` is both of ALBERT's."""
-    is_masked_lm = architecture_of(folder) in ("BertForMaskedLM", "BertForPreTraining")
+    is_masked_lm = has_mlm_head(folder)
     if head == "mlm" and not is_new and not is_masked_lm:
         raise ArtifactError(
             f"{folder} has no masked language model head, so it fills no blanks: it is an encoder saved alone, or a "

@@ -271,6 +271,11 @@ def read_labels(folder: Path) -> tuple[str, ...]:
     return tuple(str(id2label[key]) for key in sorted(id2label, key=int))
 
 
+def has_mlm_head(folder: Path) -> bool:
+    """Return whether a checkpoint has a masked language model head; encoders saved alone have none."""
+    return architecture_of(folder) in ("BertForMaskedLM", "BertForPreTraining")
+
+
 def architecture_of(
     folder: Path,
 ) -> Literal["BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"]:

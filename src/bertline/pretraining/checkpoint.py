@@ -6,30 +6,27 @@ import dataclasses
 import functools
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 
 from bertline.encoders.loading import LanguageModel, with_weights
-from bertline.foundation.errors import ConfigError, MachineError
-from bertline.foundation.files import drop_leftovers, sync_to_disk
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import drop_leftovers, folder_written_atomically, sync_to_disk
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.divergence import DivergenceGuard, keep_health
-from bertline.pretraining.interval import LOG_EVERY_STEPS
-from bertline.pretraining.job import PretrainJob, require_same
-from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.health import DivergenceGuard, keep_health
+from bertline.pretraining.job import PretrainJob, require_same, write_model
+from bertline.pretraining.module import LOG_EVERY_STEPS, PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.result import write_model_folder
-from bertline.pretraining.validation import BestStep
+from bertline.pretraining.probes import BestStep
 from bertline.training.checkpoints import BackgroundWriter, Checkpoint, CheckpointFolder, HostCopy
-from bertline.training.clock import Lap, Seconds, TrainingClock
+from bertline.training.clock import Seconds, TrainingClock
 from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.probe import Probe
@@ -46,43 +43,32 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
         ConfigError: The checkpoint belongs to a different training, or the run cannot be extended by this job.
         MachineError: This rank does not see the checkpoint that the first one chose.
     """
-    found: Checkpoint | None = None
+    newest: Checkpoint | None = None
 
-    def choose() -> dict[str, Any] | None:
-        nonlocal found
-        found = _newest(job, identity)
-        if found is None:
+    def choose() -> tuple[int, str, bool] | None:
+        nonlocal newest
+        newest = _newest(job, identity)
+        if newest is None:
             return None
-        extends = found.path.parent != job.checkpoints_folder
-        return {
-            "step": found.step,
-            "digest": CheckpointFolder(found.path.parent, keep=1).digest(found.step),
-            "extends": extends,
-        }
+        folder = newest.path.parent
+        return newest.step, CheckpointFolder(folder, keep=1).digest(newest.step), folder != job.checkpoints_folder
 
     chosen = decide_on_first_rank(choose, machine.device)
-    problem: MachineError | None = None
-    if chosen is not None and found is None:
-        extended = job.extend_from / "checkpoints" if chosen["extends"] and job.extend_from else job.checkpoints_folder
-        try:
-            folder = CheckpointFolder(extended, keep=1)
-            found = folder.load_as_first_rank(chosen["step"], chosen["digest"], machine.ranks)
-        except MachineError as error:
-            problem = error
-    if sum_over_ranks([problem is not None], machine.device)[0]:
-        raise problem or MachineError("another rank does not see the checkpoint to resume from; its message says more.")
-    return found
+    if chosen is None or machine.ranks.is_first:
+        return newest
+    step, digest, is_extended = chosen
+    folder = job.extend_from / "checkpoints" if is_extended and job.extend_from else job.checkpoints_folder
+    return CheckpointFolder(folder, keep=1).load_as_first_rank(step, digest, machine.ranks)
 
 
 def _newest(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
-    checkpoint = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints).load_newest()
-    if checkpoint is not None:
-        _require_same_precision(checkpoint, identity, job)
-        require_same(checkpoint.state["identity"], identity, where=str(job.run_folder), extending=False)
-        if checkpoint.step < job.pretrain.num_steps:
-            say(f"pretraining resumes after step {checkpoint.step:,} of {job.pretrain.num_steps:,}")
-        return checkpoint
-    return None if job.extend_from is None else _extended(job, job.extend_from, identity)
+    own = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints).load_newest()
+    if own is None:
+        return None if job.extend_from is None else _extended(job, job.extend_from, identity)
+    _require_same(own, identity, job, extending=False)
+    if own.step < job.pretrain.num_steps:
+        say(f"pretraining resumes after step {own.step:,} of {job.pretrain.num_steps:,}")
+    return own
 
 
 def _extended(job: PretrainJob, folder: Path, identity: dict[str, Any]) -> Checkpoint:
@@ -96,8 +82,7 @@ def _extended(job: PretrainJob, folder: Path, identity: dict[str, Any]) -> Check
         raise ConfigError(
             f"pretrain.extends names {folder}, but its checkpoints are gone. Train from scratch (extends: null)."
         )
-    _require_same_precision(checkpoint, identity, job)
-    require_same(checkpoint.state["identity"], identity, where=str(folder), extending=True)
+    _require_same(checkpoint, identity, job, extending=True)
     plan, num_steps = Plan.of(job.pretrain), checkpoint.step
     phases = [PhaseConfig(**phase) for phase in checkpoint.state["identity"]["pretrain"]["phases"]]
     if plan.num_steps <= num_steps:
@@ -114,49 +99,20 @@ def _extended(job: PretrainJob, folder: Path, identity: dict[str, Any]) -> Check
     return checkpoint
 
 
-def _require_same_precision(checkpoint: Checkpoint, identity: dict[str, Any], job: PretrainJob) -> None:
-    found = checkpoint.state["identity"]["resolved"]["precision"]
-    expected = identity["resolved"]["precision"]
-    if found != expected:
+def _require_same(checkpoint: Checkpoint, identity: dict[str, Any], job: PretrainJob, *, extending: bool) -> None:
+    if "seconds" not in checkpoint.state:
+        raise ConfigError(f"{checkpoint.path} is of an earlier version of bertline. Train from scratch with this one.")
+    before, now = (one["resolved"]["precision"] for one in (checkpoint.state["identity"], identity))
+    if before != now:
         raise ConfigError(
-            f"{checkpoint.path} was trained in {found}; pretrain.precision={job.pretrain.precision} is {expected} on "
-            f"this machine. Resume where {found} is native, or set pretrain.precision={found}."
+            f"{checkpoint.path} was trained in {before}; pretrain.precision={job.pretrain.precision} is {now} on "
+            f"this machine. Resume where {before} is native, or set pretrain.precision={before}."
         )
+    where = str(checkpoint.path.parents[1])
+    require_same(checkpoint.state["identity"], identity, where=where, extending=extending)
 
 
-class Totals:
-    """Sums over the whole run, across restarts: real tokens, and seconds of training, data waiting and pauses."""
-
-    def __init__(
-        self, clock: TrainingClock, before: dict[str, float] | None = None, row_before: Seconds | None = None
-    ) -> None:
-        self._clock = clock
-        self._before = before or {"tokens": 0.0, "train_time_s": 0.0, "data_wait_s": 0.0, "paused_s": 0.0}
-        self._paused_before_steps_s = 0.0
-        self.tokens = self._before["tokens"]
-        self.row = Lap(clock, row_before)
-        """Seconds since the last row of metrics."""
-
-    def begin_steps(self) -> None:
-        """Exclude the pauses so far from `paused_s`: those before the first step happen once, later ones recur."""
-        self._paused_before_steps_s = self._clock.seconds.paused_s
-
-    @property
-    def paused_s(self) -> float:
-        """Seconds of pauses between steps, over the whole run."""
-        return self._before["paused_s"] + self._clock.seconds.paused_s - self._paused_before_steps_s
-
-    def as_mapping(self) -> dict[str, float]:
-        """Return the totals as plain data for the checkpoint."""
-        return {
-            "tokens": self.tokens,
-            "train_time_s": self._before["train_time_s"] + self._clock.trained_s,
-            "data_wait_s": self._before["data_wait_s"] + self._clock.waited_s,
-            "paused_s": self.paused_s,
-        }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True, eq=False)
 class TrainingState:
     """Saves and restores everything that the rest of a training run depends on."""
 
@@ -168,7 +124,10 @@ class TrainingState:
     probes: Sequence[Probe]
     """All measurements during training, `best` first."""
     clock: TrainingClock
-    totals: Totals
+    row_begun: Seconds
+    """The clock at the last row of metrics."""
+    num_tokens: float
+    """Number of real tokens up to the last row of metrics, over the whole run."""
     rewinds: Sequence[Mapping[str, Any]]
     log: MetricsLog
     checkpoints: CheckpointFolder
@@ -188,13 +147,13 @@ class TrainingState:
             self.module.optimizer_state = state["optimizer"]
             self.module.interval.restore(state["interval"], is_first_rank=is_first_rank)
             self.module.finished_steps = checkpoint.step
-            self.module.frozen_layout = state.get("frozen_layout")
+            self.module.frozen_layout = state["frozen_layout"]
             # Losses over other sequences are not comparable. The best checkpoint may be gone, superseded by a newer one
             # that is now damaged; training will beat it again.
             compares = state["identity"]["pretrain"]["validation_sequences"] == self.job.pretrain.validation_sequences
-            best = state.get("best")
-            kept = decide_on_first_rank(lambda: self.checkpoints.steps, self.module.machine.device)
-            self.best.restore(best if best and compares and best["step"] in kept else None)
+            steps = decide_on_first_rank(lambda: self.checkpoints.steps, self.module.machine.device)
+            best = state["best"]
+            self.best.record = best if best and compares and best["step"] in steps else None
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:
@@ -226,19 +185,18 @@ class TrainingState:
         if not module.machine.ranks.is_first:
             return
         self.writer.wait()  # its copy is overwritten now
-        optimizer = module.optimizers(use_pl_optimizer=False)
-        assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one optimizer
         step, place = module.finished_steps, self.plan.place(module.finished_steps)
         state = {
             "step": step,
             "place": {"phase": place.phase, "consumed": place.consumed},
             "model": module.model.state_dict(),
-            "optimizer": optimizer.state_dict(),
+            "optimizer": module.optimizer.state_dict(),
             "frozen_layout": module.frozen_layout,
             "interval": interval,
-            "interval_s": dataclasses.asdict(self.totals.row.seconds),
-            "best": self.best.as_mapping(),
-            "totals": self.totals.as_mapping(),
+            "best": self.best.record,
+            "num_tokens": self.num_tokens,
+            "seconds": dataclasses.asdict(self.clock.seconds),
+            "row_begun": dataclasses.asdict(self.row_begun),
             "rewinds": list(self.rewinds),
             "identity": self.identity,
         }
@@ -253,7 +211,8 @@ class TrainingState:
         for path in self.job.records:
             sync_to_disk(path)
         self.checkpoints.save(step, state, best_step=best_step)
-        write_model_folder(self.job, model, self.job.latest_folder)
+        with folder_written_atomically(self.job.latest_folder) as folder:
+            write_model(self.job, model, folder)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -268,25 +227,21 @@ class Checkpointing(pl.Callback):
     guard: DivergenceGuard
     """Decides whether the current state may be saved."""
     request: StopRequest
-    now: Callable[[], float] = time.monotonic
     stopped: bool = False
     _saved_at: float = 0.0
     _listening: ExitStack = dataclasses.field(default_factory=ExitStack)
 
-    def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
-        """Prepare the agreement of all ranks on when to stop and to save."""
-        every_s, self._saved_at = self.state.job.runtime.checkpoint_every_s, self.now()
+    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        """Listen to signals; Lightning has installed its own handlers just before."""
+        every_s, self._saved_at = self.state.job.runtime.checkpoint_every_s, time.monotonic()
         self._agreement = StopAgreement(
             self.request,
             ranks=module.machine.ranks,
             device=module.machine.device,
             most_steps=LOG_EVERY_STEPS,
-            now=lambda: self.state.clock.trained_s,
-            asks_to_save=lambda: every_s is not None and self.now() - self._saved_at >= every_s,
+            now=lambda: self.state.clock.seconds.trained_s,
+            asks_to_save=lambda: every_s is not None and time.monotonic() - self._saved_at >= every_s,
         )
-
-    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Listen to signals; Lightning has installed its own handlers just before."""
         self._listening.enter_context(self.request.listening())
 
     def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
@@ -297,9 +252,7 @@ class Checkpointing(pl.Callback):
         """Restore the previous signal handlers."""
         self._listening.close()
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
         """Save if it is due, and stop if that is requested."""
         self.state.writer.check()
         if self.guard.failure is not None:
@@ -309,7 +262,7 @@ class Checkpointing(pl.Callback):
         cadence = self.state.job.pretrain.checkpoint_every_steps
         is_due = step % cadence == 0 or step in (self.state.best.step, num_steps)
         if self.stopped or is_due or self._agreement.is_save_due:
-            self._saved_at = self.now()
+            self._saved_at = time.monotonic()
             with self.state.clock.paused():
                 if self.guard.accepts_state(module):
                     self.state.save(wait=self.stopped or step == num_steps)

@@ -9,6 +9,12 @@ from typing import Literal
 from bertline.pretraining.objectives.base import LearningMargins
 
 
+def _require_at_least_1(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} must be at least 1, found {getattr(config, name)}")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseConfig:
     """Training phase with its own sequence length and batch size."""
@@ -21,8 +27,7 @@ class PhaseConfig:
     """Sequences per optimizer step, over all devices."""
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.global_batch_size < 1:
-            raise ValueError(f"steps and global_batch_size must be at least 1, found {self}")
+        _require_at_least_1(self, "steps", "global_batch_size")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,10 +43,7 @@ class MaskPredictionsConfig:
     """Number of tokens to record for each sentence."""
 
     def __post_init__(self) -> None:
-        if self.every_steps < 1 or self.num_guesses < 1:
-            raise ValueError(
-                f"every_steps and num_guesses must be at least 1, found {self.every_steps} and {self.num_guesses}"
-            )
+        _require_at_least_1(self, "every_steps", "num_guesses")
         for sentence in self.sentences:
             if "[MASK]" not in sentence:
                 raise ValueError(f"each sentence of the mask predictions needs a [MASK], found {sentence!r}")
@@ -74,8 +76,7 @@ class HealthConfig(LearningMargins):
     """Number of rollbacks after which the next failure ends the run."""
 
     def __post_init__(self) -> None:
-        if self.patience_steps < 1:
-            raise ValueError(f"patience_steps must be at least 1, found {self.patience_steps}")
+        _require_at_least_1(self, "patience_steps")
         if not self.spike_factor > 1:
             raise ValueError(f"spike_factor must be above 1, found {self.spike_factor}")
         if not 0 <= self.min_grad_norm < self.max_grad_norm:
@@ -97,10 +98,7 @@ class LinearProbeConfig:
     """Largest number of held-out sentences to encode; the classifier is fitted on two thirds and scored on the rest."""
 
     def __post_init__(self) -> None:
-        if self.every_steps < 1 or self.max_sentences < 1:
-            raise ValueError(
-                f"every_steps and max_sentences must be at least 1, found {self.every_steps} and {self.max_sentences}"
-            )
+        _require_at_least_1(self, "every_steps", "max_sentences")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,9 +142,9 @@ class PretrainConfig:
                 "phases is empty; give at least one {steps, max_length, global_batch_size}, or a checkpoint to take as "
                 "it is (experiment=finetune pretrain.start_from=FOLDER_OR_NAME)"
             )
-        for name in ("validate_every_steps", "validation_sequences", "checkpoint_every_steps", "keep_checkpoints"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        _require_at_least_1(
+            self, "validate_every_steps", "validation_sequences", "checkpoint_every_steps", "keep_checkpoints"
+        )
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1, or null for all phases, found {self.max_steps}")
 

@@ -1,15 +1,13 @@
 """Word embeddings from the co-occurrences of tokens in the examples, in place of random ones.
 
 With random embeddings the first hundreds of steps teach the model little beyond the frequencies of tokens. Which tokens
-occur near each other can be counted in seconds, and a factorisation of these counts gives related tokens related
-vectors before the first step.
+occur near each other is counted in seconds, and a factorisation gives related tokens related vectors from the start.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,8 +31,7 @@ _MOST_TOKENS = 1 << 26
 _BATCH_TOKENS = 1 << 22
 _POWER_ITERATIONS = 4
 
-_Counts = Any
-"""A sparse matrix of scipy, which has no types."""
+_Counts = Any  # a sparse matrix of scipy, which has no types
 
 
 def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size: int, seed: int) -> Tensor:
@@ -68,14 +65,12 @@ def cooccurrences(store: ExampleStore, vocab_size: int) -> _Counts:
     special_ids = np.array(sorted(store.manifest["special_ids"].values()))
     counts = sparse.csr_matrix((vocab_size, vocab_size), dtype=np.float32)
     every = max(1, math.ceil(store.num_tokens / _MOST_TOKENS))
-    for batch in itertools.islice(_batches(store), 0, None, every):
+    batches = (
+        ids[start : start + _BATCH_TOKENS] for ids in store.id_shards() for start in range(0, len(ids), _BATCH_TOKENS)
+    )
+    for batch in itertools.islice(batches, 0, None, every):
         counts += _one_sided(batch, special_ids, vocab_size)
     return counts + counts.T
-
-
-def _batches(store: ExampleStore) -> Iterator[npt.NDArray[np.unsignedinteger]]:
-    for ids in store.id_shards():
-        yield from (ids[start : start + _BATCH_TOKENS] for start in range(0, len(ids), _BATCH_TOKENS))
 
 
 def _one_sided(ids: npt.NDArray[np.unsignedinteger], special_ids: npt.NDArray[np.int64], vocab_size: int) -> _Counts:
@@ -102,5 +97,5 @@ def positive_information(counts: _Counts) -> _Counts:
     rows, columns, together = pairs.row[is_frequent], pairs.col[is_frequent], pairs.data[is_frequent]
     expected = of_token[rows] * of_context[columns] / max(of_context.sum(), 1e-9)
     values = np.log(together / expected)
-    kept = values > 0
-    return sparse.csr_matrix((values[kept].astype(np.float32), (rows[kept], columns[kept])), shape=counts.shape)
+    above = values > 0
+    return sparse.csr_matrix((values[above].astype(np.float32), (rows[above], columns[above])), shape=counts.shape)

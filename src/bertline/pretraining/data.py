@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -24,8 +23,9 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import usable_cores
 from bertline.modeling.dropout import token_numbers
+from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.plan import Plan, share_of, shuffled
-from bertline.pretraining.row_layout import RowLayout, fill_of
+from bertline.pretraining.row_layout import RowLayout
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import ignore_signals_in_worker, starting_workers
@@ -33,12 +33,14 @@ from bertline.training.interruption import ignore_signals_in_worker, starting_wo
 Item = TypeVar("Item")
 
 _END = object()
-_STEPS_AHEAD = 4  # prepared by each worker
+# Loader processes hand over tensors in shared memory, of which a container often has 64 MB for all of them: few steps
+# ahead, and 12 bytes per token instead of the 24 to 42 that the model reads.
+_STEPS_AHEAD = 2  # prepared by each worker
 _STEPS_FETCHED = 2  # prefetched from the workers by a thread
-# Loader processes hand over tensors in shared memory, of which a container often has 64 MB for all of them, and each
-# byte is copied to the device. What follows from the lengths of the sequences is therefore computed on the device:
-# masks, segments, positions. That leaves about 6 bytes per token of the 24 to 42 that the model reads.
-_COMPUTED = ("token_type_ids", "attention_mask", "sequence_ids", "position_ids")
+_DTYPES = {"token_type_ids": np.uint8, "attention_mask": np.uint8, "position_ids": np.int16}
+
+COUNTS = ("targets", "sequences", "tokens", "pairs")
+"""Each `num_NAME` of a step's share, which is summed over the ranks and the steps of an interval."""
 
 
 class StepBatch(TypedDict):
@@ -49,15 +51,14 @@ class StepBatch(TypedDict):
     num_sequences: int
     num_tokens: int
     """Number of real tokens, without padding."""
+    num_pairs: int
+    """Number of query-key pairs: the sum of the squared lengths of the sequences."""
     global_batch_size: int
     """Number of sequences of the step over all ranks."""
 
 
 class MaskedExamples:
     """Examples of one split and length, masked on demand with the policy and seed set by the examples stage.
-
-    `pairs_together`, `neighbours` and `with_draws` are the objective's `pairs_together`, `neighbours_together` and
-    `reads_draws`.
 
     Raises:
         ArtifactError: The artifact lacks this length, or has no examples of it, or fewer than `neighbours`.
@@ -78,12 +79,32 @@ class MaskedExamples:
         self.pairs_together, self.neighbours, self._with_draws = pairs_together, neighbours, with_draws
         self._policy = masking_policy(self.store.manifest)
         if len(self.store) < neighbours:
-            found = f"{len(self.store)} {split} examples of length {length}, fewer than {neighbours}"
-            lacking = f"no {split} examples of length {length}" if not len(self.store) else found
-            raise ArtifactError(f"{folder} has {lacking}. Give the corpus more text.")
+            counts = f"{len(self.store)} {split} examples of length {length}, fewer than {neighbours}"
+            raise ArtifactError(f"{folder} has {counts}. Give the corpus more text.")
+
+    @classmethod
+    def by_length(
+        cls, folder: Path, split: Literal["train", "validation"], lengths: Iterable[int], objective: Objective
+    ) -> dict[int, MaskedExamples]:
+        """Return the examples of these lengths as an objective reads them; only those of training are neighbours."""
+        settings: dict[str, Any] = {
+            "pairs_together": objective.pairs_together,
+            "neighbours": objective.neighbours_together if split == "train" else 1,
+            "with_draws": objective.reads_draws,
+        }
+        return {length: cls(folder, split, length, **settings) for length in lengths}
 
     def __len__(self) -> int:
         return len(self.store)
+
+    @property
+    def fill(self) -> float:
+        """Fraction of real tokens in padded rows, in (0, 1]; exactly 1 if every sequence has the full length."""
+        store, num_rows, num_tokens = self.store, len(self), self.store.num_tokens
+        if self.pairs_together is not None:  # each segment is a sequence with special tokens of its own
+            more = len(store.layout.before) + len(store.layout.after) - len(store.layout.between)
+            num_rows, num_tokens = 2 * num_rows, num_tokens + more * num_rows
+        return num_tokens / (num_rows * store.max_length)
 
     def batch(self, indices: np.ndarray, *, epoch: int) -> dict[str, np.ndarray]:
         """Return these examples masked and padded, as `masked_batch` does; with pairs, as `segments_apart` does.
@@ -106,31 +127,20 @@ class MaskedExamples:
 
         Pairs that are compared with each other are one micro-batch, whatever the layout says of its rows.
         """
+        store, size, rows = self.store, len(batch["input_ids"]), layout.rows
         if self.pairs_together is not None:
-            size = 2 * self.pairs_together
-            for start in range(0, len(batch["input_ids"]), size):
-                group = {name: values[start : start + size] for name, values in batch.items()}
-                yield from self._laid_out(group, RowLayout(packed=layout.packed, rows=None))
-            return
-        yield from self._laid_out(batch, layout)
-
-    def _laid_out(self, batch: Mapping[str, np.ndarray], layout: RowLayout) -> Iterator[dict[str, np.ndarray]]:
-        if layout.packed:
-            yield from packed_batches(
-                batch,
-                pad_id=self.store.pad_id,
-                max_targets=max_targets(
-                    self.store.max_length, self._policy.mask_prob, num_segments=self.store.num_segments
-                ),
-                rows_per_batch=layout.rows,
-            )
-            return
-        num_sequences = len(batch["input_ids"])
-        size = layout.rows or num_sequences
-        is_full = self.pairs_together is None and fill_of(self.store) == 1
-        unneeded = {"attention_mask"} if is_full else set()
-        for start in range(0, num_sequences, size):
-            yield {name: values[start : start + size] for name, values in batch.items() if name not in unneeded}
+            size, rows = 2 * self.pairs_together, None
+        elif not layout.packed:
+            size = rows or size
+            if self.fill == 1:
+                batch = {name: values for name, values in batch.items() if name != "attention_mask"}
+        most = max_targets(store.max_length, self._policy.mask_prob, num_segments=store.num_segments)
+        for start in range(0, len(batch["input_ids"]), size):
+            part = {name: values[start : start + size] for name, values in batch.items()}
+            if layout.packed:
+                yield from packed_batches(part, pad_id=store.pad_id, max_targets=most, rows_per_batch=rows)
+            else:
+                yield part
 
 
 @dataclass(eq=False)
@@ -156,11 +166,13 @@ class StepDataset(Dataset[StepBatch]):
         num_sequences = len(batch["input_ids"])  # of pairs, twice as many
         first = (positions[0] - place.consumed) * (num_sequences // len(positions))
         batch["sequence_places"] = first + np.arange(num_sequences)  # among those of all ranks
+        lengths = batch["attention_mask"].sum(axis=1)
         return StepBatch(
             micro_batches=[compacted(arrays) for arrays in examples.micro_batches(batch, layout)],
             num_targets=int((batch["masked_labels"] != IGNORED_LABEL).sum()),
             num_sequences=len(positions),
-            num_tokens=int(batch["attention_mask"].sum()),
+            num_tokens=int(lengths.sum()),
+            num_pairs=int((lengths**2).sum()),
             global_batch_size=place.global_batch_size,
         )
 
@@ -201,12 +213,26 @@ def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, No
             thread.shutdown(cancel_futures=True)
 
 
-@dataclass(frozen=True, eq=False)
-class TimedLoader:
-    """Data loader whose batches are prefetched by a thread; the time spent waiting for them is recorded."""
+class StepLoader:
+    """Loads the steps from `first_step` to the end of the plan in order, and records the time spent waiting for them.
 
-    loader: DataLoader[StepBatch]
-    clock: TrainingClock
+    Worker processes make the steps, and a thread of this process fetches them in advance.
+    """
+
+    def __init__(
+        self, dataset: StepDataset, machine: Machine, clock: TrainingClock, *, num_workers: int, first_step: int
+    ) -> None:
+        num_workers, steps = min(num_workers, len(usable_cores())), range(first_step, len(dataset))
+        self._clock = clock
+        self.loader: DataLoader[StepBatch] = DataLoader(
+            dataset,
+            batch_size=None,
+            sampler=steps,
+            num_workers=num_workers,
+            prefetch_factor=_STEPS_AHEAD if num_workers else None,
+            pin_memory=machine.device.type == "cuda",
+            worker_init_fn=ignore_signals_in_worker,
+        )
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -214,37 +240,9 @@ class TimedLoader:
     def __iter__(self) -> Iterator[StepBatch]:
         with closing(prefetched(self.loader, ahead=_STEPS_FETCHED)) as batches:
             for _ in range(len(self.loader)):
-                with self.clock.waiting():
+                with self._clock.waiting():
                     batch = next(batches)
                 yield batch
-
-
-class PretrainingData(pl.LightningDataModule):
-    """Data module that gives the steps from `first_step` to the end of the plan."""
-
-    def __init__(
-        self, dataset: StepDataset, machine: Machine, clock: TrainingClock, *, num_workers: int, first_step: int
-    ) -> None:
-        super().__init__()
-        self.dataset = dataset
-        self.machine = machine
-        self.clock = clock
-        self.num_workers = min(num_workers, len(usable_cores()))
-        self.first_step = first_step
-
-    def train_dataloader(self) -> TimedLoader:
-        """Return a loader of the remaining steps in order, one item per step."""
-        steps: Sequence[int] = range(self.first_step, len(self.dataset))
-        loader: DataLoader[Any] = DataLoader(
-            self.dataset,
-            batch_size=None,
-            sampler=steps,
-            num_workers=self.num_workers,
-            prefetch_factor=_STEPS_AHEAD if self.num_workers else None,
-            pin_memory=self.machine.device.type == "cuda",
-            worker_init_fn=ignore_signals_in_worker,
-        )
-        return TimedLoader(loader, self.clock)
 
 
 def read_examples_manifest(folder: Path) -> dict[str, Any]:
@@ -253,47 +251,22 @@ def read_examples_manifest(folder: Path) -> dict[str, Any]:
 
 
 def compacted(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
-    """Return a micro-batch of `examples.masking`, or packed rows of `examples.packing`, without what can be computed.
-
-    Returns:
-        int32 tensors: the arrays but `token_type_ids`, `attention_mask`, `sequence_ids` and `position_ids`; and for N
-        sequences, `first_segment_lengths` [N] and, unless the rows are all full (then the arrays have no mask),
-        `lengths` [N]. Unused entries have length 0.
+    """Return a micro-batch of `examples.masking`, or packed rows of `examples.packing`, in the narrowest dtypes.
 
     Example:
-        >>> arrays = {"input_ids": np.array([[2, 8, 3, 9, 3, 0]]), "token_type_ids": np.array([[0, 0, 0, 1, 1, 0]]),
-        ...           "attention_mask": np.array([[1, 1, 1, 1, 1, 0]])}
-        >>> {name: values.tolist() for name, values in compacted(arrays).items()}
-        {'input_ids': [[2, 8, 3, 9, 3, 0]], 'first_segment_lengths': [3], 'lengths': [5]}
+        >>> {name: values.dtype for name, values in compacted({"input_ids": np.ones((1, 4), np.int64)}).items()}
+        {'input_ids': torch.int32}
     """
-    sent = {name: values for name, values in arrays.items() if name not in _COMPUTED}
-    if "sequence_ids" in arrays:
-        size, numbers = len(arrays["first_positions"]) + 1, arrays["sequence_ids"].ravel()
-        lengths = np.bincount(numbers, minlength=size)[1:]
-        second = np.bincount(numbers, weights=arrays["token_type_ids"].ravel(), minlength=size)[1:].astype(np.int64)
-    else:
-        num_rows, width = arrays["input_ids"].shape
-        second = arrays["token_type_ids"].sum(axis=1)
-        lengths = arrays["attention_mask"].sum(axis=1) if "attention_mask" in arrays else np.full(num_rows, width)
-    sent["first_segment_lengths"] = lengths - second
-    if "sequence_ids" in arrays or "attention_mask" in arrays:
-        sent["lengths"] = lengths
-    return {name: torch.from_numpy(values.astype(np.int32)) for name, values in sent.items()}
+    return {name: torch.from_numpy(values.astype(_DTYPES.get(name, np.int32))) for name, values in arrays.items()}
 
 
 def expanded(sent: Mapping[str, Tensor], dropout_keys: Tensor | None = None) -> dict[str, Tensor]:
     """Return the micro-batch that was compacted, on the same device and in the dtypes that the model takes.
 
-    Nothing waits for the device. With keys of this step, also what `TokenMasks.of` reads.
+    With keys of this step, also what `TokenMasks.of` reads.
     """
     whole = {name: values if name == "boundaries" else values.long() for name, values in sent.items()}
-    first_segment_lengths, lengths = whole.pop("first_segment_lengths"), whole.pop("lengths", None)
     sequence_places = whole.pop("sequence_places", None)
-    if "first_positions" in whole:
-        assert lengths is not None  # of the sequences in packed rows
-        whole |= _packed(whole["input_ids"], whole["first_positions"], lengths, first_segment_lengths)
-    else:
-        whole |= _padded(whole["input_ids"], lengths, first_segment_lengths)
     if dropout_keys is not None and sequence_places is not None:
         width = whole["input_ids"].shape[1]
         if "sequence_ids" in whole:
@@ -303,31 +276,3 @@ def expanded(sent: Mapping[str, Tensor], dropout_keys: Tensor | None = None) -> 
         whole["dropout_keys"] = dropout_keys
         whole["dropout_tokens"] = token_numbers(dropout_keys, sequences, positions, width)
     return whole
-
-
-def _padded(input_ids: Tensor, lengths: Tensor | None, first_segment_lengths: Tensor) -> dict[str, Tensor]:
-    """Return the mask, unless all rows are full, and token types [B, S] of sequences with these lengths [B]."""
-    places = torch.arange(input_ids.shape[1], device=input_ids.device)
-    is_second = places >= first_segment_lengths[:, None]
-    if lengths is None:
-        return {"token_type_ids": is_second.long()}
-    is_real = places < lengths[:, None]
-    return {"token_type_ids": (is_second & is_real).long(), "attention_mask": is_real.long()}
-
-
-def _packed(input_ids: Tensor, starts: Tensor, lengths: Tensor, first_segment_lengths: Tensor) -> dict[str, Tensor]:
-    """Return sequence ids, position ids and token types [R, S] of sequences at `starts` of the flattened rows [N]."""
-    size = input_ids.numel()
-    numbers = torch.arange(1, len(starts) + 1, device=starts.device) * (lengths > 0)
-    # A sequence adds its number where it starts and takes it away where it ends.
-    changes = torch.zeros(size + 1, dtype=torch.int64, device=starts.device)
-    changes.index_add_(0, starts, numbers).index_add_(0, starts + lengths, -numbers)
-    sequence_ids = changes[:-1].cumsum(0)
-    is_real, sequences = sequence_ids > 0, (sequence_ids - 1).clamp(min=0)
-    position_ids = (torch.arange(size, device=starts.device) - starts[sequences]) * is_real
-    is_second = (position_ids >= first_segment_lengths[sequences]) & is_real
-    return {
-        "sequence_ids": sequence_ids.view_as(input_ids),
-        "position_ids": position_ids.view_as(input_ids),
-        "token_type_ids": is_second.long().view_as(input_ids),
-    }

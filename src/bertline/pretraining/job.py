@@ -1,24 +1,38 @@
-"""Definition of a pretraining run, and its identity, which every checkpoint holds and a resumed run must have."""
+"""One pretraining run: its configuration, inputs and files, its identity, and its result."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
+import shutil
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import sha256_of_file
-from bertline.foundation.manifests import MANIFEST_NAME
+import torch
+from torch import nn
+
+from bertline.encoders.loading import LanguageModel, load_encoder, load_model, save_model
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.files import folder_written_atomically, read_json_lines, sha256_of_file
+from bertline.foundation.manifests import MANIFEST_NAME, versions_of, write_manifest
+from bertline.foundation.metrics_log import read_metrics
+from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.modeling.config import ModelConfig
-from bertline.pretraining.config import PretrainConfig
+from bertline.modeling.families import GENERATOR
+from bertline.modeling.huggingface import has_mlm_head, keep_pooler
+from bertline.pretraining.config import PretrainConfig, checkpoint_title
+from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.objectives.registry import ObjectiveConfig
+from bertline.pretraining.plan import Plan
+from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
+from bertline.training.clock import Seconds
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Precision
 from bertline.training.optimizers.registry import OptimizerConfig
@@ -141,11 +155,8 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
     """Return everything that the weights depend on as plain data: configuration, inputs and resolved precision."""
     tokens = "\n".join(Tokenizer.load(job.tokenizer_folder).vocab)
     sections = ("model", "objective", "optimizer", "schedule", "pretrain")
-    configured = {name: dataclasses.asdict(getattr(job, name)) for name in sections}
-    if job.model.family == "bert":  # runs of before there were others can be extended
-        configured["model"] = {k: v for k, v in configured["model"].items() if k not in ("family", "own")}
     identity = {
-        **configured,
+        **{name: dataclasses.asdict(getattr(job, name)) for name in sections},
         "examples": {"manifest": sha256_of_file(job.examples_folder / MANIFEST_NAME)},
         "tokenizer": {"tokens": hashlib.sha256(tokens.encode()).hexdigest()},
         "resolved": {"precision": precision},
@@ -153,7 +164,7 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
     return json.loads(json.dumps(identity))
 
 
-def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where: str, extending: bool) -> None:
+def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, where: str, extending: bool) -> None:
     """Refuse to resume from a checkpoint of a different training; keys that do not affect the weights may differ.
 
     Args:
@@ -164,37 +175,125 @@ def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where
         ConfigError: Other keys differ; the message lists each of them with both values.
     """
     allowed = (*FREE_KEYS, *_EXTENDABLE) if extending else FREE_KEYS
-    differences = [line for key, line in _differences(found, expected) if not _is_within(key, allowed)]
+    before, now = (dict(_flat(identity)) for identity in (trained, expected))
+    differences = [
+        f"  - {key} was {before.get(key)!r}, is now {now.get(key)!r}"
+        for key in sorted({*before, *now})
+        if before.get(key) != now.get(key) and not any(f"{key}.".startswith(f"{one}.") for one in allowed)
+    ]
     if differences:
         rule = (
             "A run can be extended by more steps only, all else must be as it was"
             if extending
             else "A run is resumed only as it was started; give another run folder to start from scratch"
         )
-        raise ConfigError(
-            f"{where} was trained with another configuration:\n"
-            + "\n".join(f"  - {line}" for line in differences)
-            + f"\n{rule}."
-        )
+        raise ConfigError("\n".join([f"{where} was trained with another configuration:", *differences, f"{rule}."]))
 
 
-def changes_no_weights(key: str) -> bool:
-    """Return whether a run can be resumed with a different value of this dotted key.
+def _flat(section: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and the value of each setting."""
+    if isinstance(section, Mapping):
+        for name, value in section.items():
+            yield from _flat(value, f"{key}.{name}" if key else name)
+    else:
+        yield key, section
 
-    Example:
-        >>> changes_no_weights("pretrain.health.max_rewinds"), changes_no_weights("pretrain.seed")
-        (True, False)
+
+# The result
+
+
+def write_result(
+    job: PretrainJob,
+    model: LanguageModel,
+    metrics: dict[str, float],
+    *,
+    identity: dict[str, Any],
+    best: dict[str, Any] | None,
+) -> None:
+    """Write the result folder: the model, the records and a manifest with the headline figures `metrics`."""
+    with folder_written_atomically(job.result_folder) as folder:
+        write_model(job, model, folder)
+        for path in job.records:
+            if path.exists():
+                shutil.copyfile(path, folder / path.name)
+        versions = versions_of("torch", "pytorch-lightning")
+        content = {"metrics": metrics, "best": best, "training": identity, "versions": versions}
+        write_manifest(folder, kind="pretrain", format_version=1, content=content)
+
+
+def write_model(job: PretrainJob, model: LanguageModel, folder: Path) -> None:
+    """Write model and tokenizer to a folder, as transformers loads them."""
+    save_model(model, folder)
+    if job.start_from_folder is not None:
+        keep_pooler(job.start_from_folder, folder)
+    # An initial checkpoint may have seen longer sequences than this run.
+    longest = None if job.start_from_folder else max(phase.max_length for phase in job.pretrain.phases)
+    for each in (folder, *folder.glob(GENERATOR)):
+        copy_tokenizer(job.tokenizer_folder, each, max_length=longest)
+
+
+def headline_figures(job: PretrainJob, model: LanguageModel, seconds: Seconds, num_tokens: float) -> dict[str, float]:
+    """Return the last value of each headline metric, and totals of the run.
+
+    `perf/tokens_per_s` and `perf/mfu` are medians over the rows of metrics.jsonl, so that compilation and a busy minute
+    do not count.
     """
-    return _is_within(key, FREE_KEYS)
+    rows = [row.metrics for row in read_metrics(job.metrics_path)]
+    last = {
+        key: value for row in rows for key, value in row.items() if key.startswith(("train/loss", "val/", "probe/"))
+    }
+    length = str(Plan.of(job.pretrain).place(job.pretrain.num_steps - 1).max_length)
+    return {
+        **last,
+        "unigram_entropy": read_examples_manifest(job.examples_folder)["lengths"][length]["unigram_entropy"],
+        **{key: statistics.median(row[key] for row in rows if key in row) for key in ("perf/tokens_per_s", "perf/mfu")},
+        "perf/data_wait_fraction": seconds.waited_s / seconds.trained_s,
+        "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "num_tokens": num_tokens,
+        "num_alarms": len(read_json_lines(job.health_path)),
+        "train_time_s": seconds.trained_s,
+        "steps": job.pretrain.num_steps,
+    }
 
 
-def _is_within(key: str, parents: tuple[str, ...]) -> bool:
-    return any(key == parent or key.startswith(f"{parent}.") for parent in parents)
+def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]:
+    """Write encoder and vocabulary of `start_from` to `out`, with its pretraining heads; return the figures.
+
+    Raises:
+        ArtifactError: The folder is not a BERT checkpoint, its vocabulary does not fit its embeddings, or the written
+            weights differ when read back.
+    """
+    assert config.start_from is not None  # validation requires it where there are no phases
+    source, title = resolve_folder(config.start_from, config.start_from_revision), checkpoint_title(config)
+    model, tokenizer = _read(source), Tokenizer.load(source)
+    encoder: Any = getattr(model, "bert", model)
+    if tokenizer.vocab_size > encoder.vocab_size:
+        raise ArtifactError(
+            f"{source}: the vocabulary has {tokenizer.vocab_size:,} subwords, but the embeddings only "
+            f"{encoder.vocab_size:,} rows. Is this the tokenizer that belongs to the model?"
+        )
+    with folder_written_atomically(out) as folder:
+        save_model(model, folder)
+        if tokenizer.is_wordpiece:
+            save_tokenizer(tokenizer, folder)
+        else:
+            copy_tokenizer(source, folder)
+        ours, theirs = model.state_dict(), _read(folder).state_dict()
+        if ours.keys() != theirs.keys() or not all(torch.equal(ours[name], theirs[name]) for name in ours):
+            raise ArtifactError(f"{source} was written and reads back with other weights. Copy the checkpoint again.")
+        figures = {
+            "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "num_hidden_layers": encoder.config.num_hidden_layers,
+            "hidden_size": encoder.config.hidden_size,
+            "vocab_size": tokenizer.vocab_size,
+        }
+        versions = versions_of("torch", "tokenizers")
+        content = {"metrics": figures, "taken_from": title, "heads": model is not encoder, "versions": versions}
+        write_manifest(folder, kind="pretrain", format_version=1, content=content)
+    say(f"nothing is pretrained: {title} is the encoder as it is ({figures['num_parameters']:,} parameters)")
+    return dict(figures)
 
 
-def _differences(found: Any, expected: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(found, Mapping) and isinstance(expected, Mapping):
-        for name in sorted({*found, *expected}):
-            yield from _differences(found.get(name), expected.get(name), f"{key}.{name}" if key else name)
-    elif found != expected:
-        yield key, f"{key} was {found!r}, is now {expected!r}"
+def _read(folder: Path) -> nn.Module:
+    # Missing heads are not initialized at random: nothing would ever train them.
+    return load_model(folder, "mlm") if has_mlm_head(folder) else load_encoder(folder)

@@ -1,14 +1,11 @@
 """The linear probe: what a linear classifier can read from the encoder's frozen vectors during training.
 
-It reads held-out sentences: a third unchanged, the others corrupted in two ways. Two probing tasks of Conneau et al.
-2018 need only text. In *bigram shift* two adjacent words are swapped; in *semantic odd man out* one
-word is replaced by another. A model that sees only the words without their order, or only their frequencies, is at
-chance on both.
+It reads held-out sentences: a third unchanged, the others corrupted in one of two ways. In *bigram shift* two adjacent
+words are swapped; in *semantic odd man out* one word is replaced by another. A model that sees only the words without
+their order, or only their frequencies, is at chance (0.5) on both. Only a run with the probe needs scikit-learn.
 
 References:
     Conneau et al., What you can cram into a single vector (arXiv 1805.01070), section 2.
-
-Only a run with the probe needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -16,8 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
-from typing import Literal, get_args
+from itertools import islice, pairwise
 
 import numpy as np
 import torch
@@ -34,10 +30,9 @@ from bertline.pretraining.plan import Plan, shuffled
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION
 from bertline.training.devices import Machine
-from bertline.training.probe import MakeProbe, Probe, evaluating
+from bertline.training.probe import Probe, evaluating
 
-Kind = Literal["as_is", "bigram_shift", "odd_word"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS = ("as_is", "bigram_shift", "odd_word")
 
 Word = tuple[int, ...]
 """Token ids of a word's subwords."""
@@ -82,12 +77,12 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
     alike = _AlikeWords([*train, *test], words, seed=store.manifest["seed"])
     parts = [[sentence for sentence in part if any(word in alike for word in sentence)] for part in (train, test)]
     rng = generator(store.manifest["seed"], "probing sentences")
-    kinds = [index % len(KINDS) for part in parts for index in range(len(part))]
-    corrupted = tuple(
-        _corrupted(sentence, KINDS[kind], words, alike, rng)
-        for sentence, kind in zip(chain(*parts), kinds, strict=True)
+    numbered = [(number % len(KINDS), sentence) for part in parts for number, sentence in enumerate(part)]
+    return ProbingSentences(
+        sentences=tuple(_corrupted(sentence, KINDS[kind], words, alike, rng) for kind, sentence in numbered),
+        kinds=np.array([kind for kind, _ in numbered], dtype=np.int64),
+        num_train=len(parts[0]),
     )
-    return ProbingSentences(sentences=corrupted, kinds=np.array(kinds, dtype=np.int64), num_train=len(parts[0]))
 
 
 class _Words:
@@ -140,10 +135,9 @@ class _AlikeWords:
         repeated = sorted(word for word, count in counts.items() if count > 1)
         # Words of equal frequency are in random order: neighbours in the vocabulary are often spelt alike.
         order = generator(seed, "ranks of words").permutation(len(repeated))
-        by_frequency = sorted((repeated[index] for index in order), key=lambda word: -counts[word])
         self._ranked: dict[int, list[Word]] = {}
         self._ranks: dict[Word, int] = {}
-        for word in by_frequency:
+        for word in sorted((repeated[index] for index in order), key=lambda word: -counts[word]):
             same_length = self._ranked.setdefault(len(word), [])
             self._ranks[word] = len(same_length)
             same_length.append(word)
@@ -172,20 +166,15 @@ def _new_sentences(store: ExampleStore, region: range, words: _Words, seen: set[
                 yield sentence
 
 
-def _corrupted(sentence: Sentence, kind: Kind, words: _Words, alike: _AlikeWords, rng: np.random.Generator) -> Sentence:
-    match kind:
-        case "as_is":
-            return sentence
-        case "bigram_shift":
-            at = int(rng.choice(words.swappable(sentence)))
-            return (*sentence[:at], sentence[at + 1], sentence[at], *sentence[at + 2 :])
-        case "odd_word":
-            at = int(rng.choice([index for index, word in enumerate(sentence) if word in alike]))
-            return (*sentence[:at], alike.another(sentence[at], rng), *sentence[at + 1 :])
+def _corrupted(sentence: Sentence, kind: str, words: _Words, alike: _AlikeWords, rng: np.random.Generator) -> Sentence:
+    if kind == "bigram_shift":
+        at = int(rng.choice(words.swappable(sentence)))
+        return (*sentence[:at], sentence[at + 1], sentence[at], *sentence[at + 2 :])
+    if kind == "odd_word":
+        at = int(rng.choice([index for index, word in enumerate(sentence) if word in alike]))
+        return (*sentence[:at], alike.another(sentence[at], rng), *sentence[at + 1 :])
+    return sentence
 
-
-CHANCE = 0.5
-"""Chance accuracy of each probe: half of its sentences are corrupted."""
 
 _BATCH_TOKENS_ON_CPU = 2048
 """Measured: 8,192 took 25% longer, 32,768 took 50% longer."""
@@ -203,9 +192,6 @@ class LinearProbe(Probe):
 
     A logistic regression on the mean of the last layer's vectors predicts whether a sentence was corrupted; the encoder
     is frozen. Only the first rank runs it: all ranks have the same weights.
-
-    References:
-        Conneau et al., What you can cram into a single vector (arXiv 1805.01070): the probing tasks.
     """
 
     model: LanguageModel
@@ -228,17 +214,16 @@ class LinearProbe(Probe):
         vectors = self._vectors()
         if not np.isfinite(vectors).all():
             return {}
-        as_is, *corrupted = range(len(KINDS))
-        return {f"probe/{KINDS[kind]}_accuracy": self._accuracy(vectors, as_is, kind) for kind in corrupted}
+        return {f"probe/{KINDS[kind]}_accuracy": self._accuracy(vectors, kind) for kind in range(1, len(KINDS))}
 
-    def _accuracy(self, vectors: Array, as_is: int, corrupted: int) -> float:
-        """Fit a classifier on the training sentences and return its accuracy on the test sentences."""
+    def _accuracy(self, vectors: Array, corrupted: int) -> float:
+        """Fit a classifier on the training sentences of a kind and those as they are; return that on the test ones."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
         kinds = self.sentences.kinds
-        asked = (kinds == as_is) | (kinds == corrupted)
+        asked = (kinds == 0) | (kinds == corrupted)
         is_train = np.arange(len(kinds)) < self.sentences.num_train
         train, test = asked & is_train, asked & ~is_train
         classifier = make_pipeline(
@@ -271,25 +256,20 @@ class LinearProbe(Probe):
             yield indices, input_ids, attention_mask
 
 
-def linear_probes(job: PretrainJob) -> list[MakeProbe]:
-    """Return the linear probe configured in `pretrain.linear_probe`, on held-out examples of the run's longest length.
+def configured_probes(job: PretrainJob, model: LanguageModel, tokenizer: Tokenizer, machine: Machine) -> list[Probe]:
+    """Return the linear probe of `pretrain.linear_probe`, on held-out examples of the run's longest length.
 
     The list is empty if none is configured or, with a warning, if the held-out text has too few sentences.
     """
     config = job.pretrain.linear_probe
     if config is None:
         return []
-    tokenizer = Tokenizer.load(job.tokenizer_folder)
     store = ExampleStore.open(job.examples_folder, "validation", max(Plan.of(job.pretrain).lengths))
     sentences = probing_sentences(store, tokenizer, max_sentences=config.max_sentences)
-    if len(sentences) < _FEWEST_SENTENCES:
-        warn(
-            f"the held-out text has {len(sentences)} sentences to probe the encoder with, fewer than "
-            f"{_FEWEST_SENTENCES}: training continues without pretrain.linear_probe."
-        )
-        return []
-
-    def make(model: LanguageModel, machine: Machine) -> Probe:
-        return LinearProbe(model, tokenizer, sentences, machine=machine, every_steps=config.every_steps)
-
-    return [make]
+    if len(sentences) >= _FEWEST_SENTENCES:
+        return [LinearProbe(model, tokenizer, sentences, machine, every_steps=config.every_steps)]
+    warn(
+        f"the held-out text has {len(sentences)} sentences to probe the encoder with, fewer than "
+        f"{_FEWEST_SENTENCES}: training continues without pretrain.linear_probe."
+    )
+    return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytorch_lightning as pl
@@ -16,46 +16,37 @@ from bertline.encoders.loading import LanguageModel
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import LanguageModelOutput
 from bertline.modeling.dropout import Dropout, mask_keys
-from bertline.pretraining.data import StepBatch, expanded
-from bertline.pretraining.interval import IntervalSums
-from bertline.pretraining.objectives.base import Objective, sum_names
-from bertline.training.config import ScheduleConfig
-from bertline.training.devices import Machine, seed_device, start_sum
+from bertline.pretraining.data import COUNTS, StepBatch, expanded
+from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.objectives.base import Objective, means, sum_names, weighted_loss
+from bertline.training.devices import Machine, seed_device, start_sum, sum_over_ranks
 from bertline.training.groupwise import clip_gradients, keeping_state, skip_unless_finite
-from bertline.training.optimizers.base import OptimizerSettings
 from bertline.training.optimizers.weights import set_learning_rate
 from bertline.training.private_api import inside_ddp_forward
 from bertline.training.schedules import learning_rate_factor
 
+LOG_EVERY_STEPS = 20
+"""Number of steps per row of metrics."""
+
 
 class PretrainingModule(pl.LightningModule):
-    """Takes and counts optimizer steps; `num_steps`, where the schedule ends, are those of the whole run.
+    """Takes and counts optimizer steps.
 
     Optimization is manual because the loss is a mean over the targets of the global batch: Lightning's gradient
     accumulation would average the means of the micro-batches, and DDP those of the ranks.
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        objective: Objective,
-        optimizer: OptimizerSettings,
-        schedule: ScheduleConfig,
-        *,
-        machine: Machine,
-        seed: int,
-        num_steps: int,
-    ) -> None:
+    def __init__(self, model: LanguageModel, job: PretrainJob, machine: Machine) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.losses = PreTrainingLosses(model, objective)
-        self.objective = objective
-        self.optimizer_config = optimizer
+        self.losses = PreTrainingLosses(model, job.objective)
+        self.objective: Objective = job.objective
+        self.optimizer_config = job.optimizer
         self.machine = machine
-        self.seed = seed
-        self.learning_rate_factor = learning_rate_factor(schedule, num_steps)
+        self.seed = job.pretrain.seed
+        self.learning_rate_factor = learning_rate_factor(job.schedule, job.pretrain.num_steps)
         self.finished_steps = 0
-        self.interval = IntervalSums(machine.device, sum_names(objective))
+        self.interval = IntervalSums(machine.device, sum_names(job.objective))
         self.optimizer_state: dict[str, Any] | None = None
         """Optimizer state to resume from; None for a new optimizer."""
         self.frozen_layout: dict[str, Any] | None = None
@@ -66,10 +57,16 @@ class PretrainingModule(pl.LightningModule):
         """Model being trained."""
         return self.losses.model
 
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of a step (0-based)."""
+        return self.optimizer_config.lr * self.learning_rate_factor(step)
+
     @property
-    def learning_rate(self) -> float:
-        """Learning rate of the next step."""
-        return self.optimizer_config.lr * self.learning_rate_factor(self.finished_steps)
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer, without Lightning's wrapper."""
+        optimizer = self.optimizers(use_pl_optimizer=False)
+        assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one
+        return optimizer
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Build the optimizer once the weights are on their device, and load the state to resume from."""
@@ -84,7 +81,7 @@ class PretrainingModule(pl.LightningModule):
         optimizer = self.optimizers()
         # Dropout that is drawn is a function of (seed, step, rank): a resumed run needs no saved generator state.
         seed_device(self.machine.device, seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
-        set_learning_rate(optimizer, self.learning_rate)
+        set_learning_rate(optimizer, self.learning_rate(self.finished_steps))
         optimizer.zero_grad()
         sum_of_targets = start_sum(batch["num_targets"], self.machine.device)  # needed only after a forward pass
         needs_tokens = any(term.count == "tokens" for term in self.objective.terms)
@@ -108,14 +105,9 @@ class PretrainingModule(pl.LightningModule):
                 self.manual_backward(loss)
             self.interval.add_micro_batch(sums)
         grad_norm = self._clip()
-        skip_unless_finite(self.optimizers(use_pl_optimizer=False), grad_norm)
+        skip_unless_finite(self.optimizer, grad_norm)
         optimizer.step()
-        self.interval.add_step(
-            grad_norm=grad_norm,
-            targets=batch["num_targets"],
-            sequences=batch["num_sequences"],
-            tokens=batch["num_tokens"],
-        )
+        self.interval.add_step(grad_norm, batch)
         self.finished_steps += 1
 
     def rehearse(self, micro_batches: Sequence[Mapping[str, Tensor]]) -> None:
@@ -123,13 +115,11 @@ class PretrainingModule(pl.LightningModule):
 
         Weights, optimizer, random generators and sums stay as they are, also if an error ends it.
         """
-        optimizer = self.optimizers(use_pl_optimizer=False)
-        assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one optimizer
-        device = self.machine.device
+        optimizer, device = self.optimizer, self.machine.device
         generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
         precision = self.trainer.strategy.precision_plugin.train_step_context()
         try:
-            with generators, keeping_state(optimizer), precision, self._as_in_the_forward_of_ddp():
+            with generators, keeping_state(optimizer), precision, self._without_synchronisation(compiles_for_ddp=True):
                 for micro_batch in micro_batches:
                     on_device = {name: values.to(device) for name, values in micro_batch.items()}
                     sums = self.losses(expanded(on_device, self._dropout_keys()))
@@ -149,19 +139,17 @@ class PretrainingModule(pl.LightningModule):
             return None
         return mask_keys(seed_for(self.seed, "dropout", self.finished_steps), len(rates))
 
-    def _without_synchronisation(self) -> AbstractContextManager[None]:
-        """Disable the exchange of gradients, which is needed once per step, after the last micro-batch."""
-        wrapped = self.trainer.strategy.model
-        return wrapped.no_sync() if isinstance(wrapped, DistributedDataParallel) else nullcontext()
-
     @contextmanager
-    def _as_in_the_forward_of_ddp(self) -> Iterator[None]:
-        """Compute without an exchange of gradients, but let the compiler split its graphs as DDP needs them later."""
+    def _without_synchronisation(self, *, compiles_for_ddp: bool = False) -> Iterator[None]:
+        """Disable the exchange of gradients, which is needed once per step, after the last micro-batch.
+
+        Outside of a training step, `compiles_for_ddp` lets the compiler split its graphs as DDP needs them later.
+        """
         wrapped = self.trainer.strategy.model
         if not isinstance(wrapped, DistributedDataParallel):
             yield
             return
-        with wrapped.no_sync(), inside_ddp_forward(wrapped):
+        with wrapped.no_sync(), inside_ddp_forward(wrapped) if compiles_for_ddp else nullcontext():
             yield
 
     def _clip(self) -> Tensor:
@@ -191,3 +179,73 @@ class PreTrainingLosses(nn.Module):
     def output(self, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
         """Return the output of the model on such a batch."""
         return self.objective.output(self.model, batch)
+
+
+_STEP_SUMS = ("grad_norm", "steps", "skipped_steps")
+"""Sums that every rank computes by itself, with the same values on all ranks."""
+
+
+class IntervalSums:
+    """Sums of an objective, and counts, since the last row of metrics.
+
+    Model outputs stay on the device: waiting for them in each step would leave the device idle. A step whose gradient
+    norm is not finite is skipped by the optimizer; it is counted here, but only the `timed_*` counts, from which
+    throughput follows, include it.
+    """
+
+    def __init__(self, device: torch.device, names: Sequence[str]) -> None:
+        self._device = device
+        self._names = tuple(names)
+        self.clear()
+
+    def clear(self) -> None:
+        """Start the next interval."""
+        names = (*self._names, *COUNTS, *_STEP_SUMS, *(f"timed_{name}" for name in COUNTS))
+        self._before = dict.fromkeys(names, 0.0)
+        self._step: Tensor | None = None
+        self._steps: list[tuple[Tensor, dict[str, int]]] = []
+
+    def add_micro_batch(self, sums: Mapping[str, Tensor]) -> None:
+        """Add the sums of one micro-batch."""
+        values = torch.stack([sums[name] for name in self._names]).detach()
+        self._step = values if self._step is None else self._step + values
+
+    def add_step(self, grad_norm: Tensor, batch: StepBatch) -> None:
+        """Finish a step: add the counts of this rank's share, and the gradient norm, which is equal on all ranks."""
+        assert self._step is not None  # a step has a micro-batch
+        counts = {name: int(batch[f"num_{name}"]) for name in COUNTS}  # type: ignore[literal-required]
+        self._steps.append((torch.cat([self._step, grad_norm.detach().reshape(1)]), counts))
+        self._step = None
+
+    def total(self) -> dict[str, float]:
+        """Return the sums over all ranks (for steps and norms: of this rank). Waits for the device."""
+        total = dict(self._before)
+        computed = torch.stack([values for values, _ in self._steps]).tolist() if self._steps else []
+        for values, (_, counts) in zip(computed, self._steps, strict=True):
+            is_skipped = not math.isfinite(values[-1])
+            total["steps"] += 1
+            total["skipped_steps"] += is_skipped
+            if not is_skipped:
+                for name, value in (*zip((*self._names, "grad_norm"), values, strict=True), *counts.items()):
+                    total[name] += value
+            for name, count in counts.items():
+                total[f"timed_{name}"] += count
+        names = [name for name in total if name not in _STEP_SUMS]
+        summed = sum_over_ranks([total[name] for name in names], self._device)
+        return {**total, **dict(zip(names, summed, strict=True))}
+
+    def restore(self, total: Mapping[str, float], *, is_first_rank: bool) -> None:
+        """Resume from the `total` of a checkpoint: the first rank carries the sums of all ranks."""
+        self.clear()
+        self._before.update({name: value for name, value in total.items() if is_first_rank or name in _STEP_SUMS})
+
+
+def training_metrics(total: Mapping[str, float], objective: Objective) -> dict[str, float]:
+    """Return the loss and the means of an interval; NaN if all its steps were skipped."""
+    averages, steps = means(objective, total), total["steps"] - total["skipped_steps"]
+    return {
+        "train/loss": weighted_loss(objective, averages),
+        **{f"train/{name}": mean for name, mean in averages.items()},
+        "optim/grad_norm": total["grad_norm"] / steps if steps else math.nan,
+        "optim/skipped_steps": total["skipped_steps"],
+    }

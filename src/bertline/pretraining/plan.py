@@ -106,9 +106,7 @@ class Plan:
         return cls(config.phases, config.num_steps)
 
     def skipping(self, first_step: int, end_step: int) -> list[SkippedSequences]:
-        """Return the examples to skip so that step `first_step` takes those planned for `end_step`, and so on.
-
-        Both steps are 0-based, `end_step` is exclusive. There is one jump per sequence length.
+        """Return the examples to skip, by length, so that step `first_step` takes those planned for `end_step`.
 
         Example:
             >>> plan = Plan([PhaseConfig(steps=9, max_length=64, global_batch_size=8)], num_steps=9)
@@ -119,32 +117,21 @@ class Plan:
         return [SkippedSequences(step=first_step, max_length=length, sequences=num) for length, num in taken.items()]
 
     def sequences(self, first_step: int, end_step: int) -> dict[int, int]:
-        """Return the number of sequences of each length in these steps (0-based, end exclusive), in phase order.
-
-        Example:
-            >>> phases = [PhaseConfig(steps=2, max_length=64, global_batch_size=8),
-            ...           PhaseConfig(steps=9, max_length=128, global_batch_size=4)]
-            >>> Plan(phases, num_steps=11).sequences(1, 4)
-            {64: 8, 128: 8}
-        """
+        """Return the number of sequences of each length in these steps (0-based, end exclusive), in phase order."""
         taken: dict[int, int] = {}
         for place, start, end in self.stretches(first_step, end_step):
             taken[place.max_length] = taken.get(place.max_length, 0) + (end - start) * place.global_batch_size
         return taken
 
     def require_shares(self, ranks: Ranks, *, first_step: int) -> None:
-        """Check that each step from `first_step` on has a sequence for every rank.
-
-        Raises:
-            ConfigError: A rank would get no sequence.
-        """
+        """Raise ConfigError if a step from `first_step` on has no sequence for a rank."""
         for place, _, _ in self.stretches(first_step, self.num_steps):
             share_of(place, ranks)
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Sequence lengths of the phases that the run reaches, shortest first."""
-        return tuple(sorted({self.place(step).max_length for step in self._phase_starts()}))
+        return tuple(sorted(self.sequences(0, self.num_steps)))
 
     def place(self, step: int) -> Place:
         """Return the place before `step`, 0-based; past the last step, the place in the last phase."""
@@ -152,18 +139,15 @@ class Plan:
         for jump in self.skipped:
             if jump.step <= step:
                 consumed[jump.max_length] = consumed.get(jump.max_length, 0) + jump.sequences
-        for index, phase in enumerate(self.phases):
-            taken = consumed.get(phase.max_length, 0)
-            if step < phase.steps or index == len(self.phases) - 1:
-                return Place(
-                    phase=index,
-                    consumed=taken + step * phase.global_batch_size,
-                    max_length=phase.max_length,
-                    global_batch_size=phase.global_batch_size,
-                )
-            step -= phase.steps
-            consumed[phase.max_length] = taken + phase.steps * phase.global_batch_size
-        raise ValueError("a plan needs at least one phase")
+        index = 0
+        while step >= self.phases[index].steps and index < len(self.phases) - 1:
+            earlier = self.phases[index]
+            taken = consumed.get(earlier.max_length, 0)
+            consumed[earlier.max_length] = taken + earlier.steps * earlier.global_batch_size
+            step, index = step - earlier.steps, index + 1
+        length, size = self.phases[index].max_length, self.phases[index].global_batch_size
+        taken = consumed.get(length, 0) + step * size
+        return Place(phase=index, consumed=taken, max_length=length, global_batch_size=size)
 
     def starts_like(self, other: Plan) -> bool:
         """Return whether all steps of `other` take the same examples in this plan, as extending a run requires."""

@@ -16,14 +16,12 @@ from torch import Tensor
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.progress import say, warn
-from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import set_attention
 from bertline.pretraining.data import StepBatch, StepDataset
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Place
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.throughput import peak_memory_bytes
-from bertline.training.clock import TrainingClock
 from bertline.training.devices import sum_over_ranks
 
 # Beyond this fraction of the memory, what other steps need in addition might not fit: a few more packed rows, and gaps
@@ -46,8 +44,6 @@ class Rehearsal(pl.Callback):
 
     dataset: StepDataset
     """Its `layouts` are changed before its first step is made."""
-    attention: Mapping[int, AttentionChoice]
-    clock: TrainingClock
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         """Rehearse, if the device can.
@@ -57,58 +53,66 @@ class Rehearsal(pl.Callback):
         """
         if not reports_lack_of_memory(module.machine.device):
             return
-        kind = module.model.attention
-        with self.clock.paused():
-            for place, steps in self._largest_by_length(module.finished_steps):
-                set_attention(module.model, self.attention[place.max_length].kind)
-                layout = self._fitting_layout(module, place, steps)
-                self.dataset.layouts = {**self.dataset.layouts, place.max_length: layout}
-                if module.frozen_layout is not None:
-                    module.frozen_layout["lengths"][str(place.max_length)]["rows"] = layout.rows
-            set_attention(module.model, kind)
-
-    def _largest_by_length(self, first_step: int) -> list[tuple[Place, range]]:
-        """Return, for each length of the remaining steps, the phase with the largest batch, and its steps."""
-        largest: dict[int, tuple[Place, range]] = {}
-        plan = self.dataset.plan
-        for place, start, end in plan.stretches(first_step, plan.num_steps):
+        kind, plan = module.model.attention, self.dataset.plan
+        largest: dict[int, tuple[Place, range]] = {}  # of each length, the phase with the largest batch, and its steps
+        for place, start, end in plan.stretches(module.finished_steps, plan.num_steps):
             known = largest.get(place.max_length)
             if known is None or place.global_batch_size > known[0].global_batch_size:
                 largest[place.max_length] = (place, range(start, end))
-        return list(largest.values())
+        for length, (place, steps) in largest.items():
+            set_attention(module.model, self.dataset.layouts[length].attention.kind)
+            layout = self._fitting_layout(module, place, steps)
+            if module.frozen_layout is not None:
+                module.frozen_layout["lengths"][str(length)]["rows"] = layout.rows
+        set_attention(module.model, kind)
 
     def _fitting_layout(self, module: PretrainingModule, place: Place, steps: range) -> RowLayout:
-        device, ranks = module.machine.device, module.machine.ranks
-        layout = self.dataset.layouts[place.max_length]
+        """Give the dataset the first layout of `_candidates` that fits, and return it."""
+        device, ranks, length = module.machine.device, module.machine.ranks, place.max_length
+        layout = self.dataset.layouts[length]
         step = max(steps[:_STEPS_LOOKED_AT], key=lambda step: _most_rows(self.dataset[step]["micro_batches"]))
         share = _most_rows(self.dataset[step]["micro_batches"])
-        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else peak_memory_bytes(device)
         frozen = module.frozen_layout
         is_kept = frozen is not None and frozen["drawn_on"] is not None and module.finished_steps > 0
-        for tried in self._candidates(layout, share, module, is_open=layout.rows is None or is_kept):
-            self.dataset.layouts = {**self.dataset.layouts, place.max_length: tried}
+        for tried in _candidates(layout, share, module, is_open=layout.rows is None or is_kept):
+            self.dataset.layouts = {**self.dataset.layouts, length: tried}
             micro_batches = self.dataset[step]["micro_batches"]
+            rows = _most_rows(micro_batches)
             fits, peak = _rehearse(module, micro_batches, is_open=layout.rows is None)
-            if sum_over_ranks([fits], device)[0] == ranks.world_size:
-                if ranks.is_first:
-                    if is_kept and tried != layout:
-                        warn(_change(place, share, _most_rows(micro_batches), device))
-                    say(
-                        f"rehearsed a step of {place.global_batch_size:,} sequences of {place.max_length} tokens: "
-                        f"{len(micro_batches)} micro-batch(es) of {_most_rows(micro_batches)} rows on each device, "
-                        f"{_of_capacity(peak, device)} of memory"
-                    )
-                return tried
-        raise MachineError(_refusal(layout, place, _most_rows(micro_batches), before, peak, device))
+            if sum_over_ranks([fits], device)[0] < ranks.world_size:
+                continue
+            if ranks.is_first and is_kept and tried != layout:
+                warn(
+                    f"this run began with micro-batches of {share} rows of {length} tokens, which do not fit in the "
+                    f"memory of {device} now; from here on they have {rows}. Its dropout masks depend on that, so its "
+                    "weights will not be those of a run that was never stopped. For these, free the memory and resume "
+                    "from the checkpoint again."
+                )
+            if ranks.is_first:
+                say(
+                    f"rehearsed a step of {place.global_batch_size:,} sequences of {length} tokens: "
+                    f"{len(micro_batches)} micro-batch(es) of {rows} rows on each device, {_of_capacity(peak, device)}"
+                )
+            return tried
+        advice = (
+            "Set runtime.micro_batch_size and runtime.micro_batch_tokens to null, and the largest micro-batch that "
+            "fits is chosen; or reduce them."
+            if layout.rows is not None and rows > 1
+            else "Take a smaller model or a shorter max_length, pretrain.precision=bf16, another optimizer, or a "
+            "device with more memory."
+        )
+        raise MachineError(
+            f"pretrain.phases[{place.phase}]: a micro-batch of {rows} row(s) of {length} tokens does not fit in the "
+            f"memory of {device} ({_of_capacity(peak, device)} when it failed). {advice}"
+        )
 
-    @staticmethod
-    def _candidates(layout: RowLayout, share: int, module: PretrainingModule, *, is_open: bool) -> Iterator[RowLayout]:
-        """Yield the layout; if the number of rows is open, also smaller and smaller ones, equal on all ranks."""
-        yield layout
-        if not is_open:
-            return
-        world_size = module.machine.ranks.world_size
-        rows = -(-int(sum_over_ranks([share], module.machine.device)[0]) // world_size)
+
+def _candidates(layout: RowLayout, share: int, module: PretrainingModule, *, is_open: bool) -> Iterator[RowLayout]:
+    """Yield the layout; if the number of rows is open, also smaller and smaller ones, equal on all ranks."""
+    yield layout
+    if is_open:
+        ranks, device = module.machine.ranks, module.machine.device
+        rows = -(-int(sum_over_ranks([share], device)[0]) // ranks.world_size)
         while rows > 1:
             rows = -(-rows // 2)
             yield replace(layout, rows=rows)
@@ -123,13 +127,13 @@ class AttentionByLength(pl.Callback):
     both recur.
     """
 
-    choices: Mapping[int, AttentionChoice]
+    layouts: Mapping[int, RowLayout]
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, module: PretrainingModule, batch: StepBatch, batch_idx: int
     ) -> None:
         """Set the kernel for the width of this step's rows."""
-        kind = self.choices[batch["micro_batches"][0]["input_ids"].shape[1]].kind
+        kind = self.layouts[batch["micro_batches"][0]["input_ids"].shape[1]].attention.kind
         if module.model.attention != kind:
             set_attention(module.model, kind)
 
@@ -149,12 +153,11 @@ def _rehearse(
             be smaller, are computed.
         is_open: Whether a smaller micro-batch can be chosen, so that there is no need to use all memory.
     """
-    device = module.machine.device
-    if device.type == "cuda":
+    device, on_gpu, fits = module.machine.device, module.machine.device.type == "cuda", True
+    if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
     try:
         module.rehearse([*micro_batches[:2], *micro_batches[2:][-1:]])
-        fits = True
     except RuntimeError as error:
         if not _is_lack_of_memory(error):
             raise
@@ -162,7 +165,7 @@ def _rehearse(
     peak = peak_memory_bytes(device)
     if not fits:
         gc.collect()  # after the except block, whose error holds on to the activations
-    if device.type == "cuda":
+    if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         fits = fits and not (is_open and peak > _USABLE_FRACTION * _capacity_bytes(device))
@@ -185,29 +188,5 @@ def _capacity_bytes(device: torch.device) -> int:
 
 
 def _of_capacity(peak: int, device: torch.device) -> str:
-    capacity = f" of {_capacity_bytes(device) / _GB:.1f} GB" if device.type == "cuda" else ""
-    return f"{peak / _GB:.1f}{capacity or ' GB'}"
-
-
-def _change(place: Place, before: int, rows: int, device: torch.device) -> str:
-    return (
-        f"this run began with micro-batches of {before} rows of {place.max_length} tokens, which do not fit in the "
-        f"memory of {device} now; from here on they have {rows}. Its dropout masks depend on that, so its weights will "
-        "not be those of a run that was never stopped. For these, free the memory and resume from the checkpoint again."
-    )
-
-
-def _refusal(layout: RowLayout, place: Place, rows: int, before: int, peak: int, device: torch.device) -> str:
-    figures = (
-        f"pretrain.phases[{place.phase}]: a micro-batch of {rows} row(s) of {place.max_length} tokens does not fit in "
-        f"the memory of {device}: {before / _GB:.1f} GB before the step, {_of_capacity(peak, device)} when it failed"
-    )
-    if layout.rows is not None and rows > 1:
-        return (
-            f"{figures}. Set runtime.micro_batch_size and runtime.micro_batch_tokens to null, and the largest "
-            "micro-batch that fits is chosen; or reduce them."
-        )
-    return (
-        f"{figures}. Take a smaller model or a shorter max_length, pretrain.precision=bf16, another optimizer, or a "
-        "device with more memory."
-    )
+    capacity = f" of {_capacity_bytes(device) / _GB:.1f}" if device.type == "cuda" else ""
+    return f"{peak / _GB:.1f}{capacity} GB of memory"

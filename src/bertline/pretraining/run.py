@@ -1,7 +1,7 @@
 """Pretraining, from configuration to result: builds tokenizer, model, probes, data and trainer in order, then trains.
 
 A step is `pretraining.module`, its loss `Objective.loss`, its batch `pretraining.data`. What happens between two steps
-is a callback each: `throughput`, `validation`, `checkpoint`.
+is a callback each, in `throughput`, `probes` and `checkpoint`; alarms and rollbacks are in `health`.
 """
 
 from __future__ import annotations
@@ -15,40 +15,31 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
-from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.checkpoint import Checkpointing, Totals, TrainingState, find_checkpoint
-from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset
-from bertline.pretraining.divergence import DivergenceGuard, skipped_in
-from bertline.pretraining.job import PretrainJob, identity_of
-from bertline.pretraining.linear_probe import linear_probes
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
+from bertline.pretraining.checkpoint import Checkpointing, TrainingState, find_checkpoint
+from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
+from bertline.pretraining.health import DivergenceGuard, skipped_in
+from bertline.pretraining.job import PretrainJob, headline_figures, identity_of, write_model, write_result
+from bertline.pretraining.linear_probe import configured_probes
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.profiling import ProfileSteps
+from bertline.pretraining.probes import BestStep, MaskPredictionProbe, Probing, ValidationProbe
 from bertline.pretraining.rehearsal import AttentionByLength, Rehearsal
-from bertline.pretraining.result import write_model_folder, write_result
-from bertline.pretraining.row_layout import (
-    frozen_layout,
-    layouts_in_words,
-    pretraining_attention,
-    resumed_layout,
-    row_layouts,
-)
+from bertline.pretraining.row_layout import frozen_layout, layouts_in_words, resumed_layout, row_layouts
 from bertline.pretraining.start import build_model
-from bertline.pretraining.throughput import Throughput, TimeLeft, work_of_sequences
-from bertline.pretraining.validation import BestStep, Validation, ValidationProbe
+from bertline.pretraining.throughput import ProfileSteps, Throughput, TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
 from bertline.training.devices import Machine, compile_in_place, resolve_machine, sum_over_ranks
 from bertline.training.interruption import StopRequest, TrainingInterrupted
-from bertline.training.probe import DueProbes, MakeProbe
+from bertline.training.probe import DueProbes
 from bertline.training.process_group import process_group
 from bertline.training.progress import TrainingProgress
 from bertline.training.trainer import build_trainer, fit
@@ -57,18 +48,14 @@ __all__ = ["PretrainJob", "run", "run_pretraining"]
 
 
 def run(work: Work) -> dict[str, float]:
-    """Do the work of the stage `pretrain`, with the linear probe if it is configured (see `run_pretraining`)."""
-    job = PretrainJob.of(work)
-    return run_pretraining(job, make_probes=linear_probes(job))
+    """Do the work of the stage `pretrain`; see `run_pretraining`."""
+    return run_pretraining(PretrainJob.of(work))
 
 
-def run_pretraining(
-    job: PretrainJob, *, make_probes: Sequence[MakeProbe] = (), callbacks: Sequence[pl.Callback] = ()
-) -> dict[str, float]:
+def run_pretraining(job: PretrainJob, *, callbacks: Sequence[pl.Callback] = ()) -> dict[str, float]:
     """Pretrain, or resume a pretraining that was stopped or killed.
 
     Args:
-        make_probes: Factories of additional probes; they run after validation and mask predictions.
         callbacks: Additional callbacks, called after bertline's own between two steps, for example by benchmarks.
 
     Returns:
@@ -82,27 +69,23 @@ def run_pretraining(
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
     with process_group(machine, job.runtime.peer_timeout_s):
-        state = _built(job, machine, make_probes, rewinds=None)
+        state = _built(job, machine, rewinds=None)
         while state.module.finished_steps < state.plan.num_steps:
             rewinds = _train(state, callbacks)
             if rewinds is not None:  # diverged: start again from an earlier checkpoint, and skip the examples after it
-                state = _built(job, machine, make_probes, rewinds=rewinds)
+                state = _built(job, machine, rewinds=rewinds)
     if not machine.ranks.is_first:
         return {}
     _write_best(state)
-    totals, best = state.totals.as_mapping(), state.best.as_mapping()
-    return write_result(job, state.module.model, state.identity, totals=totals, best=best)
+    model = state.module.model
+    figures = headline_figures(job, model, state.clock.seconds, state.num_tokens)
+    write_result(job, model, figures, identity=state.identity, best=state.best.record)
+    return figures
 
 
-def _built(
-    job: PretrainJob,
-    machine: Machine,
-    make_probes: Sequence[MakeProbe],
-    *,
-    rewinds: Sequence[Mapping[str, Any]] | None,
-) -> TrainingState:
+def _built(job: PretrainJob, machine: Machine, *, rewinds: Sequence[Mapping[str, Any]] | None) -> TrainingState:
     """Build what training changes, restored to the newest checkpoint."""
-    plan = Plan.of(job.pretrain)
+    config, plan = job.pretrain, Plan.of(job.pretrain)
     identity = identity_of(job, machine.precision)
     checkpoint = find_checkpoint(job, identity, machine)
     plan.require_shares(machine.ranks, first_step=checkpoint.step if checkpoint else 0)
@@ -110,35 +93,30 @@ def _built(
 
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     model = build_model(job, tokenizer, machine, resumes=checkpoint is not None)
-    module = PretrainingModule(
-        model,
-        job.objective,
-        job.optimizer,
-        job.schedule,
-        machine=machine,
-        seed=job.pretrain.seed,
-        num_steps=plan.num_steps,
-    )
-    every, most = job.pretrain.validate_every_steps, job.pretrain.validation_sequences
+    module = PretrainingModule(model, job, machine)
     validation = ValidationProbe(
-        module.losses, job.examples_folder, plan, machine=machine, every_steps=every, max_sequences=most
+        module.losses,
+        job.examples_folder,
+        plan,
+        machine=machine,
+        every_steps=config.validate_every_steps,
+        max_sequences=config.validation_sequences,
     )
     best = BestStep(validation, plan, judged_by=job.objective.judged_by)
-    shown, path = job.pretrain.mask_predictions, job.mask_predictions_path
-    predictions = MaskPredictionProbe(model, tokenizer, shown, path, machine)
-    clock = TrainingClock()
+    predictions = MaskPredictionProbe(model, tokenizer, config.mask_predictions, job.mask_predictions_path, machine)
     state = TrainingState(
         job=job,
         plan=plan,
         identity=identity,
         module=module,
         best=best,
-        probes=[best, predictions, *(make(model, machine) for make in make_probes)],
-        clock=clock,
-        totals=Totals(clock, saved.get("totals"), Seconds(**saved.get("interval_s", {}))),
+        probes=[best, predictions, *configured_probes(job, model, tokenizer, machine)],
+        clock=TrainingClock(Seconds(**saved.get("seconds", {}))),
+        row_begun=Seconds(**saved.get("row_begun", {})),
+        num_tokens=saved.get("num_tokens", 0.0),
         rewinds=saved.get("rewinds", []) if rewinds is None else rewinds,
         log=MetricsLog(job.metrics_path),
-        checkpoints=CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints),
+        checkpoints=CheckpointFolder(job.checkpoints_folder, keep=config.keep_checkpoints),
     )
     plan.skipped = skipped_in(state.rewinds)
     state.restore(checkpoint)
@@ -149,7 +127,7 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
     job, plan, module = state.job, state.plan, state.module
     machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
-    dataset, attention = _steps(job, plan, module)
+    dataset = _steps(job, plan, module)
     # Wrapped models run as they are: the compiler gains little there and takes minutes.
     if machine.compile and isinstance(module.model, MaskedLanguageModel):
         compile_in_place(module.losses)
@@ -167,19 +145,18 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     checkpointing = Checkpointing(state=state, guard=guard, request=request)
     callbacks = [
         *([ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []),
-        Rehearsal(dataset, attention, state.clock),
-        AttentionByLength(attention),
+        Rehearsal(dataset),
+        AttentionByLength(dataset.layouts),
         Throughput(state=state, guard=guard, progress=progress, time_left=left),
-        Validation(due=due, metrics_log=state.log, clock=state.clock, guard=guard),
+        Probing(due=due, metrics_log=state.log, clock=state.clock, guard=guard),
         checkpointing,
         *extra_callbacks,
     ]
     trainer = build_trainer(machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
-    data = PretrainingData(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
+    steps = StepLoader(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
     try:
         with progress:
-            state.clock.start()
-            fit(trainer, module, data)
+            fit(trainer, module, steps)
     except BaseException:
         with suppress(Exception):  # of this error, the one that it may bring is a consequence
             state.writer.wait()
@@ -198,48 +175,39 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     return None
 
 
-def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> tuple[StepDataset, dict[int, AttentionChoice]]:
+def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDataset:
     """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays.
 
-    Also return the attention kernel for each length. Where dropout depends on either, both are those of the checkpoint.
+    Where dropout depends on the row layout, it is that of the checkpoint.
     """
     machine, ranks = module.machine, module.machine.ranks
-    together = job.objective.pairs_together
-    near = job.objective.neighbours_together
-    draws = job.objective.reads_draws
-    examples = {
-        length: MaskedExamples(
-            job.examples_folder, "train", length, pairs_together=together, neighbours=near, with_draws=draws
-        )
-        for length in plan.lengths
-    }
-    is_wrapped = FAMILIES[job.model.family].wrapping is not None
-    stores = {length: of_length.store for length, of_length in examples.items()}
+    examples = MaskedExamples.by_length(job.examples_folder, "train", plan.lengths, job.objective)
+    fills = {length: one.fill for length, one in examples.items()}
     device = attention_device(machine.device, machine.precision)
-    attention = {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
+    is_wrapped = FAMILIES[job.model.family].wrapping is not None
     runtime = replace(job.runtime, packing="off") if is_wrapped else job.runtime
-    layouts = row_layouts(runtime, stores, attention, are_apart=together is not None)
+    layouts = row_layouts(runtime, job.model, device, fills)
     here: dict[str, Any] = {"model": job.model, "device": machine.device.type, "num_ranks": ranks.world_size}
-    layouts, attention, warning = resumed_layout(module.frozen_layout, layouts, attention, runtime=runtime, **here)
-    module.frozen_layout = frozen_layout(layouts, attention, **here)
+    layouts, warning = resumed_layout(module.frozen_layout, layouts, **here)
+    module.frozen_layout = frozen_layout(layouts, **here)
     if ranks.is_first:
         if warning is not None:
             warn(f"{job.run_folder}: {warning}")
-        words = layouts_in_words(layouts, stores, attention, job.model, device, are_apart=together is not None)
-        say(f"pretraining {words}")
-    return StepDataset(plan, examples, layouts, ranks=ranks, seed=job.pretrain.seed), attention
+        say(f"pretraining {layouts_in_words(layouts, fills, job.model, device)}")
+    return StepDataset(plan, examples, layouts, ranks=ranks, seed=job.pretrain.seed)
 
 
 def _write_best(state: TrainingState) -> None:
     """Write a model folder of the best step, unless that is the last step, whose model is the result."""
-    job, step = state.job, state.best.step
-    if step is None or step == state.plan.num_steps:
+    job, best, step = state.job, state.best.record, state.best.step
+    if best is None or step is None or step == state.plan.num_steps:
         shutil.rmtree(job.best_folder, ignore_errors=True)  # left by an earlier run in this folder
     elif (checkpoint := state.checkpoints.load(step)) is not None:
         model = copy.deepcopy(state.module.model)
         model.load_state_dict(checkpoint.state["model"])
-        write_model_folder(job, model, job.best_folder)
+        with folder_written_atomically(job.best_folder) as folder:
+            write_model(job, model, folder)
         say(
-            f"the held-out loss was lowest ({state.best.loss:.4f}) after step {step:,}; "
+            f"the held-out loss was lowest ({best[f'val/{state.best.judged_by}']:.4f}) after step {step:,}; "
             f"that model is in {job.best_folder}, the last one is the result"
         )

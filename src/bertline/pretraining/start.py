@@ -22,7 +22,7 @@ from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES
-from bertline.modeling.huggingface import MLM_HEAD, architecture_of, load_with_head, read_config
+from bertline.modeling.huggingface import MLM_HEAD, has_mlm_head, load_with_head, read_config
 from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.data import read_examples_manifest
@@ -102,30 +102,26 @@ def _teacher(job: PretrainJob, objective: Distilled, tokenizer: Tokenizer) -> nn
         ConfigError: It cannot teach this student.
     """
     folder = resolve_folder(objective.teacher)
-    config = read_config(folder)[0]
-    ours, problems = job.model, []
+    config, ours, problem = read_config(folder)[0], job.model, None
     if FAMILIES[config.family].wrapping is not None or not has_mlm_head(folder):
-        problems.append("it is not of BERT's kin, or has no masked language model head")
-    if Tokenizer.load(folder).vocab != tokenizer.vocab:
-        problems.append(
+        problem = "it is not of BERT's kin, or has no masked language model head"
+    elif Tokenizer.load(folder).vocab != tokenizer.vocab:
+        problem = (
             "its vocabulary is another one, so its distributions are over other tokens: use tokenizer=existing "
             f"tokenizer.path={objective.teacher}"
         )
-    if ours.num_hidden_layers > config.num_hidden_layers:
-        problems.append(
+    elif ours.num_hidden_layers > config.num_hidden_layers:
+        problem = (
             f"the student has more layers ({ours.num_hidden_layers}) than it has ({config.num_hidden_layers}); lower "
             "model.num_hidden_layers"
         )
-    if objective.cosine_weight and ours.hidden_size != config.hidden_size:
-        problems.append(
+    elif objective.cosine_weight and ours.hidden_size != config.hidden_size:
+        problem = (
             f"its hidden size is {config.hidden_size}, the student's {ours.hidden_size}, and vectors of two sizes "
             "have no cosine; use objective.cosine_weight=0 objective.start_from_teacher=false"
         )
-    if problems:
-        raise ConfigError(
-            f"objective.teacher names {folder}, which cannot teach this student:\n"
-            + "\n".join(f"  - {problem}" for problem in problems)
-        )
+    if problem is not None:
+        raise ConfigError(f"objective.teacher names {folder}, which cannot teach this student: {problem}")
     return load_model(folder, "mlm").eval()
 
 
@@ -150,11 +146,11 @@ def start_at_layers(student: Any, teacher: Any) -> None:
 
 def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
     """Build the model of a wrapped family: from scratch or from a checkpoint, whose rows of embeddings all stay."""
+    from bertline.encoders.wrapped import load_wrapped, new_language_model, start_replaced_token  # loads transformers
+
     folder, seed = job.start_from_folder, job.pretrain.seed
     if folder is not None:
         refuse_other_vocabulary(job.model, folder, tokenizer)
-    from bertline.encoders.wrapped import load_wrapped, new_language_model, start_replaced_token  # loads transformers
-
     if isinstance(job.objective, ReplacedToken):
         return start_replaced_token(job.model, tokenizer, job.objective.generator_width, folder=folder, seed=seed)
     head = "pretraining" if job.objective.with_pooler else "mlm"
@@ -200,14 +196,9 @@ def _first_examples(job: PretrainJob) -> ExampleStore:
     return ExampleStore.open(job.examples_folder, "train", job.pretrain.phases[0].max_length)
 
 
-def shape_differences(model: ModelConfig, folder: Path) -> list[str]:
-    """Return a line for each key in which the model section differs from a checkpoint's config.json."""
-    ours, theirs = dataclasses.asdict(model), dataclasses.asdict(read_config(folder)[0])
-    return [
-        f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
-        for key in ours
-        if key not in _FREE_MODEL_KEYS and ours[key] != theirs[key]
-    ]
+def refuse_other_vocabulary(model: ModelConfig, folder: Path, tokenizer: Tokenizer) -> None:
+    """Raise ConfigError unless a checkpoint has the sizes of the model section, and the vocabulary or its beginning."""
+    refuse_misfits(folder, [*shape_differences(model, folder), *vocabulary_differences(tokenizer.vocab, folder)])
 
 
 def refuse_misfits(folder: Path, problems: Sequence[str]) -> None:
@@ -221,13 +212,14 @@ def refuse_misfits(folder: Path, problems: Sequence[str]) -> None:
         )
 
 
-def refuse_other_vocabulary(model: ModelConfig, folder: Path, tokenizer: Tokenizer) -> None:
-    """Check that a checkpoint has the sizes of the model section and the vocabulary of the tokenizer, or its beginning.
-
-    Raises:
-        ConfigError: It does not fit.
-    """
-    refuse_misfits(folder, [*shape_differences(model, folder), *vocabulary_differences(tokenizer.vocab, folder)])
+def shape_differences(model: ModelConfig, folder: Path) -> list[str]:
+    """Return a line for each key in which the model section differs from a checkpoint's config.json."""
+    ours, theirs = dataclasses.asdict(model), dataclasses.asdict(read_config(folder)[0])
+    return [
+        f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
+        for key in ours
+        if key not in _FREE_MODEL_KEYS and ours[key] != theirs[key]
+    ]
 
 
 def vocabulary_differences(ours: Sequence[str], folder: Path) -> list[str]:
@@ -262,11 +254,6 @@ def with_rows_of_tokens(
         means = [old[list(ids)].double().mean(0, keepdim=True).to(old.dtype) for ids in parts]
         resized[name] = torch.cat([old, *means])
     return resized
-
-
-def has_mlm_head(folder: Path) -> bool:
-    """Return whether a checkpoint has a masked language model head; encoders saved alone have none."""
-    return architecture_of(folder) in ("BertForMaskedLM", "BertForPreTraining")
 
 
 @torch.no_grad()

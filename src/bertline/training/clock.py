@@ -27,30 +27,37 @@ class Seconds:
 
 
 class TrainingClock:
-    """Measures seconds of training, of waiting for data and of pauses since the last `start`."""
+    """Measures seconds of training, of waiting for data and of pauses over a whole run, once it is started.
 
-    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+    Args:
+        before: Seconds of the run in earlier processes.
+    """
+
+    def __init__(self, before: Seconds | None = None, *, now: Callable[[], float] = time.perf_counter) -> None:
+        self._before = before or Seconds()
         self._now = now
-        self.start()
+        self._started: float | None = None
+        self._waited_s = self._paused_s = 0.0
+        self._pause_begun: float | None = None
 
     def start(self) -> None:
-        """Reset the clock and start it."""
+        """Start the clock; the seconds of this process so far do not count."""
         self._started = self._now()
-        self._paused_s = 0.0
-        self._pause_begun: float | None = None
-        self.waited_s = 0.0
+        self._waited_s = self._paused_s = 0.0
+        self._pause_begun = None
 
     @property
     def seconds(self) -> Seconds:
-        """Seconds since the start, including a pause in progress."""
+        """Seconds of the run, including a pause in progress."""
+        if self._started is None:
+            return self._before
         now = self._now()
         paused_s = self._paused_s + (0.0 if self._pause_begun is None else now - self._pause_begun)
-        return Seconds(trained_s=now - self._started - paused_s, waited_s=self.waited_s, paused_s=paused_s)
-
-    @property
-    def trained_s(self) -> float:
-        """Seconds of training since the start, including waiting for data, without pauses."""
-        return self.seconds.trained_s
+        return Seconds(
+            trained_s=self._before.trained_s + now - self._started - paused_s,
+            waited_s=self._before.waited_s + self._waited_s,
+            paused_s=self._before.paused_s + paused_s,
+        )
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -72,32 +79,4 @@ class TrainingClock:
         try:
             yield
         finally:
-            self.waited_s += self._now() - begun
-
-
-class Lap:
-    """Measures the seconds since the last `end`, which may have been in an earlier process.
-
-    Args:
-        before: Seconds that the earlier process had counted since that `end`.
-    """
-
-    def __init__(self, clock: TrainingClock, before: Seconds | None = None) -> None:
-        self._clock = clock
-        self._before = before or Seconds()
-        self.resume()
-
-    def resume(self) -> None:
-        """Count from now on, in addition to the seconds of the earlier process. Call before the first `end`."""
-        self._begun = self._clock.seconds - self._before
-
-    @property
-    def seconds(self) -> Seconds:
-        """Seconds of this lap so far."""
-        return self._clock.seconds - self._begun
-
-    def end(self) -> Seconds:
-        """Return the seconds of this lap; the next one begins at the same moment."""
-        now = self._clock.seconds
-        found, self._begun = now - self._begun, now
-        return found
+            self._waited_s += self._now() - begun

@@ -1,4 +1,4 @@
-"""Measurements during training, which a recipe passes in as probes, and a model in evaluation mode for them."""
+"""Measurements during training, the probes, and a model in evaluation mode for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from bertline.encoders.loading import LanguageModel
 from bertline.training.devices import Machine, sum_over_ranks
 
 
@@ -31,11 +30,6 @@ class Probe(Protocol):
     def keep_up_to(self, step: int) -> None:
         """Drop the probe's own records after `step`: training resumes from there and creates them again."""
         return  # most probes keep none
-
-
-MakeProbe = Callable[[LanguageModel, Machine], Probe]
-"""Factory of a probe for the model that is about to be trained, on the device where the model will be. The caller of a
-run passes in probes this way."""
 
 
 def is_due(probe: Probe, step: int, num_steps: int) -> bool:

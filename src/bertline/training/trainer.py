@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -71,11 +72,11 @@ def _devices(machine: Machine, runtime: RuntimeConfig, *, has_own_gpu: bool) -> 
     return runtime.num_devices
 
 
-def fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule) -> None:
+def fit(trainer: pl.Trainer, module: pl.LightningModule, data: Iterable[Any] | pl.LightningDataModule) -> None:
     """Train, reproducibly on the CPU, without Lightning's warnings about choices that are made on purpose."""
     with warnings.catch_warnings(), _repeatable(trainer.strategy.root_device):
         warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric|lightning)\..*")
-        trainer.fit(module, datamodule=data)
+        trainer.fit(module, data)
 
 
 @contextmanager

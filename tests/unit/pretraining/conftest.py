@@ -1,7 +1,7 @@
 import pytest
 
 import pretraining_inputs
-from bertline.pretraining.validation import ValidationProbe
+from bertline.pretraining.probes import ValidationProbe
 
 
 @pytest.fixture(scope="session")

@@ -8,62 +8,21 @@ import torch
 import pretraining_inputs
 import tiny
 from bertline.foundation.errors import ArtifactError, ConfigError
-from bertline.modeling.bert import BertForMaskedLM, BertModel
+from bertline.modeling.bert import BertModel
 from bertline.modeling.heads import pooled, pooled_packed
 from bertline.modeling.huggingface import architecture_of, load_encoder, save_model
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import info_nce_sums
-from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
-from bertline.pretraining.module import PreTrainingLosses
+from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.row_layout import RowLayout, fill_of
+from bertline.pretraining.probes import ValidationProbe
+from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
+from pretraining_inputs import losses_of
 from tiny import load_masked_lm
-
-LAYOUTS = {
-    "padded": RowLayout(packed=False, rows=None),
-    "padded, small micro-batches": RowLayout(packed=False, rows=1),
-    "packed": RowLayout(packed=True, rows=None),
-    "packed, small micro-batches": RowLayout(packed=True, rows=1),
-}
-
-
-def losses_of(job) -> PreTrainingLosses:
-    tokenizer = Tokenizer.load(job.tokenizer_folder)
-    model = BertForMaskedLM(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
-    initialize(model, job.model, seed=1)
-    return PreTrainingLosses(model.eval(), job.objective)
-
-
-def sums_of_step(job, layout: RowLayout, ranks: Ranks) -> dict[str, torch.Tensor]:
-    """The sums of the second step on this rank."""
-    examples = {24: MaskedExamples(job.examples_folder, "train", 24, pairs_together=4)}
-    step = StepDataset(Plan.of(job.pretrain), examples, {24: layout}, ranks=ranks, seed=0)[1]
-    losses = losses_of(job)
-    found = [losses(expanded(micro_batch)) for micro_batch in step["micro_batches"]]
-    return {name: sum(sums[name] for sums in found) for name in found[0]}
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_layout_changes_no_sum(make_contrastive, layout, pooling):
-    job = make_contrastive(objective={**pretraining_inputs.CONTRASTIVE, "pooling": pooling})
-    expected = sums_of_step(job, LAYOUTS["padded"], Ranks())
-    found = sums_of_step(job, LAYOUTS[layout], Ranks())
-    for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5, msg=name)
-
-
-def test_two_ranks_have_the_sums_of_one_between_them(make_contrastive):
-    job = make_contrastive()
-    alone = sums_of_step(job, LAYOUTS["packed"], Ranks())
-    shares = [sums_of_step(job, LAYOUTS["packed"], Ranks(rank=rank, world_size=2, local_rank=rank)) for rank in (0, 1)]
-    for name, value in alone.items():
-        torch.testing.assert_close(shares[0][name] + shares[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_each_group_is_compared_alone_and_each_segment_encoded_alone(make_contrastive):
@@ -120,7 +79,8 @@ def test_neighbours_come_together_and_every_one_once_in_an_epoch(make_contrastiv
     examples.batch = lambda indices, epoch: (
         asked.extend(indices.tolist()) or MaskedExamples.batch(examples, indices, epoch=epoch)
     )
-    steps = StepDataset(Plan.of(job.pretrain), {24: examples}, {24: LAYOUTS["packed"]}, ranks=Ranks(), seed=0)
+    layouts = {24: RowLayout(packed=True, rows=None)}
+    steps = StepDataset(Plan.of(job.pretrain), {24: examples}, layouts, ranks=Ranks(), seed=0)
     for step in range(len(steps)):
         steps[step]
     groups = [asked[start : start + 4] for start in range(0, len(asked), 4)]
@@ -165,4 +125,4 @@ def test_the_fill_of_separate_segments_counts_their_rows(pairs):
     store = MaskedExamples(pairs / "examples", "train", 24).store
     examples = MaskedExamples(pairs / "examples", "train", 24, pairs_together=4)
     mask = examples.batch(torch.arange(len(store)).numpy(), epoch=0)["attention_mask"]
-    assert fill_of(store, are_apart=True) == pytest.approx(mask.mean())
+    assert examples.fill == pytest.approx(mask.mean())

@@ -1,3 +1,5 @@
+"""The batches of each step, and how they travel."""
+
 import os
 import threading
 import warnings
@@ -6,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+import pretraining_inputs
 from bertline.foundation.errors import ArtifactError
+from bertline.pretraining import data
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset, expanded, prefetched
+from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader, compacted, expanded, prefetched
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
 from bertline.training.clock import TrainingClock
@@ -101,7 +105,8 @@ def test_counts_are_those_of_the_arrays(inputs):
     batch = dataset(inputs)[0]
     arrays = joined([batch])
     assert batch["num_targets"] == int((arrays["masked_labels"] != -100).sum())
-    assert batch["num_tokens"] == int((arrays["input_ids"] != 0).sum())
+    lengths = (arrays["input_ids"] != 0).sum(dim=1)
+    assert (batch["num_tokens"], batch["num_pairs"]) == (lengths.sum(), lengths.square().sum())
     assert batch["num_sequences"] == 8
 
 
@@ -158,8 +163,60 @@ def test_no_more_workers_are_started_than_this_process_has_cores(inputs):
         os.sched_setaffinity(0, {min(cores)})
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # PyTorch warns of more workers than cores
-            data = PretrainingData(dataset(inputs), machine, TrainingClock(), num_workers=4, first_step=0)
-            data.train_dataloader()
-        assert data.num_workers == 1
+            steps = StepLoader(dataset(inputs), machine, TrainingClock(), num_workers=4, first_step=0)
+        assert steps.loader.num_workers == 1
     finally:
         os.sched_setaffinity(0, cores)
+
+
+LENGTH = 128
+LAYOUTS = {
+    "padded": RowLayout(packed=False, rows=None),
+    "full": RowLayout(packed=False, rows=None),
+    "cut": RowLayout(packed=False, rows=24),
+    "packed": RowLayout(packed=True, rows=None),
+    "packed and cut": RowLayout(packed=True, rows=5),  # the last micro-batch is filled up with empty rows
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    folders = {}
+    for name, full_lengths in (("padded", ()), ("full", (LENGTH,))):
+        folders[name] = tmp_path_factory.mktemp(name)
+        pretraining_inputs.write_inputs(folders[name], lengths=(LENGTH,), full_lengths=full_lengths, num_train=64)
+    return folders
+
+
+def micro_batches(folders, layout: str) -> list[dict[str, np.ndarray]]:
+    folder = folders["full" if layout == "full" else "padded"]
+    examples = MaskedExamples(folder / "examples", "train", LENGTH)
+    return list(examples.micro_batches(examples.batch(np.arange(64), epoch=0), LAYOUTS[layout]))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_expanded_is_what_was_compacted(folders, layout):
+    for arrays in micro_batches(folders, layout):
+        whole = expanded(compacted(arrays))
+        assert whole.keys() == arrays.keys()
+        for name, values in arrays.items():
+            assert whole[name].dtype == torch.from_numpy(values).dtype, name
+            assert torch.equal(whole[name], torch.from_numpy(values)), name
+
+
+def test_sequences_of_one_segment_have_only_the_first(tmp_path):
+    pretraining_inputs.write_inputs(tmp_path, num_segments=1)
+    examples = MaskedExamples(tmp_path / "examples", "train", 16)
+    for packed in (False, True):
+        batch = examples.batch(np.arange(20), epoch=0)
+        for arrays in examples.micro_batches(batch, RowLayout(packed=packed, rows=None)):
+            assert not expanded(compacted(arrays))["token_type_ids"].any()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_eight_workers_with_their_steps_ahead_fit_in_the_shared_memory_of_a_container(folders, layout):
+    sent = [compacted(arrays) for arrays in micro_batches(folders, layout)]
+    num_bytes = sum(values.nbytes for one in sent for values in one.values())
+    num_tokens = sum(one["input_ids"].numel() for one in sent)
+    tokens_per_step = 131_072
+    assert 8 * data._STEPS_AHEAD * tokens_per_step * num_bytes / num_tokens < 0.5 * (64 << 20)

@@ -13,16 +13,21 @@ import pretraining_processes as processes
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.losses import cosine_distance_sum, soft_target_loss_sum
 from bertline.modeling.weight_files import read_weight_names, read_weights
-from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
+from bertline.pretraining.data import expanded
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
-from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Ranks
-from pretraining_inputs import assert_resumes_to_the_same_bits, assert_same_weights, pretrain_job, weights
+from pretraining_inputs import (
+    assert_neither_rows_nor_ranks_change_a_sum,
+    assert_resumes_to_the_same_bits,
+    assert_same_weights,
+    pretrain_job,
+    steps_of,
+    weights,
+)
 from tiny import load_masked_lm, machine
 
 STILL = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
@@ -84,39 +89,17 @@ def test_the_distance_of_states_is_one_less_their_cosine_in_a_plain_loop(pairs):
     assert float(cosine_distance_sum(ours, theirs, real)) == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.parametrize("layout", [RowLayout(packed=False, rows=3), RowLayout(packed=True, rows=None)])
-def test_neither_rows_nor_ranks_change_a_sum(make, layout):
-    job = make(objective_={"start_from_teacher": False}, **STILL)
-    tokenizer = Tokenizer.load(job.tokenizer_folder)
-    losses = PreTrainingLosses(build_model(job, tokenizer, machine()).eval().requires_grad_(False), job.objective)
-    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
-
-    def sums(layout: RowLayout, ranks: Ranks) -> dict[str, torch.Tensor]:
-        step = StepDataset(Plan.of(job.pretrain), examples, {16: layout}, ranks=ranks, seed=0)[1]
-        parts = [losses(expanded(each)) for each in step["micro_batches"]]
-        return {name: sum(part[name] for part in parts) for name in parts[0]}
-
-    expected = sums(RowLayout(packed=False, rows=None), Ranks())
-    assert float(expected["cosine_loss"]) > 1 and float(expected["soft_loss"]) > 0.01
-    shares = [sums(layout, Ranks(rank=rank, world_size=2, local_rank=rank)) for rank in (0, 1)]
-    for name, value in expected.items():
-        torch.testing.assert_close(shares[0][name] + shares[1][name], value, rtol=1e-3, atol=1e-6, msg=name)
-        torch.testing.assert_close(sums(layout, Ranks())[name], value, rtol=1e-3, atol=1e-6, msg=name)
+def test_neither_rows_nor_ranks_change_a_sum(make):
+    job = make(objective_={"start_from_teacher": False})
+    layouts = RowLayout(packed=False, rows=3), RowLayout(packed=True, rows=None)
+    assert_neither_rows_nor_ranks_change_a_sum(job, *layouts)
 
 
 def test_a_student_of_all_layers_starts_as_its_teacher_and_without_distance(make, teacher):
     job = make(model__num_hidden_layers=4, **STILL)
     model = build_model(job, Tokenizer.load(job.tokenizer_folder), machine())
     assert_same_weights(dict(model.state_dict()), dict(load_masked_lm(teacher).state_dict()))
-    batch = expanded(
-        StepDataset(
-            Plan.of(job.pretrain),
-            {16: MaskedExamples(job.examples_folder, "train", 16)},
-            {16: RowLayout(packed=False, rows=None)},
-            ranks=Ranks(),
-            seed=0,
-        )[0]["micro_batches"][0]
-    )
+    batch = expanded(steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"][0])
     sums = PreTrainingLosses(model.eval().requires_grad_(False), job.objective)(batch)
     assert abs(float(sums["soft_loss"])) < 1e-3 and abs(float(sums["cosine_loss"])) < 1e-3
     assert sums["teacher_correct"] == sums["mlm_correct"]

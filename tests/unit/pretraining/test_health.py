@@ -10,14 +10,18 @@ import pytest
 from omegaconf import OmegaConf
 
 import tiny
-from bertline.pretraining.config import HealthConfig
-from bertline.pretraining.divergence import ADVICE, Alarm, HealthMonitor, Stretch
+from bertline.pretraining.config import HealthConfig, PhaseConfig
+from bertline.pretraining.health import ADVICE, Alarm, HealthMonitor
+from bertline.pretraining.plan import Plan
 
 CONF = Path(__file__).parents[3] / "conf"
 # The rows of a real run of an earlier docs_tiny: warm-up of 200 steps, 600 steps at length 16, then 6,400 at length 64.
 CURVE = Path(__file__).with_name("docs_tiny_curve.csv")
-LOSS, CHANCE = "mlm_loss", "nsp_accuracy"
-FIRST_STEPS, ENTROPIES = (0, 600), (6.587, 6.498)
+PHASES = [
+    PhaseConfig(steps=600, max_length=16, global_batch_size=8),
+    PhaseConfig(steps=9000, max_length=64, global_batch_size=8),
+]
+ENTROPIES = {"16": {"unigram_entropy": 6.587}, "64": {"unigram_entropy": 6.498}}
 SMALL = HealthConfig(
     patience_steps=100,
     entropy_margin=0.1,
@@ -46,16 +50,8 @@ def recorded() -> list[tuple[int, dict[str, float]]]:
 def alarms_of(
     rows, config: HealthConfig, *, warmup: int = 200, nsp_chance: float = 0.5, nsp_weight: float = 1.0
 ) -> list[Alarm]:
-    stretches = [
-        Stretch(first_step=step, baselines={LOSS: entropy, CHANCE: nsp_chance})
-        for step, entropy in zip(FIRST_STEPS, ENTROPIES, strict=True)
-    ]
-    monitor = HealthMonitor(
-        config,
-        num_warmup_steps=warmup,
-        objective=tiny.mlm_nsp(nsp_weight),
-        stretch_of=lambda step: stretches[step >= FIRST_STEPS[1]],
-    )
+    examples = {"random_next_prob": nsp_chance, "lengths": ENTROPIES}
+    monitor = HealthMonitor(config, warmup, tiny.mlm_nsp(nsp_weight), Plan(PHASES, 9600), examples)
     return [alarm for step, metrics in rows for alarm in monitor.take(step, metrics)]
 
 
@@ -142,7 +138,7 @@ def test_a_loss_that_never_comes_back_from_a_spike_does_not_become_the_measure()
 
 def test_nothing_is_compared_across_a_change_of_length():
     rows = rows_of(*[row(3.0)] * 10, *[row(5.0)] * 10, first=420)
-    assert rows[9][0] == FIRST_STEPS[1]
+    assert rows[9][0] == PHASES[0].steps
     assert alarms_of(rows, SMALL) == []
 
 

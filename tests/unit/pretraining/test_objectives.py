@@ -8,15 +8,16 @@ import torch
 
 import tiny
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json
+from bertline.foundation.files import read_json, read_json_lines
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.huggingface import architecture_of
-from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.pretraining.objectives.base import LearningMargins, means, shown_means, sum_names, weighted_loss
 from bertline.pretraining.objectives.registry import objective_from
+from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
+from pretraining_inputs import assert_neither_rows_nor_ranks_change_a_sum
 from tiny import load_masked_lm, load_pretraining_model
 
 OBJECTIVES = {
@@ -49,6 +50,12 @@ def test_the_sums_have_the_names_that_are_announced(objective):
     sums = objective.sums(objective.output(model, batch()), batch())
     assert sorted(sums) == sorted(sum_names(objective))
     assert all(value.shape == () and value.dtype == torch.float32 for value in sums.values())
+
+
+@pytest.mark.parametrize("maker", ["make_mlm", "make_job", "make_shared", "make_contrastive"])
+def test_neither_rows_nor_ranks_change_a_sum(request, maker):
+    layouts = [RowLayout(packed=packed, rows=rows) for packed, rows in ((False, 1), (True, None), (True, 1))]
+    assert_neither_rows_nor_ranks_change_a_sum(request.getfixturevalue(maker)(), *layouts)
 
 
 @EACH
@@ -106,7 +113,7 @@ def test_mlm_has_no_next_sentence_head_and_no_pooler_anywhere(make_mlm):
     assert figures["num_parameters"] == sum(parameter.numel() for parameter in model.parameters())
     assert all(torch.equal(tensor, state["model"][name]) for name, tensor in model.state_dict().items())
     assert read_manifest(job.result_folder, kind="pretrain", format_version=1)["best"]["val/mlm_loss"] > 0
-    assert read_mask_predictions(job.mask_predictions_path)
+    assert read_json_lines(job.mask_predictions_path)
 
 
 def test_each_objective_starts_from_the_model_of_the_other(make_mlm, make_job, capsys):

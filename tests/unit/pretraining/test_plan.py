@@ -1,8 +1,11 @@
+"""The plan over the phases and the order of examples; both as properties in tests/properties."""
+
+import numpy as np
 import pytest
 
 from bertline.foundation.errors import ConfigError
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.plan import Place, Plan, SkippedSequences, share_of
+from bertline.pretraining.plan import Place, Plan, SkippedSequences, share_of, shuffled
 from bertline.training.devices import Ranks
 
 
@@ -105,3 +108,28 @@ def test_only_phases_that_are_still_reached_need_a_sequence_for_each_device():
     Plan(PHASES, num_steps=10).require_shares(three, first_step=5)
     Plan(PHASES, num_steps=3).require_shares(three, first_step=0)
     Plan(PHASES, num_steps=10).require_shares(three, first_step=10)
+
+
+def test_seeds_and_epochs_have_orders_of_their_own():
+    orders = {
+        tuple(shuffled(np.arange(100), 100, seed=seed, epoch=epoch).tolist()) for seed in range(3) for epoch in range(3)
+    }
+    assert len(orders) == 9
+
+
+def test_the_order_is_well_mixed():
+    size = 50_000
+    order = shuffled(np.arange(size), size, seed=0, epoch=0)
+    for lag in (1, 2, 64):
+        assert abs(np.corrcoef(order[:-lag], order[lag:])[0, 1]) < 0.02
+    assert abs(np.corrcoef(order, np.arange(size))[0, 1]) < 0.02
+    # Each tenth of the epoch sees each tenth of the examples about equally often (chi-squared, 81 degrees of freedom).
+    counts = np.histogram2d(np.arange(size), order, bins=10)[0]
+    assert ((counts - size / 100) ** 2 / (size / 100)).sum() < 150
+
+
+def test_a_billion_examples_need_no_table():
+    size = 3_000_000_000
+    taken = shuffled(np.array([0, size // 2, size - 1]), size, seed=0, epoch=0)
+    assert ((taken >= 0) & (taken < size)).all()
+    assert len(set(taken.tolist())) == 3

@@ -21,16 +21,14 @@ from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.losses import replaced_token_sums, sampled_tokens
 from bertline.modeling.weight_files import read_weights
-from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
-from bertline.pretraining.plan import Plan
+from bertline.pretraining.data import expanded
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
-from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Ranks
 from export_inputs import EXPORT
-from pretraining_inputs import assert_resumes_to_the_same_bits
+from pretraining_inputs import assert_resumes_to_the_same_bits, steps_of
 
 ELECTRA = {
     "family": "electra", "embedding_size": 12, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -52,10 +50,7 @@ def make(make_mlm):
 
 
 def a_batch(job) -> dict[str, torch.Tensor]:
-    examples = {16: MaskedExamples(job.examples_folder, "train", 16, with_draws=True)}
-    layouts = {16: RowLayout(packed=False, rows=None)}
-    step = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=Ranks(), seed=0)[0]
-    return expanded(step["micro_batches"][0])
+    return expanded(steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"][0])
 
 
 @settings(max_examples=60)

@@ -14,14 +14,12 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
-from bertline.pretraining.interval import num_pairs
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import (
     RowLayout,
     frozen_layout,
     layouts_in_words,
-    pretraining_attention,
     resumed_layout,
     row_layouts,
 )
@@ -41,14 +39,9 @@ def full(pretraining, tmp_path_factory):
     return folder
 
 
-def stores(folder) -> dict:
-    return {length: MaskedExamples(folder / "examples", "train", length).store for length in (16, 32)}
-
-
 def line(folder, model, device, **runtime) -> str:
-    asked, found = tiny.runtime(**runtime), stores(folder)
-    attention = {length: pretraining_attention(asked, model, device, length) for length in found}
-    return layouts_in_words(row_layouts(asked, found, attention), found, attention, model, device)
+    fills = {length: MaskedExamples(folder / "examples", "train", length).fill for length in (16, 32)}
+    return layouts_in_words(row_layouts(tiny.runtime(**runtime), model, device, fills), fills, model, device)
 
 
 def test_the_log_says_where_and_which_rows_and_attention_each_length_has_and_why(full):
@@ -99,8 +92,7 @@ def test_full_rows_carry_no_mask_and_others_do_in_every_batch(full):
         micro_batches = [one for step in range(9) for one in steps(full, length, rows=3)[step]["micro_batches"]]
         assert {"attention_mask" in expanded(one) for one in micro_batches} == {length == 32}
     assert steps(full, 16)[0]["num_tokens"] == 8 * 16
-    (micro_batch,) = steps(full, 16)[0]["micro_batches"]
-    assert int(num_pairs(micro_batch)) == 8 * 16**2
+    assert steps(full, 16)[0]["num_pairs"] == 8 * 16**2
 
 
 @pytest.mark.parametrize("kind", ["eager", "plain", "sdpa"])
@@ -127,45 +119,49 @@ def test_full_rows_have_the_losses_and_gradients_that_they_have_with_a_mask(full
 
 
 DROPOUT = tiny.model_config()
-PLAIN, SDPA = ({16: AttentionChoice(kind, "")} for kind in ("plain", "sdpa"))
-WHOLE, OF_FOUR = {16: RowLayout(packed=False, rows=None)}, {16: RowLayout(packed=True, rows=4)}
 
 
-def resumed(frozen, layouts, *, device="cuda", num_ranks=2, model=DROPOUT, **runtime):
+def at_16(*, packed=False, rows=None, attention="sdpa") -> dict[int, RowLayout]:
+    return {16: RowLayout(packed=packed, rows=rows, attention=AttentionChoice(attention, ""))}
+
+
+WHOLE, OF_FOUR = at_16(), at_16(packed=True, rows=4)
+
+
+def resumed(frozen, layouts, *, device="cuda", num_ranks=2, model=DROPOUT):
     """The layout at length 16, and the warning."""
-    here = {"model": model, "device": device, "num_ranks": num_ranks}
-    kept, kinds, warning = resumed_layout(frozen, layouts, SDPA, runtime=tiny.runtime(**runtime), **here)
-    return kept[16], kinds[16].kind, warning
+    found, warning = resumed_layout(frozen, layouts, model=model, device=device, num_ranks=num_ranks)
+    return found[16], warning
 
 
-@pytest.mark.parametrize("attention", [PLAIN, SDPA])
+@pytest.mark.parametrize("attention", ["plain", "sdpa"])
 def test_dropout_masks_depend_on_the_layout_on_a_gpu_and_in_fused_attention(attention):
     def drawn_on(device, **model):
         here = {"model": dataclasses.replace(DROPOUT, **model), "device": device, "num_ranks": 2}
-        found = frozen_layout(WHOLE, attention, **here)
+        found = frozen_layout(at_16(attention=attention), **here)
         return None if found is None else found["drawn_on"]
 
     assert drawn_on("cuda") == drawn_on("cuda", attention_probs_dropout_prob=0.0) == "2 cuda devices"
-    assert drawn_on("cpu") == (None if attention is PLAIN else "2 cpu devices")
+    assert drawn_on("cpu") == (None if attention == "plain" else "2 cpu devices")
     assert drawn_on("cpu", attention_probs_dropout_prob=0.0) is None
-    assert frozen_layout(WHOLE, attention, model=tiny.model_config(**NO_DROPOUT), device="cuda", num_ranks=2) is None
+    assert frozen_layout(WHOLE, model=tiny.model_config(**NO_DROPOUT), device="cuda", num_ranks=2) is None
 
 
 def test_a_run_resumed_on_its_own_kind_of_machine_keeps_the_layout_that_a_rehearsal_found():
-    frozen = frozen_layout(OF_FOUR, SDPA, model=DROPOUT, device="cuda", num_ranks=2)
-    assert resumed(frozen, WHOLE) == (OF_FOUR[16], "sdpa", None)
-    _, _, warning = resumed(frozen, {16: RowLayout(packed=True, rows=8)}, micro_batch_size=8)
-    assert warning.startswith("runtime.micro_batch_size=8 is not used: ")
+    frozen = frozen_layout(OF_FOUR, model=DROPOUT, device="cuda", num_ranks=2)
+    assert resumed(frozen, at_16(packed=True)) == (OF_FOUR[16], None)
+    _, warning = resumed(frozen, at_16(packed=True, rows=8))
+    assert "micro-batches of the runtime section are not used" in warning
     assert "(4 packed rows of 16 tokens at once, sdpa)" in warning
-    assert resumed(None, WHOLE) == (WHOLE[16], "sdpa", None)
+    assert resumed(None, WHOLE) == (WHOLE[16], None)
 
 
 @pytest.mark.parametrize(
     ("device", "num_ranks", "now"), [("cuda", 1, "1 cuda device"), ("cpu", 2, "2 cpu devices"), ("mps", 2, "2 mps ")]
 )
 def test_a_run_resumed_elsewhere_takes_the_layout_of_the_machine_and_says_that_masks_differ(device, num_ranks, now):
-    frozen = frozen_layout(OF_FOUR, SDPA, model=DROPOUT, device="cuda", num_ranks=2)
-    layout, _, warning = resumed(frozen, WHOLE, device=device, num_ranks=num_ranks)
+    frozen = frozen_layout(OF_FOUR, model=DROPOUT, device="cuda", num_ranks=2)
+    layout, warning = resumed(frozen, WHOLE, device=device, num_ranks=num_ranks)
     assert layout == WHOLE[16]
     assert "began with the dropout masks of 2 cuda devices; from here on they are those of " + now in warning
 
@@ -173,7 +169,7 @@ def test_a_run_resumed_elsewhere_takes_the_layout_of_the_machine_and_says_that_m
 def test_a_wrapped_model_draws_its_masks_if_it_drops_anything():
     def drawn_on(**model):
         config = tiny.model_config(**NO_DROPOUT, family="modernbert", **model)
-        found = frozen_layout(WHOLE, PLAIN, model=config, device="cpu", num_ranks=1)
+        found = frozen_layout(at_16(attention="plain"), model=config, device="cpu", num_ranks=1)
         return None if found is None else found["drawn_on"]
 
     assert drawn_on(own={"embedding_dropout": 0.1}) == "1 cpu device"

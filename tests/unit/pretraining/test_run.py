@@ -7,9 +7,10 @@ import pytorch_lightning as pl
 import torch
 
 from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
+from bertline.foundation.files import read_json_lines
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import read_metrics
-from bertline.pretraining.mask_predictions import MaskPredictionProbe, read_mask_predictions
+from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
@@ -61,7 +62,7 @@ def test_metrics_and_mask_predictions_come_at_their_steps(make_job):
     trained = [row for row in rows if "train/loss" in row.metrics]
     assert [row.step for row in trained] == [20, 30]
     assert set(trained[0].metrics) >= {"optim/lr", "optim/grad_norm", "perf/tokens_per_s", "train/mlm_accuracy"}
-    assert [row["step"] for row in read_mask_predictions(job.mask_predictions_path)] == [0, 15, 30]
+    assert [row["step"] for row in read_json_lines(job.mask_predictions_path)] == [0, 15, 30]
 
 
 def test_phases_follow_each_other_in_one_run(make_job):
@@ -100,7 +101,7 @@ def test_a_signal_saves_after_the_step_and_the_next_start_goes_on(make_job, fini
     run_pretraining(job)
     assert_same_weights(weights(finished), weights(job))
     assert curve(job) == curve(finished)
-    assert read_mask_predictions(job.mask_predictions_path) == read_mask_predictions(finished.mask_predictions_path)
+    assert read_json_lines(job.mask_predictions_path) == read_json_lines(finished.mask_predictions_path)
 
 
 def test_the_newest_weights_can_be_looked_into_while_training(make_job):

@@ -19,16 +19,10 @@ from bertline.foundation.files import read_json
 from bertline.foundation.validation import validate
 from bertline.modeling.bert import PreTrainingOutput
 from bertline.modeling.config import ModelConfig
-from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
-from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.start import build_model
-from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.storage import copy_tokenizer
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Ranks
 
 ALBERT = {
     "family": "albert", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
@@ -80,24 +74,12 @@ def test_the_sums_are_those_of_a_plain_loop(rows):
     assert float(sums["mlm_loss"]) == pytest.approx(len(rows) * math.log(7), rel=1e-5)
 
 
-def sums_of_step(job, model, layout: RowLayout, ranks: Ranks) -> dict[str, torch.Tensor]:
-    """The sums of the second step on this rank."""
-    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
-    step = StepDataset(Plan.of(job.pretrain), examples, {16: layout}, ranks=ranks, seed=0)[1]
-    losses = PreTrainingLosses(model.eval(), job.objective)
-    parts = [losses(expanded(micro_batch)) for micro_batch in step["micro_batches"]]
-    return {name: sum(sums[name] for sums in parts) for name in parts[0]}
-
-
 def test_neither_rows_nor_ranks_change_a_sum(make_sop):
     job = make_sop()
-    model = build_model(job, Tokenizer.load(job.tokenizer_folder), tiny.machine())
-    expected = sums_of_step(job, model, RowLayout(packed=False, rows=None), Ranks())
-    for packed in (False, True) if job.model.family == "bert" else (False,):
-        layout = RowLayout(packed=packed, rows=1)
-        shares = [sums_of_step(job, model, layout, Ranks(rank=rank, world_size=2, local_rank=rank)) for rank in (0, 1)]
-        for name, value in expected.items():
-            torch.testing.assert_close(shares[0][name] + shares[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
+    layouts = [
+        RowLayout(packed=packed, rows=1) for packed in ((False, True) if job.model.family == "bert" else (False,))
+    ]
+    pretraining_inputs.assert_neither_rows_nor_ranks_change_a_sum(job, *layouts)
 
 
 def test_a_stopped_training_resumes_to_the_same_bits_and_both_heads_are_exported(make_sop, tmp_path, monkeypatch):

@@ -13,24 +13,13 @@ from hypothesis import strategies as st
 import pretraining_inputs
 from bertline.examples.packing import packed_batches
 from bertline.foundation.errors import ConfigError
-from bertline.modeling.bert import BertForPreTraining
-from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import shared_token_sums
-from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
-from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.plan import Plan
+from bertline.pretraining.data import expanded
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Ranks
+from pretraining_inputs import losses_of, steps_of
 from tiny import load_pretraining_model
 
-LAYOUTS = {
-    "padded": RowLayout(packed=False, rows=None),
-    "padded, small micro-batches": RowLayout(packed=False, rows=1),
-    "packed": RowLayout(packed=True, rows=None),
-    "packed, small micro-batches": RowLayout(packed=True, rows=1),
-}
 IDS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
@@ -77,41 +66,11 @@ def test_each_token_is_looked_for_in_the_other_segment_of_its_own_sequence(pairs
         assert float(absent) == pytest.approx(expected_absent, rel=1e-5)
 
 
-def losses_of(job) -> PreTrainingLosses:
-    tokenizer = Tokenizer.load(job.tokenizer_folder)
-    model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
-    initialize(model, job.model, seed=1)
-    return PreTrainingLosses(model.eval(), job.objective)
-
-
-def step_of(job, layout: RowLayout, ranks: Ranks) -> list[dict[str, torch.Tensor]]:
-    """The micro-batches of the second step on this rank."""
-    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
-    step = StepDataset(Plan.of(job.pretrain), examples, {16: layout}, ranks=ranks, seed=0)[1]
-    return [expanded(micro_batch) for micro_batch in step["micro_batches"]]
-
-
-def sums_of_step(job, layout: RowLayout, ranks: Ranks) -> dict[str, torch.Tensor]:
-    losses = losses_of(job)
-    found = [losses(micro_batch) for micro_batch in step_of(job, layout, ranks)]
-    return {name: sum(sums[name] for sums in found) for name in found[0]}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_neither_rows_nor_ranks_change_a_sum(make_shared, layout):
-    job = make_shared()
-    expected = sums_of_step(job, LAYOUTS["padded"], Ranks())
-    shares = [sums_of_step(job, LAYOUTS[layout], Ranks(rank=rank, world_size=2, local_rank=rank)) for rank in (0, 1)]
-    found = {name: shares[0][name] + shares[1][name] for name in expected}
-    for sums in (found, sums_of_step(job, LAYOUTS[layout], Ranks())):
-        for name, value in expected.items():
-            torch.testing.assert_close(sums[name], value, rtol=1e-4, atol=1e-5, msg=name)
-
-
 def test_the_last_layer_is_left_to_the_other_losses(make_shared):
     job = make_shared()
     losses = losses_of(job)
-    losses(step_of(job, LAYOUTS["packed"], Ranks())[0])["shared_loss"].backward()
+    step = steps_of(job, RowLayout(packed=True, rows=None))[1]
+    losses(expanded(step["micro_batches"][0]))["shared_loss"].backward()
     layers = losses.model.bert.layers
     assert all(parameter.grad is None for parameter in layers[-1].parameters())
     assert all(bool(parameter.grad.any()) for parameter in layers[0].parameters())

@@ -15,8 +15,7 @@ import tiny
 from bertline.config import PipelineConfig, pipeline_config
 from bertline.evaluation.facts import RESULT_FORMAT
 from bertline.foundation.validation import to_mapping
-from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Objective
-from bertline.pretraining.objectives.mlm import Mlm
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Mlm, Objective
 from bertline.run.records import (
     NAMES,
     add_result,

@@ -12,6 +12,8 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from bertline.modeling.families import FAMILIES
+
 if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
     from torch import Tensor
 
@@ -100,9 +102,8 @@ class LearningMargins:
 class Objective:
     """A pretraining objective: a section of the configuration that knows everything which depends on what is learned.
 
-    Here it is the masked language model alone, on full sentences; an objective says in what it differs.
-    An objective is a dataclass in a file of `pretraining/objectives`, which `registry.py` lists in `ObjectiveConfig`.
-    The file is imported wherever a configuration is read, so torch and the model are imported inside the methods.
+    Here it is the masked language model alone, on full sentences; an objective says in what it differs. Its file is
+    imported wherever a configuration is read, so torch and the model are imported inside the methods.
     """
 
     kind: str
@@ -219,10 +220,7 @@ class Objective:
     ) -> Tensor:
         """Return the part of a micro-batch in the loss of a step, such as `mlm + w * nsp`: the sum of the terms' means.
 
-        Args:
-            targets: Number of targets of the global batch; 0 if there is nothing to learn.
-            sequences: Number of sequences of the global batch.
-            tokens: Number of its real tokens; read only by objectives with a term for each token.
+        Targets, sequences and real tokens are counted in the global batch; tokens only for terms of each token.
         """
         # A tensor stays on its device. Without targets the sum is 0 anyway.
         at_least_one = targets.clamp(min=1) if hasattr(targets, "clamp") else max(1, targets)
@@ -233,9 +231,8 @@ class Objective:
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the baseline of each metric that has one: the score that needs no learning from context.
 
-        Args:
-            known: Settings and measurements of the examples, such as `unigram_entropy`; a baseline whose facts are
-                missing is left out.
+        `known` has settings and measurements of the examples, such as `unigram_entropy`; a baseline whose facts are
+        missing is left out.
         """
         return {"mlm_loss": known["unigram_entropy"]} if "unigram_entropy" in known else {}
 
@@ -250,6 +247,15 @@ class Objective:
                 f"the MLM loss of the last {steps:,} steps is {loss:.2f} nats; guessing blanks by frequency "
                 f"alone gives {entropy:.2f}",
             )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mlm(Objective):
+    """Masked language model on full sentences, without sentence pairs (RoBERTa, arXiv 1907.11692, section 4.2)."""
+
+    families: ClassVar[Collection[str]] = tuple(FAMILIES)
+
+    kind: Literal["mlm"]
 
 
 def sum_names(objective: Objective) -> tuple[str, ...]:
@@ -269,12 +275,9 @@ def means(objective: Objective, total: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def weighted_loss(objective: Objective, of_terms: Mapping[str, float]) -> float:
+def weighted_loss(objective: Objective, averages: Mapping[str, float]) -> float:
     """Return the loss from the means of its terms."""
-    loss = 0.0
-    for term in objective.terms:
-        loss += term.weight * of_terms[term.name]
-    return loss
+    return sum((term.weight * averages[term.name] for term in objective.terms), 0.0)
 
 
 def _of(objective: Objective) -> tuple[LossTerm | Metric, ...]:

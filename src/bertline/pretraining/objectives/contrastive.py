@@ -146,14 +146,14 @@ class Contrastive(Objective):
 
         is_used = batch["next_sentence_labels"][::2] != IGNORED_LABEL
         a, b = output.vectors[::2], output.vectors[1::2]
-        groups = [slice(start, start + self.group_size) for start in range(0, len(a), self.group_size)]
         # Packed rows are those of one group, padded to a common number of sequences.
-        groups = [slice(None)] if "boundaries" in batch else groups
-        found = [info_nce_sums(a[one], b[one], is_used[one], temperature=self.temperature) for one in groups]
+        size = len(a) if "boundaries" in batch else self.group_size
+        groups = zip(a.split(size), b.split(size), is_used.split(size), strict=True)
+        losses, correct = zip(*(info_nce_sums(*group, temperature=self.temperature) for group in groups), strict=True)
         return {
             **Objective.sums(self, output, batch),  # type: ignore[arg-type]
-            "contrastive_loss": sum((loss for loss, _ in found[1:]), found[0][0]),
-            "contrastive_correct": sum((correct for _, correct in found[1:]), found[0][1]),
+            "contrastive_loss": sum(losses[1:], losses[0]),
+            "contrastive_correct": sum(correct[1:], correct[0]),
         }
 
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:

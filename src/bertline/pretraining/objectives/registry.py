@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from bertline.foundation.plugins import with_plugins
 from bertline.foundation.validation import validate
-from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.base import Mlm, Objective
 from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.distilled import Distilled
-from bertline.pretraining.objectives.mlm import Mlm
-from bertline.pretraining.objectives.mlm_nsp import MlmNsp
-from bertline.pretraining.objectives.mlm_nsp_shared import MlmNspShared
-from bertline.pretraining.objectives.mlm_sop import MlmSop
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
+from bertline.pretraining.objectives.sentence_pairs import MlmNsp, MlmNspShared, MlmSop
 
 _OWN: dict[str, type[Objective]] = {
     "mlm": Mlm,

@@ -7,7 +7,7 @@ import torch
 
 import pretraining_processes as processes
 from bertline.pretraining import cooccurrence
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
+from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training.interruption import TrainingInterrupted
 

@@ -13,7 +13,7 @@ from bertline.examples.store import ExampleStore
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining, Encoded
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.linear_probe import LinearProbe, linear_probes, probing_sentences
+from bertline.pretraining.linear_probe import LinearProbe, configured_probes, probing_sentences
 from bertline.pretraining.run import run_pretraining
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
@@ -137,8 +137,8 @@ def test_vectors_that_are_no_numbers_are_not_measured(sentences):
 
 def test_a_run_measures_at_its_steps_and_trains_as_without(make_job):
     probed, alone = make_job("probed"), make_job("alone", pretrain__linear_probe=None)
-    figures = run_pretraining(probed, make_probes=linear_probes(probed))
-    run_pretraining(alone, make_probes=linear_probes(alone))
+    figures = run_pretraining(probed)
+    run_pretraining(alone)
     measured = {step: metrics[SHIFT] for step, metrics in curve(probed) if SHIFT in metrics}
     assert list(measured) == [0, 5, 10, 15, 20]
     assert figures[SHIFT] == measured[20] and ODD in figures
@@ -149,20 +149,20 @@ def test_a_run_measures_at_its_steps_and_trains_as_without(make_job):
 
 def test_a_stopped_run_goes_on_with_one_clean_curve(make_job, monkeypatch):
     whole, stopped = make_job("whole"), make_job("stopped")
-    run_pretraining(whole, make_probes=linear_probes(whole))
+    run_pretraining(whole)
     signal_at(LinearProbe, 10, signal.SIGTERM, monkeypatch)
     with pytest.raises(TrainingInterrupted):
-        run_pretraining(stopped, make_probes=linear_probes(stopped))
+        run_pretraining(stopped)
     monkeypatch.undo()
-    run_pretraining(stopped, make_probes=linear_probes(stopped))
+    run_pretraining(stopped)
     assert curve(stopped) == curve(whole)
 
 
 def test_text_too_short_to_probe_with_is_said_and_stops_nothing(make_job, capsys):
     job = make_job(pretrain__linear_probe={"every_steps": 5, "max_sentences": 59})
-    assert linear_probes(job) == []
+    assert configured_probes(job, tiny_model(), language.TOKENIZER, tiny.machine()) == []
     assert "59 sentences" in capsys.readouterr().err
-    assert len(linear_probes(make_job())) == 1
+    assert len(configured_probes(make_job(), tiny_model(), language.TOKENIZER, tiny.machine())) == 1
 
 
 def test_a_schedule_of_nothing_is_an_error(make_job):

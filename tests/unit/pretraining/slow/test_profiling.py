@@ -1,5 +1,8 @@
 """`runtime.profile`: a few steps are looked at and nothing else changes."""
 
+import gzip
+import json
+
 import torch
 
 from bertline.pretraining.run import run_pretraining
@@ -15,10 +18,11 @@ def test_a_profiled_run_says_where_its_profile_is_and_trains_the_same(make_job, 
     table = profiled.profile_folder / "top_operations.txt"
     assert str(table) in output
     assert str(profiled.profile_folder / "trace.json.gz") in output
-    assert table.read_text().startswith("5 steps of ")
-    operations = table.read_text().splitlines()[3:13]
-    assert len(operations) == 10
-    assert sum("  aten::" in line for line in operations) > 5
+    assert table.read_text().startswith("5 steps\n")
+    assert sum("aten::" in line for line in table.read_text().splitlines()) > 5
+    trace = json.loads(gzip.decompress((profiled.profile_folder / "trace.json.gz").read_bytes()))
+    steps = [event for event in trace["traceEvents"] if event.get("name", "").startswith("ProfilerStep#")]
+    assert len(steps) == 5
     assert not plain.profile_folder.exists()
     expected = load_pretraining_model(plain.result_folder).state_dict()
     for name, tensor in load_pretraining_model(profiled.result_folder).state_dict().items():
@@ -28,4 +32,11 @@ def test_a_profiled_run_says_where_its_profile_is_and_trains_the_same(make_job, 
 def test_a_short_run_is_profiled_as_far_as_it_goes(make_job, capsys):
     job = make_job(runtime__profile=True, pretrain__max_steps=4)
     run_pretraining(job)
-    assert (job.profile_folder / "top_operations.txt").read_text().startswith("2 steps of ")
+    assert (job.profile_folder / "top_operations.txt").read_text().startswith("2 steps\n")
+
+
+def test_a_run_too_short_for_a_profile_says_so(make_job, capsys):
+    job = make_job(runtime__profile=True, pretrain__max_steps=2)
+    run_pretraining(job)
+    assert "2 steps are left, too few for a profile, which needs 3" in capsys.readouterr().err
+    assert not job.profile_folder.exists() and job.result_folder.exists()

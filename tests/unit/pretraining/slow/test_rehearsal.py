@@ -110,7 +110,7 @@ def test_where_not_one_row_fits_the_run_ends_before_the_first_step_with_the_figu
     Memory(monkeypatch, most_tokens=20)  # enough for the first phase alone
     job = make_job(**TWO_PHASES)
     with pytest.raises(
-        MachineError, match=r"phases\[1\].*1 row\(s\) of 24 tokens.*GB before.*when it failed.*smaller model"
+        MachineError, match=r"phases\[1\].*1 row\(s\) of 24 tokens.*GB of memory when it failed.*smaller model"
     ):
         run_pretraining(job)
     assert not list(job.checkpoints_folder.glob("*"))

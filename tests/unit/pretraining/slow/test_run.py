@@ -3,7 +3,7 @@ import signal
 import pytest
 import torch
 
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
+from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training.interruption import TrainingInterrupted
 from pretraining_inputs import again, assert_same_weights, curve, signal_at, weights
@@ -64,5 +64,5 @@ def test_where_dropout_masks_depend_on_the_layout_a_resumed_run_keeps_its_own_an
     run_pretraining(again(make_job, job, **{**fused, **asked}))
     assert_same_weights(weights(whole), weights(job))
     said = "".join(capsys.readouterr())
-    assert "runtime.attention=plain, runtime.micro_batch_size=2, runtime.packing=on is not used" in said
+    assert "packing, attention and micro-batches of the runtime section are not used" in said
     assert "(4 padded rows of 16 tokens at once, sdpa)" in said

@@ -8,17 +8,14 @@ import pytest
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.metrics_log import read_metrics
 from bertline.pretraining import run, throughput
-from bertline.pretraining.data import MaskedExamples, StepDataset
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
-from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import TrainingInterrupted
-from pretraining_inputs import signal_at
+from pretraining_inputs import signal_at, steps_of
 
 COMPUTING_S, WAITING_S, VALIDATING_S = 1.0, 0.25, 10.0
 STEP_S = COMPUTING_S + WAITING_S
@@ -31,8 +28,8 @@ def seconds(monkeypatch):
     clip, probe = PretrainingModule._clip, ValidationProbe.probe
 
     class SteadyClock(TrainingClock):
-        def __init__(self):
-            super().__init__(lambda: now[0])
+        def __init__(self, before):
+            super().__init__(before, now=lambda: now[0])
 
         @contextmanager
         def waiting(self):
@@ -68,9 +65,7 @@ def speed_rows(job) -> dict[int, dict[str, float]]:
 
 
 def tokens_of(job, steps: range) -> int:
-    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
-    layouts = {16: RowLayout(packed=False, rows=None)}
-    dataset = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=Ranks(), seed=job.pretrain.seed)
+    dataset = steps_of(job, RowLayout(packed=False, rows=None))
     return sum(dataset[step]["num_tokens"] for step in steps)
 
 

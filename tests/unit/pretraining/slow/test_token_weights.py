@@ -9,11 +9,11 @@ import pretraining_processes as processes
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
-from bertline.pretraining.plan import Plan
+from bertline.pretraining.data import expanded
 from bertline.pretraining.row_layout import RowLayout
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
+from pretraining_inputs import steps_of
 
 CHANGES = {
     "model__hidden_dropout_prob": 0.0,
@@ -25,18 +25,12 @@ CHANGES = {
 }
 
 
-def first_step(job, *, rows: int | None, packed: bool, ranks: Ranks):
-    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
-    layouts = {16: RowLayout(packed=packed, rows=rows)}
-    return StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=ranks, seed=job.pretrain.seed)[0]
-
-
 def means_over_the_whole_batch(job):
     """The gradients and the row of metrics of a step that is one mean over all targets and one over all sequences."""
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
     initialize(model, job.model, seed=job.pretrain.seed)
-    (sent,) = first_step(job, rows=None, packed=False, ranks=Ranks())["micro_batches"]
+    (sent,) = steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"]
     batch = expanded(sent)
     labels, next_sentence_labels = batch.pop("masked_labels"), batch.pop("next_sentence_labels")
     output = model(**batch)
@@ -60,7 +54,7 @@ def means_over_the_whole_batch(job):
 def targets_of_micro_batches(job, *, rows: int, packed: bool) -> list[list[int]]:
     """For each of the two ranks."""
     steps = [
-        first_step(job, rows=rows, packed=packed, ranks=Ranks(rank=rank, world_size=2, local_rank=rank))
+        steps_of(job, RowLayout(packed=packed, rows=rows), Ranks(rank=rank, world_size=2, local_rank=rank))[0]
         for rank in (0, 1)
     ]
     counts = [[int((batch["masked_labels"] != -100).sum()) for batch in step["micro_batches"]] for step in steps]

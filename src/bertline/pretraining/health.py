@@ -1,4 +1,4 @@
-"""Monitoring of a training: logs alarms; rolls back to the last good checkpoint on divergence.
+"""Health of a training: alarms, and rollbacks to the last good checkpoint when it diverges.
 
 A rollback is a restart within the process: the newest checkpoint from before the failure is loaded as after a kill, and
 the examples on which training failed are skipped. Every later checkpoint records which examples were skipped.
@@ -11,7 +11,7 @@ import json
 import math
 import statistics
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import warn
 from bertline.pretraining.config import HealthConfig
 from bertline.pretraining.data import read_examples_manifest
-from bertline.pretraining.interval import LOG_EVERY_STEPS
 from bertline.pretraining.job import PretrainJob
-from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.module import LOG_EVERY_STEPS, PretrainingModule
 from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.plan import Plan, SkippedSequences
 from bertline.training.checkpoints import CheckpointFolder
@@ -66,20 +65,9 @@ class Alarm:
     message: str
     advice: str
 
-    @classmethod
-    def of(cls, kind: str, step: int, message: str) -> Alarm:
-        """Create an alarm with the advice for its kind, one of `ADVICE`."""
-        return cls(kind=kind, step=step, message=message, advice=ADVICE[kind])
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stretch:
-    """Properties of one training phase."""
-
-    first_step: int
-    """First step of the phase, 0-based."""
-    baselines: Mapping[str, float]
-    """Baselines of the objective's metrics at the sequence length of the phase."""
+def _failure(step: int, message: str) -> Alarm:
+    return Alarm(kind="non_finite", step=step, message=message, advice=ADVICE["non_finite"])
 
 
 @dataclass
@@ -90,11 +78,12 @@ class HealthMonitor:
     num_warmup_steps: int
     objective: Objective
     """Judges which metrics are still at their baselines."""
-    stretch_of: Callable[[int], Stretch]
-    """Returns the phase of a 0-based step."""
+    plan: Plan
+    examples: Mapping[str, Any]
+    """Manifest of the examples, from which the baselines follow."""
 
     def __post_init__(self) -> None:
-        self._stretch: Stretch | None = None
+        self._phase: int | None = None
         self._rows: deque[tuple[int, Mapping[str, float]]] = deque()
         self._losses: deque[float] = deque(maxlen=_MEDIAN_ROWS)
         self._standing: set[str] = set()
@@ -103,68 +92,63 @@ class HealthMonitor:
         """Check the next row of metrics and return the new alarms. Rows from probes are ignored."""
         if "train/loss" not in metrics:
             return []
-        stretch = self.stretch_of(step - 1)
-        if stretch != self._stretch:  # losses at different lengths are not comparable
-            self._stretch = stretch
-            self._rows.clear()
-            self._losses.clear()
-        problems = dict(self._non_finite(metrics))
-        if math.isfinite(metrics["train/loss"]):
-            self._rows.append((step, metrics))
-            while self._rows[0][0] <= step - self.config.patience_steps:
-                self._rows.popleft()
-            for find in (self._spike, self._gradients, self._at_baseline, self._data_wait):
-                problems.update(find(step, metrics))
+        problems = dict(self._problems(step, metrics))
         new = [kind for kind in problems if kind not in self._standing]
         self._standing = set(problems)
         advice = {**ADVICE, **self.objective.advice}
         return [Alarm(kind=kind, step=step, message=problems[kind], advice=advice[kind]) for kind in new]
 
-    def _non_finite(self, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        skipped = metrics.get("optim/skipped_steps", 0.0)
-        found = f"{skipped:.0f} steps since the last row had gradients that are infinite or NaN"
-        if skipped > self.config.max_skipped_steps:
-            yield "non_finite", found
-        elif not math.isfinite(metrics["train/loss"]):
-            yield "non_finite", f"the loss is {metrics['train/loss']}"
-        elif skipped:
-            yield "skipped_steps", f"{found} and were skipped"
+    def _problems(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+        """Yield kind and message of each problem of a row."""
+        config, place = self.config, self.plan.place(step - 1)
+        if place.phase != self._phase:  # losses at different lengths are not comparable
+            self._phase = place.phase
+            self._rows.clear()
+            self._losses.clear()
 
-    def _spike(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        loss = metrics["train/loss"]
+        loss, skipped = metrics["train/loss"], metrics.get("optim/skipped_steps", 0.0)
+        if skipped > config.max_skipped_steps:
+            yield "non_finite", _skipped_in_words(skipped)
+        elif not math.isfinite(loss):
+            yield "non_finite", f"the loss is {loss}"
+        elif skipped:
+            yield "skipped_steps", f"{_skipped_in_words(skipped)} and were skipped"
+        if not math.isfinite(loss):
+            return
+
         median = statistics.median(self._losses) if len(self._losses) >= _FEWEST_ROWS else math.inf
-        if loss > self.config.spike_factor * median:
+        if loss > config.spike_factor * median:
             # The row stays out of the median: a loss that never recovers must not become the baseline.
             yield "spike", f"the loss rose to {loss:.2f}; the median of the rows before is {median:.2f}"
         else:
             self._losses.append(loss)
 
-    def _gradients(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         norm = metrics["optim/grad_norm"]
-        if norm < self.config.min_grad_norm:
+        if norm < config.min_grad_norm:
             yield "gradients_vanish", f"the mean norm of the gradients is {norm:.2g}"
-        if norm > self.config.max_grad_norm:
+        if norm > config.max_grad_norm:
             yield "gradients_explode", f"the mean norm of the gradients, before clipping, is {norm:.2g}"
 
-    def _at_baseline(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        patience = self.config.patience_steps
-        assert self._stretch is not None  # set by `take`
-        if step - max(self.num_warmup_steps, self._stretch.first_step) < patience:
-            return
-        baselines = self._stretch.baselines
-        means = {name: self._mean(f"train/{name}") for name in baselines}
-        yield from self.objective.alarms(means, baselines, self.config, steps=patience)
-
-    def _data_wait(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        assert self._stretch is not None  # set by `take`
+        patience = config.patience_steps
+        self._rows.append((step, metrics))
+        while self._rows[0][0] <= step - patience:
+            self._rows.popleft()
+        first_step = sum(phase.steps for phase in self.plan.phases[: place.phase])
+        if step - max(self.num_warmup_steps, first_step) >= patience:
+            known = {**self.examples, **self.examples["lengths"][str(place.max_length)]}
+            baselines = self.objective.baselines(known)
+            averages = {name: self._mean(f"train/{name}") for name in baselines}
+            yield from self.objective.alarms(averages, baselines, config, steps=patience)
         share = self._mean("perf/data_wait_fraction")
-        if step - self._stretch.first_step >= self.config.patience_steps and (
-            share > self.config.max_data_wait_fraction
-        ):
+        if step - first_step >= patience and share > config.max_data_wait_fraction:
             yield "data_wait", f"{share:.0%} of the time of the last steps was spent waiting for data"
 
     def _mean(self, key: str) -> float:
         return statistics.fmean(metrics[key] for _, metrics in self._rows)
+
+
+def _skipped_in_words(num_steps: float) -> str:
+    return f"{num_steps:.0f} steps since the last row had gradients that are infinite or NaN"
 
 
 class TrainingDivergedError(BertlineError):
@@ -179,12 +163,10 @@ class DivergenceGuard:
         """Reason why training must roll back; None while there is none."""
         self._first_bad_step = 0
         """First step that may be to blame, 0-based; the last one is that after which the failure was detected."""
-        self._job = job
-        self._plan = plan
+        self._job, self._plan, self._machine, self._rewinds = job, plan, machine, rewinds
         self._config = job.pretrain.health
-        self._machine = machine
-        self._rewinds = rewinds
-        self._monitor = _monitor(job, plan)
+        examples = read_examples_manifest(job.examples_folder)
+        self._monitor = HealthMonitor(self._config, job.schedule.num_warmup_steps, job.objective, plan, examples)
         self._steps_of_row = 1
         if machine.ranks.is_first:
             # The rows determine the state of the monitor, so the checkpoint need not store it.
@@ -198,19 +180,18 @@ class DivergenceGuard:
         for alarm in alarms:
             if alarm is not fatal:
                 warn(f"pretraining, step {alarm.step:,}: {alarm.message}. {alarm.advice}")
-                self._log(alarm)
+                self._log(dataclasses.asdict(alarm))
         self._steps_of_row = num_steps
         return self._agree(fatal, step, step - num_steps)
 
     def accepts_state(self, module: PretrainingModule) -> bool:
         """Check the state that is about to be saved. False: it must not be saved, and training must roll back."""
         step, total = module.finished_steps, module.interval.total()
-        problem = None
+        fatal = None
         if total["skipped_steps"] > self._config.max_skipped_steps:
-            problem = f"{total['skipped_steps']:.0f} steps since the last row had gradients that are infinite or NaN"
+            fatal = _failure(step, _skipped_in_words(total["skipped_steps"]))
         elif not all_finite(module):
-            problem = "there are weights that are infinite or NaN"
-        fatal = None if problem is None else Alarm.of("non_finite", step, problem)
+            fatal = _failure(step, "there are weights that are infinite or NaN")
         # Right after a row the interval is empty: the steps of that row are to blame, they made the last updates.
         return self._agree(fatal, step, step - int(total["steps"] or self._steps_of_row))
 
@@ -224,12 +205,12 @@ class DivergenceGuard:
         """Return whether no rank found a fatal problem; otherwise set `failure` on every rank."""
         if not sum_over_ranks([fatal is not None], self._machine.device)[0]:
             return True
-        alarm = fatal or Alarm.of("non_finite", step, "another rank found that training must go back")
-        self.failure, self._first_bad_step = alarm, first_step
+        self.failure = fatal or _failure(step, "another rank found that training must go back")
+        self._first_bad_step = first_step
         return False
 
-    def _log(self, alarm: Alarm, **rewind: Any) -> None:
-        append_lines(self._job.health_path, [json.dumps({**dataclasses.asdict(alarm), **rewind})])
+    def _log(self, alarm: Mapping[str, Any]) -> None:
+        append_lines(self._job.health_path, [json.dumps(alarm)])
 
     def roll_back(self, alarm: Alarm, checkpoints: CheckpointFolder) -> list[dict[str, Any]]:
         """Discard the steps of a failure: delete the checkpoints that they may have corrupted and choose what to skip.
@@ -237,16 +218,16 @@ class DivergenceGuard:
         Called on all ranks. The next start finds the checkpoint to resume from, or starts the run over.
 
         Returns:
-            The rewinds of the run plus a new one, as plain data for the checkpoint: the step of the failure, the step
-            that training rolls back to (None for its start) and the examples that it skips.
+            The rewinds of the run plus a new one, as rows of health.jsonl: the alarm, the step that training rolls back
+            to (None for its start) and the examples that it skips.
 
         Raises:
             TrainingDivergedError: The allowed number of rollbacks is used up.
         """
-        is_first, most = self._machine.ranks.is_first, self._config.max_rewinds
-        if len(self._rewinds) >= most:
+        is_first, most, num_rewinds = self._machine.ranks.is_first, self._config.max_rewinds, len(self._rewinds)
+        if num_rewinds >= most:
             if is_first:
-                self._log(alarm)
+                self._log(dataclasses.asdict(alarm))
             steps = ", ".join(f"{rewind['step']:,}" for rewind in self._rewinds) or "never"
             raise TrainingDivergedError(
                 f"pretraining failed after step {alarm.step:,}: {alarm.message}. It rolled back as often as "
@@ -259,17 +240,17 @@ class DivergenceGuard:
         target = decide_on_first_rank(lambda: next(reversed(checkpoints.steps), None), self._machine.device)
         # Skip to the end of the row, wherever in it the failure was detected: bad examples seldom come alone.
         end = min(self._plan.num_steps, math.ceil(alarm.step / LOG_EVERY_STEPS) * LOG_EVERY_STEPS)
-        skipped = self._plan.skipping(max(self._first_bad_step, target or 0), end)
-        rewind = {"rewound_to": target, "skipped": [dataclasses.asdict(one) for one in skipped]}
+        skipped = [dataclasses.asdict(one) for one in self._plan.skipping(max(self._first_bad_step, target or 0), end)]
+        rewind = {**dataclasses.asdict(alarm), "rewound_to": target, "skipped": skipped}
         if is_first:
-            self._log(alarm, **rewind)
-            sequences = sum(one.sequences for one in skipped)
+            self._log(rewind)
             warn(
                 f"pretraining, step {alarm.step:,}: {alarm.message}. It rolls back to "
-                f"{'its start' if target is None else f'step {target:,}'} and skips {sequences:,} sequences "
-                f"({len(self._rewinds) + 1} of at most {most} times). {alarm.advice}"
+                f"{'its start' if target is None else f'step {target:,}'} and skips "
+                f"{sum(one['sequences'] for one in skipped):,} sequences "
+                f"({num_rewinds + 1} of at most {most} times). {alarm.advice}"
             )
-        return [*(dict(one) for one in self._rewinds), {"step": alarm.step, **rewind}]
+        return [*map(dict, self._rewinds), rewind]
 
 
 def skipped_in(rewinds: Sequence[Mapping[str, Any]]) -> list[SkippedSequences]:
@@ -277,36 +258,9 @@ def skipped_in(rewinds: Sequence[Mapping[str, Any]]) -> list[SkippedSequences]:
     return [SkippedSequences(**one) for rewind in rewinds for one in rewind["skipped"]]
 
 
-def read_health(path: Path) -> list[dict[str, Any]]:
-    """Read the alarms of a run in order; those that caused a rollback have `rewound_to`."""
-    return read_json_lines(path)
-
-
 def keep_health(path: Path, step: int, rewinds: Sequence[Mapping[str, Any]]) -> None:
     """Keep only the given rewinds and the other alarms up to `step`, from which training resumes."""
-    if not path.exists():
-        return
-    known = [(rewind["step"], rewind["rewound_to"], rewind["skipped"]) for rewind in rewinds]
-    kept = []
-    for row in read_health(path):
-        rewind = (row["step"], row["rewound_to"], row["skipped"]) if "rewound_to" in row else None
-        if rewind in known or (rewind is None and row["step"] <= step):
-            kept.append(row)
-    write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
-
-
-def _monitor(job: PretrainJob, plan: Plan) -> HealthMonitor:
-    examples = read_examples_manifest(job.examples_folder)
-
-    def stretch_of(step: int) -> Stretch:
-        place = plan.place(step)
-        first_step = sum(phase.steps for phase in plan.phases[: place.phase])
-        known = {**examples, **examples["lengths"][str(place.max_length)]}
-        return Stretch(first_step=first_step, baselines=job.objective.baselines(known))
-
-    return HealthMonitor(
-        job.pretrain.health,
-        num_warmup_steps=job.schedule.num_warmup_steps,
-        objective=job.objective,
-        stretch_of=stretch_of,
-    )
+    if path.exists():
+        rows = read_json_lines(path)
+        kept = [row for row in rows if row in rewinds or ("rewound_to" not in row and row["step"] <= step)]
+        write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
