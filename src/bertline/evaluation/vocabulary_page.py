@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import Split
-from bertline.corpus.sources import label_of, language_of
+from bertline.corpus.sources import language_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.charts import Series, line_chart
 from bertline.evaluation.corpus_page import script_of
@@ -33,7 +33,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import read_manifest
-from bertline.tokenization.build import corpus_words, corpus_words_by
+from bertline.tokenization.counting import CorpusText
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
 from bertline.tokenization.wordpiece import train_wordpiece
@@ -136,26 +136,25 @@ class VocabularySurvey:
 
 
 def survey_vocabulary(
-    folder: Path, corpus: Path, *, compare: Sequence[str] = (), was_trained: bool = True, num_workers: int = 1
+    folder: Path, corpus: CorpusText, *, compare: Sequence[str] = (), was_trained: bool = True
 ) -> VocabularySurvey:
     """Measure the vocabulary of a tokenizer folder on a corpus, beside others, which are WordPiece.
 
     Args:
         folder: The tokenizer artifact.
-        corpus: The corpus artifact.
+        corpus: The text of the corpus artifact.
         compare: Folders, `vocab.txt` files or hub names of other vocabularies.
         was_trained: Whether the vocabulary was trained on this corpus, so that a WordPiece's first half is the
             vocabulary of half the size.
-        num_workers: Number of processes that count words; the result does not depend on it.
 
     Raises:
         DataError: A named vocabulary cannot be read.
     """
     tokenizer = Tokenizer.load(folder)
-    manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
-    split: Split = "validation" if manifest["counts"]["validation"].get("characters") else "train"
+    manifest = read_manifest(corpus.folder, kind=KIND, format_version=FORMAT_VERSION)
+    split: Split = "validation" if corpus.num_characters("validation") else "train"
     others = {short_name(name): Tokenizer(vocabulary_named(name)) for name in compare}
-    text = _Text(corpus, list(manifest.get("sources", {"parts": {}})["parts"]), split, num_workers)
+    text = _Text(corpus, list(manifest.get("sources", {"parts": {}})["parts"]), split)
     train, held_out = text.words(tokenizer.normalization, "train"), text.words(tokenizer.normalization, split)
     trained = _trained(tokenizer, train, others, was_trained=was_trained)
     own = fit("this vocabulary", tokenizer, held_out)
@@ -178,11 +177,10 @@ def survey_vocabulary(
 class _Text:
     """Words of a corpus, each text counted once for each normalisation; those of `split` also by source."""
 
-    def __init__(self, corpus: Path, labels: list[str], split: Split, num_workers: int) -> None:
+    def __init__(self, corpus: CorpusText, labels: list[str], split: Split) -> None:
         self._corpus = corpus
         self._labels = labels if len(labels) > 1 else []
         self._split = split
-        self._num_workers = num_workers
         self._counted: dict[Vocabulary, Counter[str]] = {}
         self._by_label: dict[Vocabulary, dict[str, Counter[str]]] = {}
 
@@ -193,9 +191,7 @@ class _Text:
             self._counted[plain] = (
                 _together(self._parts(vocabulary).values())
                 if self._labels and split == self._split
-                else corpus_words(
-                    self._corpus, split, vocabulary, characters=_CHARACTERS, num_workers=self._num_workers
-                )[1]
+                else self._corpus.words(split, vocabulary, characters=_CHARACTERS)[""]
             )
         return self._counted[plain]
 
@@ -221,9 +217,7 @@ class _Text:
     def _parts(self, vocabulary: Vocabulary) -> dict[str, Counter[str]]:
         plain = dataclasses.replace(vocabulary, tokens=())
         if plain not in self._by_label:
-            self._by_label[plain] = corpus_words_by(
-                label_of, self._corpus, self._split, vocabulary, characters=_CHARACTERS
-            )
+            self._by_label[plain] = self._corpus.words(self._split, vocabulary, characters=_CHARACTERS, by_label=True)
         return self._by_label[plain]
 
 

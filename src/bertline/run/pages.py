@@ -48,16 +48,17 @@ def show_vocabulary(stage: StageRun) -> Path:
     """
     from bertline.evaluation.vocabulary_page import conclusion, survey_vocabulary, write_vocabulary_page
     from bertline.tokenization.config import ByteBpeTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
+    from bertline.tokenization.counting import CorpusText
 
     config = stage.config.tokenizer
     assert not isinstance(config, NoTokenizerConfig)  # then the stage was skipped
     survey = survey_vocabulary(
         stage.output,
-        stage.inputs["corpus"],
+        CorpusText(stage.inputs["corpus"], stage.engine, stage.shards),
         compare=config.compare,
         was_trained=isinstance(config, TrainedTokenizerConfig | ByteBpeTokenizerConfig),
-        num_workers=stage.config.runtime.num_workers,
     )
+    shutil.rmtree(stage.shards, ignore_errors=True)
     page = _page_of(stage)
     write_vocabulary_page(page, survey)
     shown = _attached(stage, page)

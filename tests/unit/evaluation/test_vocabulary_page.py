@@ -14,9 +14,11 @@ from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
 from bertline.evaluation.vocabulary_page import VocabularySurvey, fit, survey_vocabulary, write_vocabulary_page
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import write_manifest
+from bertline.tokenization.counting import CorpusText
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from engines import local
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ALPHABET = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "<", ">")
@@ -63,10 +65,12 @@ def saved(tmp_path: Path) -> Callable[[str, Vocabulary], Path]:
 
 
 @pytest.fixture
-def survey(corpus: Path, saved) -> VocabularySurvey:
+def survey(corpus: Path, saved, tmp_path: Path) -> VocabularySurvey:
     other = dataclasses.replace(OWN, tokens=(*ALPHABET, "The", "cat"), lowercase=False)
     named = saved("cased", other)
-    return survey_vocabulary(saved("own", OWN), corpus, compare=[str(named)], was_trained=False)
+    return survey_vocabulary(
+        saved("own", OWN), CorpusText(corpus, **local(tmp_path)), compare=[str(named)], was_trained=False
+    )
 
 
 def test_others_are_measured_on_the_same_text_each_with_its_own_case(survey: VocabularySurvey) -> None:
@@ -99,4 +103,4 @@ def test_the_page_is_one_file_shows_text_as_text_and_has_the_same_bytes_each_tim
 
 def test_a_vocabulary_that_cannot_be_read_is_named_with_its_key(corpus: Path, saved, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"tokenizer\.compare names .*/nothing, which cannot be compared with"):
-        survey_vocabulary(saved("own", OWN), corpus, compare=[str(tmp_path / "nothing")])
+        survey_vocabulary(saved("own", OWN), CorpusText(corpus, **local(tmp_path)), compare=[str(tmp_path / "nothing")])

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bertline.tokenization.build import count_words
+from bertline.tokenization.counting import count_words
 from bertline.tokenization.stretches import StretchEncoder
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -70,4 +70,4 @@ def counted_one_by_one(sentences: list[str], vocabulary: Vocabulary) -> Counter[
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5), st.booleans())
 def test_cutting_at_spaces_first_changes_no_count(sentences: list[str], lowercase: bool) -> None:
     vocabulary = Vocabulary(tokens=(), lowercase=lowercase)
-    assert count_words(sentences, vocabulary, num_workers=1) == counted_one_by_one(sentences, vocabulary)
+    assert count_words(sentences, vocabulary) == counted_one_by_one(sentences, vocabulary)
