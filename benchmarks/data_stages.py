@@ -55,8 +55,8 @@ from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import batches
 from bertline.foundation.processor import processor_name
 from bertline.tokenization.counting import CorpusText
+from bertline.tokenization.fast_encoding import sentence_encoder
 from bertline.tokenization.storage import save_tokenizer
-from bertline.tokenization.stretches import StretchEncoder
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.wordpiece import train_wordpiece
@@ -158,7 +158,7 @@ def measured_encoding(folder: Path) -> dict[str, float]:
     """
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = Tokenizer.load(folder / "tokenizer")
-    encoder = StretchEncoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
+    encoder = sentence_encoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
     ours = theirs = 0.0
     compared = 0
     for batch in batches(_sentences(folder), size=len, most=1_000_000):

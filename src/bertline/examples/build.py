@@ -195,7 +195,7 @@ def build_examples(
         "special_ids": special_ids_of(tokenizer),
         "corpus": {split: counts for split, (_, counts) in encoded.items()},
         "lengths": {},
-        "versions": versions_of("numpy", "tokenizers"),
+        "versions": versions_of("nanotoken", "numpy", "tokenizers"),
     }
     layout = tokenizer.single if config.num_segments == 1 else tokenizer.pair
     if layout != layout_of(manifest):

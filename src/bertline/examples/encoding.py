@@ -6,7 +6,7 @@ import dataclasses
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import accumulate
@@ -23,7 +23,7 @@ from bertline.examples.store import Array, mapped, token_id_dtype
 from bertline.foundation.engine import Counts
 from bertline.foundation.parallel import batches
 from bertline.foundation.seeds import seed_for
-from bertline.tokenization.stretches import StretchEncoder
+from bertline.tokenization.fast_encoding import Encoded, sentence_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 
 COUNTED = (
@@ -338,9 +338,9 @@ def _unknown_characters(tokenizer: Tokenizer, sentences: list[str], tokens: Arra
 
 
 @lru_cache(maxsize=1)
-def _encoder(folder: Path) -> tuple[Tokenizer, StretchEncoder]:
+def _encoder(folder: Path) -> tuple[Tokenizer, Callable[[Sequence[str]], Encoded]]:
     tokenizer = Tokenizer.load(folder)
-    return tokenizer, StretchEncoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
+    return tokenizer, sentence_encoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
 
 
 def indices_of(starts: Array, lengths: Array) -> Array:

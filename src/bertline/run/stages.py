@@ -134,7 +134,7 @@ STAGES = (
         modules=("bertline.examples.build",),
         inputs=("artifacts/corpus", "artifacts/tokenizer"),
         output="artifacts/examples",
-        versions=("numpy", "tokenizers"),
+        versions=("numpy", "tokenizers", "nanotoken"),
     ),
     Stage(
         name="pretrain",

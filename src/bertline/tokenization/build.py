@@ -25,9 +25,8 @@ from bertline.tokenization.config import (
     TokenizerConfig,
     TrainedTokenizerConfig,
 )
-from bertline.tokenization.counting import CorpusText, sampled_documents
+from bertline.tokenization.counting import CorpusText, WordSplitter, sampled_documents
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
-from bertline.tokenization.stretches import WordSplitter
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import (
     MAX_WORD_CHARACTERS,

@@ -1,15 +1,24 @@
-"""Counts of words and of letters in a corpus, a file at a time."""
+"""Counts of words and of letters in a corpus, a file at a time.
+
+BERT's normalisation and pre-tokenisation never look across a space: each decides by single characters (control
+characters, Chinese characters, case, punctuation), except canonical decomposition, which reorders combining marks only
+between two characters that are not marks, and a space is none. So the words of a sentence are those of its stretches
+between two spaces, and each distinct stretch of a text is looked at once. A frequent mark, which is a word of its own,
+first gets spaces next to it, so that most stretches are words.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.corpus.document import Document, Split, label_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_shard, shard_paths
@@ -18,11 +27,24 @@ from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import batches
 from bertline.foundation.seeds import unit_interval
 from bertline.foundation.stretches import distinct_stretches
-from bertline.tokenization.stretches import WordSplitter, spread
+from bertline.tokenization.tokenizer import bert_normalizer
 from bertline.tokenization.vocabulary import Vocabulary
+from bertline.tokenization.words import UnsplitWords
 
 _BATCH_CHARACTERS = 8_000_000
 _FILE = "counts.json"
+
+# Frequent marks: each is a word of its own for BERT, and no mark that combines, so spaces next to it change no token.
+_FREQUENT_MARKS = tuple(
+    (mark, mark.join(spaces))
+    for mark, spaces in (
+        *((mark, (" ", "")) for mark in ",.)"),
+        ("(", ("", " ")),
+        *((mark, (" ", " ")) for mark in "\"'-;:"),
+    )
+)
+# In printable ASCII everything but letters and digits is punctuation for BERT.
+_find_ascii_words = re.compile(r"[A-Za-z0-9]+|[^ ]").findall
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +143,53 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary) -> Counter[
         for word in words_of(stretch):
             words[word] = count_before(word, 0) + count
     return Counter(words)
+
+
+class WordSplitter:
+    """Normalises text and splits it into the words of BERT's pre-tokenizer."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._lowercase = vocabulary.lowercase
+        self._normalize = bert_normalizer(vocabulary).normalize_str
+        self._pre_tokenize = BertPreTokenizer().pre_tokenize_str
+        self._unsplit = UnsplitWords(vocabulary.unsplit) if vocabulary.unsplit else None
+
+    def __call__(self, text: str) -> list[str]:
+        """Return the normalised words: runs of letters and digits, single punctuation marks, and unsplit words.
+
+        Example:
+            >>> WordSplitter(Vocabulary(tokens=(), lowercase=True))("(Café-Bar)")
+            ['(', 'cafe', '-', 'bar', ')']
+        """
+        if self._unsplit is not None:
+            parts = self._unsplit.cut(self._normalize(text))
+            return [word for part, whole in parts for word in ((part,) if whole else self._words(part))]
+        if text.isascii() and text.isprintable():  # several times faster, with the same words
+            if text.isalnum():
+                return [text.lower() if self._lowercase else text]
+            ascii_words: list[str] = _find_ascii_words(text.lower() if self._lowercase else text)
+            return ascii_words
+        return self._words(self._normalize(text))
+
+    def _words(self, normalized: str) -> list[str]:
+        return [word for word, _ in self._pre_tokenize(normalized)]
+
+
+def spread(texts: Iterable[str], vocabulary: Vocabulary) -> list[str]:
+    """Return texts with the same words but fewer distinct stretches: frequent marks have spaces, ASCII is lower-cased.
+
+    A vocabulary of unsplit words, which may have marks, leaves these where they are.
+
+    Example:
+        >>> spread(["The (old) U.S., again"], Vocabulary(tokens=(), lowercase=True))
+        ['the ( old ) u .s . , again']
+    """
+    lowercase, marks = vocabulary.lowercase, () if vocabulary.unsplit else _FREQUENT_MARKS
+    found = []
+    for text in texts:
+        if lowercase and text.isascii():
+            text = text.lower()
+        for mark, with_spaces in marks:
+            text = text.replace(mark, with_spaces)
+        found.append(text)
+    return found

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import transformers
@@ -16,10 +17,11 @@ from hypothesis import strategies as st
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_path
+from bertline.tokenization import fast_encoding
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.config import ByteBpeTokenizerConfig, ExistingTokenizerConfig, ExtendedTokenizerConfig
-from bertline.tokenization.stretches import StretchEncoder
+from bertline.tokenization.fast_encoding import sentence_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 from engines import local
 
@@ -134,9 +136,10 @@ PIECES = st.sampled_from([*" ,.('s)_-\n\t\x01\x02e\u00a0ßé²½一ก\u200d😀
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=6))
 def test_remembered_stretches_give_the_ids_of_the_library(texts: list[str]) -> None:
-    encoder = StretchEncoder(BYTES, "uint16", max_remembered=30)
+    encoder = sentence_encoder(BYTES, "uint16")
     for batch in (texts, list(HOSTILE), texts):
-        ids, lengths = encoder(batch)
+        with mock.patch.object(fast_encoding, "_MAX_REMEMBERED", 30):
+            ids, lengths = encoder(batch)
         expected = BYTES.encode_literally(batch)
         assert lengths.tolist() == list(map(len, expected))
         assert ids.tolist() == [token for tokens in expected for token in tokens]

@@ -16,7 +16,8 @@ from bertline.run.fingerprints import stage_versions
 from bertline.run.stages import stage_named
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
-from bertline.tokenization.stretches import StretchEncoder, WordSplitter
+from bertline.tokenization.counting import WordSplitter
+from bertline.tokenization.fast_encoding import sentence_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.words import read_user_words, with_user_words
@@ -115,7 +116,7 @@ TOKENIZER = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, *ALPHABET, *UNSPLIT), 
     text=st.text(st.one_of(st.sampled_from("abcx+-. _éE\u0301"), st.characters(exclude_categories=["Cs"])))
 )
 def test_the_fast_encoder_finds_them_where_the_tokenizers_library_does(text: str) -> None:
-    ids, _ = StretchEncoder(TOKENIZER, "uint16")([text])
+    ids, _ = sentence_encoder(TOKENIZER, "uint16")([text])
     assert ids.tolist() == TOKENIZER.encode_literally([text])[0]
 
 
