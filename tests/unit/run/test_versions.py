@@ -43,6 +43,7 @@ _WITHOUT_MEANING = {
     "backports.zstd": "gives the text that was compressed, or an error",
     "pyarrow": "where it only reads, or keeps predictions",
     "psutil": "tells whether a process lives",
+    "ray": "decides where work is done",
     "rich": "shows progress",
     "safetensors": "keeps bytes",
     "sqlalchemy": "keeps the study",
