@@ -282,7 +282,7 @@ def encode_file(path: Path, out: Path, *, tokenizer_folder: Path, config: Exampl
     lengths, numbers = np.concatenate(in_sentence), np.concatenate(in_document)
     counts["sentences/no_tokens"], counts["documents/no_tokens"] = int((lengths == 0).sum()), int((numbers == 0).sum())
     copies = by_language = np.empty(0, dtype=np.int64)
-    languages = {}
+    languages: dict[str, int] = {}
     if has_labels:
         copies, by_language, languages = _labelled(ids, numbers > 0)
         counts["documents/copies"] = len(copies) - len(np.unique(copies[:, 0])) if len(copies) else 0

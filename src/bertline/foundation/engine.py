@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import socket
@@ -124,7 +125,7 @@ def _connected() -> Any:
         try:
             if port.isdecimal():  # Ray itself waits a minute and a half for an address that does not answer
                 socket.create_connection((host.removeprefix("ray://").strip("[]"), int(port)), timeout=5).close()
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError) as error:
             raise MachineError(
                 f"runtime.engine is ray, and no Ray cluster answers at {address}. Start one "

@@ -160,8 +160,11 @@ def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Vocabulary
 
 
 def _train_bytes(config: ByteBpeTokenizerConfig, text: CorpusText) -> tuple[Tokenizer, dict[str, Any]]:
-    fraction, files = text.fraction("train", config.sample_characters), shard_paths(text.folder, "train")
-    files = progress(files, description=f"training {config.vocab_size:,} byte-level tokens, files")
+    fraction, what = (
+        text.fraction("train", config.sample_characters),
+        f"training {config.vocab_size:,} byte-level tokens",
+    )
+    files = progress(shard_paths(text.folder, "train"), description=f"{what}, files")
     texts = (" ".join(document.sentences) for path in files for document in sampled_documents(path, fraction))
     tokenizer = train_byte_bpe(texts, vocab_size=config.vocab_size, min_frequency=config.min_frequency)
     return tokenizer, {"trained_on": {"fraction": fraction}}
