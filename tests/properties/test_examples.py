@@ -12,6 +12,7 @@ from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
 from bertline.examples.generation import assemble, document_pairs
 from bertline.tokenization.tokenizer import Layout
+from encoded_corpora import encoded_corpus
 
 CLS, SEP = 10**6, 10**6 + 1
 
@@ -22,7 +23,7 @@ def corpus_of(lengths: list[list[int]], num_first: int) -> EncodedCorpus | None:
     """A corpus of two shards in which every token is its own position; None unless two documents have text."""
     token = iter(range(10**6))
     documents = [[[next(token) for _ in range(n)] for n in document] for document in lengths]
-    corpus = EncodedCorpus.from_lists(documents[:num_first], documents[num_first:])
+    corpus = encoded_corpus(documents[:num_first], documents[num_first:])
     return corpus if corpus.num_documents >= 2 else None
 
 

@@ -123,31 +123,6 @@ class EncodedCorpus:
         object.__setattr__(self, "has_short_documents", short > _MANY_SHORT * documents[-1])
         object.__setattr__(self, "language_bounds", languages)
 
-    @classmethod
-    def from_lists(cls, *shards: Iterable[Iterable[list[int]]]) -> EncodedCorpus:
-        """Build an encoded corpus from shards of documents, each a list of sentences, each a list of token ids.
-
-        Empty sentences and documents are left out.
-
-        Example:
-            >>> corpus = EncodedCorpus.from_lists([[[5, 6], [7]], [[8]]], [[[9, 9], [3]]])
-            >>> corpus.sentence_bounds(0), corpus.sentence_bounds(2)
-            ([0, 2, 3], [4, 6, 7])
-        """
-        encoded = []
-        for documents in shards:
-            lengths = [[len(sentence) for sentence in document if sentence] for document in documents]
-            tokens = [token for document in documents for sentence in document for token in sentence]
-            encoded.append(
-                EncodedShard(
-                    np.array(tokens, dtype=np.int64),
-                    _starts([length for document in lengths for length in document]),
-                    _starts([len(document) for document in lengths if document]),
-                    *2 * (np.empty(0, dtype=np.int64),),
-                )
-            )
-        return cls(encoded, [shard.counts() for shard in encoded])
-
     @property
     def num_documents(self) -> int:
         """Number of documents; each has at least one token."""
@@ -287,7 +262,7 @@ def encode_file(path: Path, out: Path, *, tokenizer_folder: Path, config: Exampl
         copies, by_language, languages = _labelled(ids, numbers > 0)
         counts["documents/copies"] = len(copies) - len(np.unique(copies[:, 0])) if len(copies) else 0
     shard = EncodedShard(
-        np.concatenate(tokens), _starts(lengths[lengths > 0]), _starts(numbers[numbers > 0]), copies, by_language
+        np.concatenate(tokens), starts_of(lengths[lengths > 0]), starts_of(numbers[numbers > 0]), copies, by_language
     )
     shard.save(out)
     return {**counts, **shard.counts(), **({"languages": languages} if has_labels else {})}
@@ -354,7 +329,8 @@ def indices_of(starts: Array, lengths: Array) -> Array:
     return np.arange(lengths.sum()) + np.repeat(starts - gone_before, lengths)
 
 
-def _starts(lengths: npt.ArrayLike) -> Array:
+def starts_of(lengths: npt.ArrayLike) -> Array:
+    """Return where each of some parts begins that lie one after another, and where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.asarray(lengths, dtype=np.int64))])
 
 

@@ -142,14 +142,6 @@ def assemble(corpus: EncodedCorpus, pairs: Array, layout: Layout) -> ExampleBloc
         corpus: The encoded corpus.
         pairs: [N, 5] as `generate_pairs` writes them.
         layout: Special tokens of a sequence.
-
-    Example:
-        >>> corpus, pairs = EncodedCorpus.from_lists([[[10, 11, 12]]]), np.array([[0, 2, 2, 3, 0]])
-        >>> bert, roberta = Layout((2,), (3,), (3,), 1), Layout((0,), (2, 2), (2,), 0)
-        >>> assemble(corpus, pairs, bert).input_ids.tolist()
-        [2, 10, 11, 3, 12, 3]
-        >>> assemble(corpus, pairs, roberta).input_ids.tolist()
-        [0, 10, 11, 2, 2, 12, 2]
     """
     # Without B, the span of B is empty and the layout has nothing between.
     a_starts, a_stops, b_starts, b_stops, labels = pairs.T
@@ -289,12 +281,6 @@ def document_segments(
     corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, short_sequence_prob: float
 ) -> Iterator[Pair]:
     """Generate the segments of one document; a pure function of its arguments and the state of `rng`.
-
-    Example:
-        >>> corpus = EncodedCorpus.from_lists([[[5, 6, 7], [8, 9], [10] * 9]])
-        >>> found = document_segments(corpus, 0, random.Random(0), room=6, short_sequence_prob=0.0)
-        >>> [(one.a.start, one.a.stop) for one in found]
-        [(0, 5), (5, 11), (11, 14)]
 
     References:
         Liu et al., RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.

@@ -67,18 +67,32 @@ def sentence_encoder(tokenizer: Tokenizer, dtype: npt.DTypeLike) -> Callable[[Se
 
 
 class _StretchEncoder:
-    """Encodes sentences by any tokenizer, and remembers what each stretch became."""
+    """Encodes sentences by any tokenizer, and remembers what each stretch became; new ones are encoded together.
+
+    A space that belongs to a stretch is written as `_SPACE`, and what would look like it as `_ESCAPE`.
+    """
+
+    _MARK, _SPACE, _ESCAPE = "\x01", "\x01s", "\x01e"
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
-        self._stretches = _LibraryIds(tokenizer, dtype)
-        self._dtype = dtype
+        self._dtype, self._encode = dtype, tokenizer.encode_literally
+        self._remembered: dict[str, bytes] = {}
+        content = json.loads(tokenizer.backend.to_str())
+        pre_tokenizer = content["pre_tokenizer"] or {}
+        self._is_cut = (
+            pre_tokenizer.get("type") == "ByteLevel"
+            and pre_tokenizer.get("use_regex", True)
+            and not pre_tokenizer["add_prefix_space"]
+            and not content["normalizer"]
+            and all(token["special"] for token in content["added_tokens"])  # others may stand for text with spaces
+        )
 
     def __call__(self, sentences: Sequence[str]) -> Encoded:
-        if len(self._stretches) > _MAX_REMEMBERED:
-            self._stretches.clear()
-        texts = self._stretches.spread(sentences)
+        if len(self._remembered) > _MAX_REMEMBERED:
+            self._remembered.clear()
+        texts = self._spread(sentences)
         numbers, stretches = distinct_stretches(" ".join(texts))
-        encoded = self._stretches.of(stretches)
+        encoded = self._ids_of(stretches)
         known = np.frombuffer(b"".join(encoded), dtype=self._dtype)
         sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)) // self._dtype.itemsize
         in_stretch = sizes[numbers]
@@ -91,29 +105,7 @@ class _StretchEncoder:
         last = np.cumsum(np.fromiter((text.count(" ") + 1 for text in texts), dtype=np.int64, count=len(texts))) - 1
         return ids, np.diff(ends[last], prepend=0)
 
-
-class _LibraryIds(dict[str, bytes]):
-    """Ids of stretches of a tokenizer other than WordPiece, as bytes; new ones are encoded by the library together.
-
-    A space that belongs to a stretch is written as `_SPACE`, and what would look like it as `_ESCAPE`.
-    """
-
-    _MARK, _SPACE, _ESCAPE = "\x01", "\x01s", "\x01e"
-
-    def __init__(self, tokenizer: Tokenizer, dtype: np.dtype) -> None:
-        super().__init__()
-        self._dtype, self._encode = dtype, tokenizer.encode_literally
-        content = json.loads(tokenizer.backend.to_str())
-        pre_tokenizer = content["pre_tokenizer"] or {}
-        self._is_cut = (
-            pre_tokenizer.get("type") == "ByteLevel"
-            and pre_tokenizer.get("use_regex", True)
-            and not pre_tokenizer["add_prefix_space"]
-            and not content["normalizer"]
-            and all(token["special"] for token in content["added_tokens"])  # others may stand for text with spaces
-        )
-
-    def spread(self, texts: Sequence[str]) -> list[str]:
+    def _spread(self, texts: Sequence[str]) -> list[str]:
         """Return texts with spaces between their stretches only."""
         lines = "\n".join(texts)
         single = "  " not in lines and " \n" not in f"{lines}\n" and lines.count("\n") == len(texts) - 1
@@ -125,16 +117,16 @@ class _LibraryIds(dict[str, bytes]):
             return cut.replace(" ", f" {self._SPACE}").replace(_CUT, " ").split("\n")
         if self._is_cut and len(texts) > 1:  # what is harder to tell is looked for in halves
             half = len(texts) // 2
-            return [*self.spread(texts[:half]), *self.spread(texts[half:])]
+            return [*self._spread(texts[:half]), *self._spread(texts[half:])]
         return [text.replace(self._MARK, self._ESCAPE).replace(" ", self._SPACE) for text in texts]
 
-    def of(self, stretches: Sequence[str]) -> list[bytes]:
-        """Return the ids of stretches."""
-        new = [stretch for stretch in stretches if stretch not in self]
+    def _ids_of(self, stretches: Sequence[str]) -> list[bytes]:
+        new = [stretch for stretch in stretches if stretch not in self._remembered]
         texts = [stretch.replace(self._SPACE, " ").replace(self._ESCAPE, self._MARK) for stretch in new]
-        self.update(zip(new, (np.array(ids, self._dtype).tobytes() for ids in self._encode(texts)), strict=True))
-        encoded = list(map(self.__getitem__, stretches))
+        ids = (np.array(ids, self._dtype).tobytes() for ids in self._encode(texts))
+        self._remembered.update(zip(new, ids, strict=True))
+        encoded = [self._remembered[stretch] for stretch in stretches]
         for stretch in new:
             if len(stretch) > _MAX_REMEMBERED_CHARACTERS:
-                del self[stretch]
+                del self._remembered[stretch]
         return encoded

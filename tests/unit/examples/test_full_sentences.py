@@ -17,13 +17,14 @@ from bertline.examples.masking import masked_batch, masking_policy, max_targets
 from bertline.examples.store import ExampleStore
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.labels import IGNORED_LABEL
+from encoded_corpora import encoded_corpus
 from engines import local
 
 
 def corpus_of(*documents: list[int]) -> EncodedCorpus:
     """Documents given by the lengths of their sentences; every token of the corpus is a different number."""
     token = iter(range(10**6))
-    return EncodedCorpus.from_lists([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
+    return encoded_corpus([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
 
 
 def segments_of(corpus: EncodedCorpus, document: int, *, short: float = 0.0, seed: int = 0) -> list[Pair]:

@@ -21,17 +21,19 @@ from bertline.examples.generation import (
     Pair,
     Span,
     _truncated,
+    assemble,
     blocks_of_documents,
     document_pairs,
     generate_pairs,
 )
 from bertline.examples.store import ExampleStore
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.tokenizer import Layout, Tokenizer
+from encoded_corpora import encoded_corpus
 from engines import local
 
 
 def test_blocks_are_the_shards_in_order_all_of_one_copy_before_the_next() -> None:
-    corpus = EncodedCorpus.from_lists([[[1] * 3]] * 2, [[[1] * 9]] * 3, [[[1] * 4]])
+    corpus = encoded_corpus([[[1] * 3]] * 2, [[[1] * 9]] * 3, [[[1] * 4]])
     blocks = [(block.copy, list(block.documents)) for block in blocks_of_documents(corpus, num_copies=2)]
     assert blocks == [(copy, documents) for copy in (0, 1) for documents in ([0, 1], [2, 3, 4], [5])]
 
@@ -47,18 +49,27 @@ def test_pairs_do_not_depend_on_the_shards_but_on_the_copy(tmp_path: Path, confi
             rows += np.load(tmp_path / "pairs.npy").tolist()
         return rows
 
-    together = pairs(EncodedCorpus.from_lists(lists))
-    assert together == pairs(EncodedCorpus.from_lists(lists[:7], [[[]]], lists[7:8], lists[8:]))
+    together = pairs(encoded_corpus(lists))
+    assert together == pairs(encoded_corpus(lists[:7], [[[]]], lists[7:8], lists[8:]))
     first, second = (
-        pairs(EncodedCorpus.from_lists(lists), 2)[part] for part in (slice(len(together)), slice(len(together), None))
+        pairs(encoded_corpus(lists), 2)[part] for part in (slice(len(together)), slice(len(together), None))
     )
     assert first == together != second
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [(Layout((2,), (3,), (3,), 1), [2, 10, 11, 3, 12, 3]), (Layout((0,), (2, 2), (2,), 0), [0, 10, 11, 2, 2, 12, 2])],
+)
+def test_pairs_are_laid_out_as_the_tokenizer_does(layout: Layout, expected: list[int]) -> None:
+    corpus, pairs = encoded_corpus([[[10, 11]]], [[[12]]]), np.array([[0, 2, 2, 3, 0]])
+    assert assemble(corpus, pairs, layout).input_ids.tolist() == expected
 
 
 def corpus_of(*documents: list[int]) -> EncodedCorpus:
     """Documents given by the lengths of their sentences; every token of the corpus is a different number."""
     token = iter(range(10**6))
-    return EncodedCorpus.from_lists([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
+    return encoded_corpus([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
 
 
 def pairs_of(

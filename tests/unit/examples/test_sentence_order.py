@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.encoding import EncodedCorpus
 from bertline.examples.generation import document_pairs
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.manifests import read_manifest
+from encoded_corpora import encoded_corpus
 from engines import local
 
 
@@ -61,7 +61,7 @@ def test_pairs_are_those_of_a_plain_loop(
 ) -> None:
     config = dataclasses.replace(config, swapped_prob=share)
     tokens = iter(range(10**6))
-    corpus = EncodedCorpus.from_lists([[[next(tokens) for _ in range(length)] for length in lengths]])
+    corpus = encoded_corpus([[[next(tokens) for _ in range(length)] for length in lengths]])
     pairs = list(document_pairs(corpus, 0, random.Random(seed), room=room, config=config))
     expected = pairs_of_a_plain_loop(lengths, room, random.Random(seed), config)
     for pair, (a, b, label) in zip(pairs, expected, strict=False):
