@@ -50,12 +50,13 @@ from bertline.demo.reader import PythonDocsCorpusConfig, module_documents
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.store import token_id_dtype
+from bertline.foundation.engine import LocalEngine
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import batches
 from bertline.foundation.processor import processor_name
-from bertline.tokenization.build import count_words
+from bertline.tokenization.counting import CorpusText
+from bertline.tokenization.fast_encoding import sentence_encoder
 from bertline.tokenization.storage import save_tokenizer
-from bertline.tokenization.stretches import StretchEncoder
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.wordpiece import train_wordpiece
@@ -116,16 +117,31 @@ def measured_stages(config: CorpusConfig, folder: Path, vocab_size: int, workers
     started, started_processor = time.perf_counter(), _processor_s()
     build_corpus(config, _PYTHON_DOCS, folder / "corpus", num_workers=workers)
     corpus_s, processor_s = time.perf_counter() - started, _processor_s() - started_processor
-    counts = count_words(_sentences(folder), _PLAIN, num_workers=workers)
+    counts = _words(folder, workers)
     tokens = train_wordpiece(counts, vocab_size=vocab_size, min_frequency=2, max_alphabet=1000)
     (folder / "tokenizer").mkdir()
     save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=True)), folder / "tokenizer")
     started, started_processor = time.perf_counter(), _processor_s()
-    build_examples(_EXAMPLES, folder / "tokenizer", folder / "corpus", folder / "examples", num_workers=workers)
+    build_examples(
+        _EXAMPLES,
+        folder / "tokenizer",
+        folder / "corpus",
+        folder / "examples",
+        engine=LocalEngine(workers),
+        work=folder / "work",
+    )
     examples_s = time.perf_counter() - started
     processor_s += _processor_s() - started_processor
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"corpus_s": corpus_s, "examples_s": examples_s, "processor_s": processor_s, "peak_memory_bytes": peak}
+
+
+def _words(folder: Path, workers: int) -> Counter[str]:
+    """Return the words of the train split with their counts."""
+    with tempfile.TemporaryDirectory() as work:
+        return CorpusText(folder / "corpus", LocalEngine(workers), Path(work)).words(
+            "train", _PLAIN, characters=1 << 62
+        )[""]
 
 
 def _processor_s() -> float:
@@ -142,7 +158,7 @@ def measured_encoding(folder: Path) -> dict[str, float]:
     """
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = Tokenizer.load(folder / "tokenizer")
-    encoder = StretchEncoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
+    encoder = sentence_encoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
     ours = theirs = 0.0
     compared = 0
     for batch in batches(_sentences(folder), size=len, most=1_000_000):
@@ -162,7 +178,7 @@ def measured_vocabulary(folder: Path, vocab_size: int, workers: int, *, library:
     """Train a vocabulary on the train split, ours or the library's; return wall and processor time in seconds."""
     started, started_processor = time.perf_counter(), _processor_s()
     if not library:
-        counts = count_words(_sentences(folder), _PLAIN, num_workers=workers)
+        counts = _words(folder, workers)
         train_wordpiece(counts, vocab_size=vocab_size, min_frequency=2, max_alphabet=1000)
         return time.perf_counter() - started, _processor_s() - started_processor
     os.environ["RAYON_NUM_THREADS"] = str(workers)

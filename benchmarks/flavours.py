@@ -99,21 +99,24 @@ def make_data(folder: Path) -> None:
     """Make corpus, vocabulary, the examples of each flavour, and the rows of the tasks."""
     from bertline.corpus.build import build_corpus
     from bertline.examples.build import build_examples
+    from bertline.foundation.engine import LocalEngine
     from bertline.tasks.build import build_task
     from bertline.tokenization.build import build_tokenizer
 
     config = composed()
     workers: Any = {"num_workers": 2}
+    engine = LocalEngine(2)
     corpus: Any = config.corpus
     tokenizer: Any = config.tokenizer
     if not (folder / "corpus").exists():
         build_corpus(corpus, config.python_docs, folder / "corpus", **workers)
     if not (folder / "tokenizer").exists():
-        build_tokenizer(tokenizer, folder / "corpus", folder / "tokenizer", **workers)
+        build_tokenizer(tokenizer, folder / "corpus", folder / "tokenizer", engine=engine, work=folder / "words")
     for flavour in FLAVOURS:
         if not examples_of(folder, flavour).exists():
             examples = composed(*choices_of(flavour, folder, 0)).examples
-            build_examples(examples, folder / "tokenizer", folder / "corpus", examples_of(folder, flavour), **workers)
+            out, work = examples_of(folder, flavour), folder / f"work-{flavour}"
+            build_examples(examples, folder / "tokenizer", folder / "corpus", out, engine=engine, work=work)
     for name, task in config.tasks.items():
         if not (folder / "tasks" / name).exists():
             build_task(name, task, config.python_docs, folder / "tasks" / name, **workers)

@@ -199,6 +199,7 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> None:
         from bertline.demo.config import PythonDocsConfig
         from bertline.examples.build import build_examples
         from bertline.examples.config import ExamplesConfig
+        from bertline.foundation.engine import LocalEngine
         from bertline.tokenization.build import build_tokenizer
         from bertline.tokenization.config import TokenizerConfig
     except ModuleNotFoundError as error:
@@ -214,10 +215,12 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> None:
     build_corpus(
         corpus, section(PythonDocsConfig, "python_docs/default"), folder / "corpus", num_workers=arguments.workers
     )
+    engine = LocalEngine(arguments.workers)
     tokenizer = section(TokenizerConfig, "tokenizer/wordpiece", vocab_size=arguments.vocab_size)
-    build_tokenizer(tokenizer, folder / "corpus", arguments.tokenizer, num_workers=arguments.workers)
+    build_tokenizer(tokenizer, folder / "corpus", arguments.tokenizer, engine=engine, work=folder / "words")
     examples = section(ExamplesConfig, "examples/sentence_pairs", lengths=[arguments.length])
-    build_examples(examples, arguments.tokenizer, folder / "corpus", arguments.examples, num_workers=arguments.workers)
+    work = folder / "work"
+    build_examples(examples, arguments.tokenizer, folder / "corpus", arguments.examples, engine=engine, work=work)
     finished.touch()
 
 

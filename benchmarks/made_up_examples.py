@@ -10,7 +10,7 @@ import numpy as np
 import repository_source  # noqa: F401
 
 from bertline.corpus.document import Split
-from bertline.examples.store import ExampleBlock, ExampleStore, ExampleWriter, split_folder, token_id_dtype
+from bertline.examples.store import ExampleBlock, ExampleStore, split_folder, token_id_dtype, write_shard
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -37,10 +37,10 @@ def write_made_up_examples(folder: Path, *, vocab_size: int, seq_len: int, lengt
     save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=True)), folder / "tokenizer")
     counts: dict[Split, int] = {"train": _NUM_TRAIN, "validation": _NUM_VALIDATION}
     of_splits = {split: sequence_lengths(lengths, count, seq_len) for split, count in counts.items()}
-    for split, count in counts.items():
-        writer = ExampleWriter(split_folder(folder / "examples", split, seq_len), count)
-        writer.write(_block(of_splits[split], vocab_size=vocab_size))
-        writer.close()
+    for split in counts:
+        shards = split_folder(folder / "examples", split, seq_len)
+        shards.mkdir(parents=True)
+        write_shard(shards, 0, _block(of_splits[split], vocab_size=vocab_size))
     of_split: dict[str, Any] = {
         split: {"examples": len(each), "tokens": int(each.sum())} for split, each in of_splits.items()
     }

@@ -22,7 +22,8 @@ def main(composed: dict[str, Any]) -> None:
             stage.inputs["tokenizer"],
             stage.inputs["corpus"],
             stage.output,
-            num_workers=stage.config.runtime.num_workers,
+            engine=stage.engine,
+            work=stage.shards,
         )
         for sample in sorted(stage.output.glob("readable-*.txt")):
             stage.record.log_artifact(sample, contains_text=True)

@@ -21,7 +21,7 @@ def main(composed: dict[str, Any]) -> None:
         config = stage.config
         assert config.tokenizer.kind != "none"
         metrics = build_tokenizer(
-            config.tokenizer, stage.inputs["corpus"], stage.output, num_workers=config.runtime.num_workers
+            config.tokenizer, stage.inputs["corpus"], stage.output, engine=stage.engine, work=stage.shards
         )
         for vocabulary in stage.output.glob("vocab.txt"):  # of a WordPiece
             stage.record.log_artifact(vocabulary, contains_text=True)

@@ -22,6 +22,7 @@ from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
+from engines import local
 
 GOLDEN = Path(__file__).with_suffix(".json")
 NOUNS = ("matrix", "vector", "kernel", "frame", "series", "tensor", "index", "naïve café")
@@ -44,7 +45,7 @@ def made() -> dict[str, Any]:
             user_words=(),
             compare=(),
         )
-        build_tokenizer(tokenizer_config, folder / "corpus", folder / "tokenizer", num_workers=1)
+        build_tokenizer(tokenizer_config, folder / "corpus", folder / "tokenizer", **local(folder / "tokenizer"))
         masking = DynamicMaskingConfig(
             kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
         )
@@ -57,7 +58,11 @@ def made() -> dict[str, Any]:
             masking=masking,
         )
         figures = build_examples(
-            examples_config, folder / "tokenizer", folder / "corpus", folder / "examples", num_workers=1
+            examples_config,
+            folder / "tokenizer",
+            folder / "corpus",
+            folder / "examples",
+            **local(folder / "examples"),
         )
         store = ExampleStore.open(folder / "examples", "train", 24)
         batch = masked_batch(store, range(6), epoch=1, seed=0, policy=masking_policy(store.manifest))

@@ -24,6 +24,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from engines import local
 from export_inputs import EXPORT
 from pretraining_inputs import pretrain_job
 from tiny import load_masked_lm
@@ -68,7 +69,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
         ),
     )
-    build_examples(config, folder / "tokenizer", folder / "corpus", folder / "examples", num_workers=1)
+    build_examples(config, folder / "tokenizer", folder / "corpus", folder / "examples", **local(folder / "examples"))
     return folder
 
 

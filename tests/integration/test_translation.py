@@ -14,7 +14,7 @@ import pytest
 import tiny
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
-from bertline.tokenization.build import count_words
+from bertline.tokenization.counting import count_words
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import Vocabulary
@@ -30,7 +30,7 @@ def translate(folder: Path, pairs: Sequence[tuple[str, str]], *, num_epochs: int
     """Loss and chrF before and after the page's program, with an encoder of random weights."""
     (folder / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     texts = [text for pair in pairs for text in pair]
-    counts = count_words(texts, Vocabulary(tokens=(), lowercase=True), num_workers=1)
+    counts = count_words(texts, Vocabulary(tokens=(), lowercase=True))
     tokens = train_wordpiece(counts, vocab_size=2000, min_frequency=2, max_alphabet=300, or_fewer=True)
     config = tiny.model_config(max_position_embeddings=64, **sizes)
     model = tiny.BertForPreTraining(config, vocab_size=len(tokens), pad_token_id=0)

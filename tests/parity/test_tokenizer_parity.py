@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, BertTokenizerFast
 
-from bertline.tokenization.build import count_words
+from bertline.tokenization.counting import count_words
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -101,7 +101,7 @@ WIKIPEDIA = Path(__file__).parents[3] / "shared/data/corpora/wikipedia"
 def test_ids_are_equal_on_wikipedia_with_a_vocabulary_trained_on_it(tmp_path: Path, lowercase: bool) -> None:
     with gzip.open(min(WIKIPEDIA.glob("*.gz")), "rt", encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in file][:3000]
-    counts = count_words(lines, Vocabulary(tokens=(), lowercase=lowercase), num_workers=1)
+    counts = count_words(lines, Vocabulary(tokens=(), lowercase=lowercase))
     tokens = train_wordpiece(counts, vocab_size=4000, min_frequency=2, max_alphabet=300)
     save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=lowercase)), tmp_path)
     theirs = AutoTokenizer.from_pretrained(tmp_path)(lines, add_special_tokens=False)["input_ids"]

@@ -12,23 +12,25 @@ from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
 from bertline.examples.generation import assemble, document_pairs
 from bertline.tokenization.tokenizer import Layout
+from encoded_corpora import encoded_corpus
 
 CLS, SEP = 10**6, 10**6 + 1
 
 sentence_lengths = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=12), min_size=2, max_size=8)
 
 
-def corpus_of(lengths: list[list[int]]) -> EncodedCorpus | None:
-    """A corpus in which every token is its own position; None unless two documents have text."""
+def corpus_of(lengths: list[list[int]], num_first: int) -> EncodedCorpus | None:
+    """A corpus of two shards in which every token is its own position; None unless two documents have text."""
     token = iter(range(10**6))
-    corpus = EncodedCorpus.from_lists([[[next(token) for _ in range(n)] for n in document] for document in lengths])
+    documents = [[[next(token) for _ in range(n)] for n in document] for document in lengths]
+    corpus = encoded_corpus(documents[:num_first], documents[num_first:])
     return corpus if corpus.num_documents >= 2 else None
 
 
 @settings(max_examples=300)
 @given(sentence_lengths, st.integers(8, 64), st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**32))
 def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_prob: float, seed: int) -> None:
-    corpus = corpus_of(lengths)
+    corpus = corpus_of(lengths, seed % 9)
     if corpus is None:
         return
     config = ExamplesConfig(
@@ -41,12 +43,15 @@ def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_
             kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
         ),
     )
-    bounds = corpus.sentence_starts[corpus.document_starts]
+    bounds = [
+        *(corpus.sentence_bounds(document)[0] for document in range(corpus.num_documents)),
+        corpus.token_bounds[-1],
+    ]
     for document in range(corpus.num_documents):
         pairs = list(document_pairs(corpus, document, random.Random(seed), room=length - 3, config=config))
         again = list(document_pairs(corpus, document, random.Random(seed), room=length - 3, config=config))
         assert pairs == again
-        start, stop = int(bounds[document]), int(bounds[document + 1])
+        start, stop = bounds[document], bounds[document + 1]
         assert pairs or stop - start < 2
         for pair in pairs:
             assert pair.a.length >= 1
@@ -59,7 +64,8 @@ def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_
             if pair.next_sentence_label == 0:
                 assert pair.a.stop <= pair.b.start
         # Every token is its own position, so a segment is in order exactly if it counts up by one.
-        block = assemble(corpus.tokens, pairs, Layout((CLS,), (SEP,), (SEP,), 1))
+        rows = np.array([(*pair.a, *pair.b, 0) for pair in pairs], dtype=np.int64).reshape(-1, 5)
+        block = assemble(corpus, rows, Layout((CLS,), (SEP,), (SEP,), 1))
         first = 0
         for pair, size in zip(pairs, block.lengths.tolist(), strict=True):
             expected = [CLS, *range(*pair.a), SEP, *range(*pair.b), SEP]

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import tiny
-from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder
+from bertline.examples.store import ExampleBlock, split_folder
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.validation import validate
@@ -38,6 +38,7 @@ from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
 from bertline.training.optimizers.registry import OptimizerConfig
+from example_shards import write_shards
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "the", "cat", "sat")
@@ -226,9 +227,7 @@ def _write_examples(folder: Path, count: int, length: int, shortest: int, *, num
         first_segment_lengths=np.array(firsts),
         next_sentence_labels=generator.integers(0, 2, size=count),
     )
-    writer = ExampleWriter(folder, 32)
-    writer.write(block)
-    writer.close()
+    write_shards(folder, block, 32)
     return int(lengths.sum())
 
 

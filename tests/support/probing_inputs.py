@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder
+from bertline.examples.store import ExampleBlock, split_folder
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from example_shards import write_shards
 from pretraining_inputs import examples_manifest
 
 LENGTH = 32
@@ -47,16 +48,13 @@ def write_examples(folder: Path, splits: dict[str, list[tuple[list[int], list[in
     manifest["lengths"][str(LENGTH)] = {"unigram_entropy": 3.0}
     for split, pairs in splits.items():
         rows = [[2, *a, 3, *b, 3] for a, b in pairs]
-        writer = ExampleWriter(split_folder(folder, split, LENGTH), 64)
-        writer.write(
-            ExampleBlock(
-                input_ids=np.concatenate(rows).astype(np.uint16),
-                lengths=np.array([len(row) for row in rows]),
-                first_segment_lengths=np.array([len(a) + 2 for a, _ in pairs]),
-                next_sentence_labels=np.arange(len(rows)) % 2,
-            )
+        block = ExampleBlock(
+            input_ids=np.concatenate(rows).astype(np.uint16),
+            lengths=np.array([len(row) for row in rows]),
+            first_segment_lengths=np.array([len(a) + 2 for a, _ in pairs]),
+            next_sentence_labels=np.arange(len(rows)) % 2,
         )
-        writer.close()
+        write_shards(split_folder(folder, split, LENGTH), block, 64)
         counts = {"examples": len(rows), "tokens": sum(map(len, rows))}
         manifest["lengths"][str(LENGTH)][split] = counts
     write_manifest(folder, kind="examples", format_version=1, content=manifest)

@@ -116,6 +116,55 @@ class Server:
         self.stop()
 
 
+class RayNode(Server):
+    """A node of a Ray cluster with one core; the first of a cluster has no `head`."""
+
+    name = "Ray"
+
+    def __init__(self, head: RayNode | None = None) -> None:
+        pytest.importorskip("ray", reason="the extra `ray` is not installed")
+        self.port = head.port if head else free_port()
+        # Not the folder of a test: the names of sockets have to be short.
+        self._folder = None if head else Path(tempfile.mkdtemp(prefix="ray"))
+
+    @property
+    def address(self) -> str:
+        """Host and port of the cluster."""
+        return f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        part = ["--address", self.address]
+        if self._folder is not None:
+            part = ["--head", f"--port={self.port}", f"--temp-dir={self._folder}", "--include-dashboard=false"]
+        memory = "--object-store-memory=80000000"
+        ray = [sys.executable, "-m", "ray.scripts.scripts", "start"]
+        return [*ray, *part, "--num-cpus=1", memory, "--disable-usage-stats", "--block"]
+
+    def leaves(self) -> Path | None:
+        return self._folder
+
+    def options(self) -> dict[str, Any]:
+        return {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}}
+
+    def works(self) -> bool:
+        """Whether a task runs on this node: its process then has the task's name."""
+        for pid in found_processes.having(self.variable):
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::_whole_or_done"):
+                    return True
+        return False
+
+    def stop(self, number: int = signal.SIGKILL) -> None:
+        """Kill all its processes at once, as the end of a machine does."""
+        found_processes.end(lambda: found_processes.having(self.variable))
+        super().stop(number)
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
 class PostgreSQL(Server):
     """PostgreSQL in a temporary folder; its only user is `ada`, whose password must be given over TCP too."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,9 +26,18 @@ def read_documents(folder: Path, split: Split) -> Iterator[Document]:
     Raises:
         ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
     """
+    for path in shard_paths(folder, split):
+        yield from read_shard(path)
+
+
+def shard_paths(folder: Path, split: Split) -> list[Path]:
+    """Return the files of one split, in the order they were written. A document and its copies are in one file.
+
+    Raises:
+        ArtifactError: The folder is not a corpus.
+    """
     manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
-    for name in manifest["shards"][split]:
-        yield from read_shard(folder / name)
+    return [folder / name for name in manifest["shards"][split]]
 
 
 def num_documents(folder: Path, split: Split) -> int:
@@ -37,16 +46,14 @@ def num_documents(folder: Path, split: Split) -> int:
     Raises:
         ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
     """
-    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
-    paths = [folder / name for name in manifest["shards"][split]]
     try:
-        return sum(pq.read_metadata(path).num_rows for path in paths)
+        return sum(pq.read_metadata(path).num_rows for path in shard_paths(folder, split))
     except (OSError, pa.ArrowException) as error:
         raise ArtifactError(f"{folder} cannot be read ({error}). Run the corpus stage again.") from error
 
 
-def read_shard(path: Path) -> Iterator[Document]:
-    """Read the documents of one shard.
+def read_shard(path: Path, is_wanted: Callable[[str], bool] | None = None) -> Iterator[Document]:
+    """Read the documents of one shard, or those with a wanted id.
 
     Raises:
         ArtifactError: The shard is missing or damaged.
@@ -54,7 +61,10 @@ def read_shard(path: Path) -> Iterator[Document]:
     try:
         with pq.ParquetFile(path) as shard:
             for index in range(shard.num_row_groups):
-                columns = shard.read_row_group(index).to_pydict()
+                table = shard.read_row_group(index)
+                if is_wanted is not None:
+                    table = table.filter(pa.array(map(is_wanted, table["id"].to_pylist()), pa.bool_()))
+                columns = table.to_pydict()
                 for key, group, sentences in zip(*(columns[name] for name in SCHEMA.names), strict=True):
                     yield Document(key, group, tuple(sentences))
     except (OSError, pa.ArrowException) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,13 +14,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bertline.corpus.document import Split
-from bertline.corpus.sources import label_of, language_of
+from bertline.corpus.sources import language_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.corpus_survey import script_of
 from bertline.foundation.errors import DataError
 from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import read_manifest
-from bertline.tokenization.build import corpus_words, corpus_words_by
+from bertline.tokenization.counting import CorpusText
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
 from bertline.tokenization.wordpiece import train_wordpiece
@@ -173,37 +173,36 @@ def _answer(given: Fit, here: Fit) -> str:
 
 
 def survey_vocabulary(
-    folder: Path, corpus: Path, *, compare: Sequence[str] = (), was_trained: bool = True, num_workers: int = 1
+    folder: Path, corpus: CorpusText, *, compare: Sequence[str] = (), was_trained: bool = True
 ) -> VocabularySurvey:
     """Measure the vocabulary of a tokenizer folder on a corpus, beside others, which are WordPiece.
 
     Args:
         folder: The tokenizer artifact.
-        corpus: The corpus artifact.
+        corpus: The text of the corpus artifact.
         compare: Folders, `vocab.txt` files or hub names of other vocabularies.
         was_trained: Whether the vocabulary was trained on this corpus, so that a WordPiece's first half is the
             vocabulary of half the size.
-        num_workers: Number of processes that count words; the result does not depend on it.
 
     Raises:
         DataError: A named vocabulary cannot be read.
     """
     tokenizer, own = Tokenizer.load(folder), "this vocabulary"
-    manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
-    split: Split = "validation" if manifest["counts"]["validation"].get("characters") else "train"
+    manifest = read_manifest(corpus.folder, kind=KIND, format_version=FORMAT_VERSION)
+    split: Split = "validation" if corpus.num_characters("validation") else "train"
     several = len(manifest.get("sources", {"parts": {}})["parts"]) > 1
-    label: Callable[[str], str] = label_of if several else lambda _: manifest["source"]
 
     @cache  # texts are counted once for each normalisation
     def held_out(normalization: Vocabulary) -> dict[str, Counter[str]]:
-        return corpus_words_by(label, corpus, split, normalization, characters=_CHARACTERS)
+        words = corpus.words(split, normalization, characters=_CHARACTERS, by_label=several)
+        return words if several else {manifest["source"]: words[""]}
 
     def cut(one: Tokenizer) -> pd.DataFrame:
         return cut_words(one, held_out(dataclasses.replace(one.normalization, tokens=())))
 
     others = {short_name(name): Tokenizer(vocabulary_named(name)) for name in compare}
     normalization = tokenizer.normalization
-    train = corpus_words(corpus, "train", normalization, characters=_CHARACTERS, num_workers=num_workers)[1]
+    train = corpus.words("train", normalization, characters=_CHARACTERS)[""]
     trained = _trained(tokenizer, train, others, was_trained=was_trained)
     frames = {own: cut(tokenizer), **{name: cut(one) for name, one in others.items()}}
     by_source: dict[str, list[Fit]] = {}

@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -91,9 +91,20 @@ _MUCH_UNKNOWN, _MUCH_TOLD = 0.02, 0.65
 
 
 def figures_of(
-    store: ExampleStore, counts: Mapping[str, float], token_counts: Array, vocab: Sequence[str]
+    store: ExampleStore,
+    counts: Mapping[str, float],
+    token_counts: Array,
+    digests: Iterable[Array],
+    vocab: Sequence[str],
 ) -> dict[str, float]:
     """Return the figures that have bounds, of the train sequences of one length.
+
+    Args:
+        store: The sequences.
+        counts: Their counts.
+        token_counts: [vocab_size] the count of each token in them.
+        digests: `digests_of` the shards.
+        vocab: The vocabulary.
 
     Returns:
         `duplicate_share`, sequences equal to an earlier one, of all; `fill`, tokens of the positions that there are;
@@ -110,7 +121,7 @@ def figures_of(
     text = store.manifest["corpus"]["train"]
     surface = surface_accuracy(store, vocab) if store.num_segments == 2 else None
     return {
-        "duplicate_share": duplicate_share(store),
+        "duplicate_share": duplicate_share(digests),
         "fill": counts["tokens"] / (counts["examples"] * store.max_length),
         "truncated_share": cut / max(1, cut + counts["tokens"]),
         "unknown_share": unknown / max(1, total),
@@ -120,14 +131,14 @@ def figures_of(
     }
 
 
-def duplicate_share(store: ExampleStore) -> float:
-    """Return the fraction of sequences that are equal to an earlier one, token by token.
+def duplicate_share(digests_of_shards: Iterable[Array]) -> float:
+    """Return the fraction of sequences that are equal to an earlier one, token by token, from `digests_of` shards.
 
     Of very many sequences a sample is judged, drawn by their hashes, so that equal ones are in it together.
     """
     digests: list[Array] = []
     mask, num_kept = np.uint64(0), 0
-    for batch in _digests(store):
+    for batch in digests_of_shards:
         digests.append(batch[(batch & mask) == 0])
         num_kept += len(digests[-1])
         while num_kept > _MOST_DIGESTS:
@@ -137,14 +148,13 @@ def duplicate_share(store: ExampleStore) -> float:
     return 1 - len(np.unique(np.concatenate(digests))) / num_kept if num_kept else 0.0
 
 
-def _digests(store: ExampleStore) -> Iterator[Array]:
-    """Yield hashes of the sequences, shard by shard."""
-    for ids, rows in store.shards():
-        row_hashes = np.empty(len(rows), dtype=np.uint64)
-        for number, (start, length) in enumerate(rows[:, :2].tolist()):
-            digest = hashlib.blake2b(ids[start : start + length].tobytes(), digest_size=8).digest()
-            row_hashes[number] = int.from_bytes(digest, "little")
-        yield row_hashes
+def digests_of(ids: Array, rows: Array) -> Array:
+    """Return [examples] uint64 hashes of the sequences of a shard."""
+    hashes = (
+        hashlib.blake2b(ids[start : start + length].tobytes(), digest_size=8).digest()
+        for start, length in rows[:, :2].tolist()
+    )
+    return np.frombuffer(b"".join(hashes), dtype="<u8")
 
 
 def surface_accuracy(store: ExampleStore, vocab: Sequence[str]) -> float | None:

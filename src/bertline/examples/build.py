@@ -5,12 +5,12 @@ The manifest has the unigram entropy: the loss of a baseline that knows only tok
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from base64 import b64encode
-from collections import Counter
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +18,41 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import Split
-from bertline.corpus.storage import has_sources, num_documents, read_documents
-from bertline.examples.bounds import FIGURES, figures_of, refuse_outside
+from bertline.corpus.storage import has_sources, num_documents, shard_paths
+from bertline.examples.bounds import FIGURES, digests_of, figures_of, refuse_outside
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
-from bertline.examples.encoding import EncodedCorpus, SourcesOfDocuments, encode_corpus
-from bertline.examples.generation import blocks_of_documents, generate_block, shuffled
+from bertline.examples.encoding import COUNTED, EncodedCorpus, encode_file
+from bertline.examples.generation import assemble, blocks_of_documents, generate_pairs
 from bertline.examples.masking import MaskingPolicy, mask_example, masked_batch, masking_policy
 from bertline.examples.store import (
     FORMAT_VERSION,
     KIND,
     Array,
     ExampleStore,
-    ExampleWriter,
     layout_of,
+    mapped,
     num_segments,
+    shard_files,
     special_ids_of,
     split_folder,
     token_counts,
+    write_shard,
 )
+from bertline.foundation.engine import Counts, Engine, shard_folder
 from bertline.foundation.errors import DataError
-from bertline.foundation.files import folder_written_atomically, size_of_path, write_atomically
+from bertline.foundation.files import folder_written_atomically, link_or_copy, size_of_path, write_atomically
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.manifests import versions_of, write_manifest
-from bertline.foundation.parallel import ordered_map
-from bertline.foundation.progress import progress, warn
+from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
 from bertline.foundation.validation import to_mapping
-from bertline.tokenization.tokenizer import Layout, Tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION
 from bertline.tokenization.words import word_starts
 
 _BATCH_EXAMPLES = 1024
+_COUNTS, _DIGESTS = "counts.npy", "digests.npy"
+"""Of a shard of train examples the counts of tokens and `digests_of`, of one of validation the counts of targets."""
 
 
 def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, special_ids: Sequence[int]) -> float:
@@ -72,12 +76,15 @@ def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, s
     return float((targets[seen] * surprise).sum() / targets.sum())
 
 
-def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy) -> Array:
-    """Return [vocab_size] the count of each token among the targets of epoch 0, whose masks validation always uses."""
+def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy, first_id: int = 0) -> Array:
+    """Return [vocab_size] the count of each token among the targets of epoch 0, whose masks validation always uses.
+
+    The store may be a single shard, whose first example has the id `first_id`.
+    """
     counts = np.zeros(policy.vocab_size, dtype=np.int64)
     for start in range(0, len(store), _BATCH_EXAMPLES):
         indices = np.arange(start, min(start + _BATCH_EXAMPLES, len(store)))
-        labels = masked_batch(store, indices, epoch=0, seed=seed, policy=policy)["masked_labels"]
+        labels = masked_batch(store, indices, epoch=0, seed=seed, policy=policy, first_id=first_id)["masked_labels"]
         counts += np.bincount(labels[labels != IGNORED_LABEL], minlength=policy.vocab_size)
     return counts
 
@@ -139,12 +146,20 @@ _MUCH_TRUNCATED = 0.5
 
 
 def build_examples(
-    config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, out: Path, *, num_workers: int
+    config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, out: Path, *, engine: Engine, work: Path
 ) -> dict[str, float | int]:
     """Build the examples artifact: shards for each length and split, `readable-LENGTH.txt`, `manifest.json`.
 
-    The output bytes depend only on corpus, tokenizer and configuration, not on `num_workers`. Memory is bounded by a
-    few batches and one shard; the encoded corpus is stored on disk during the build (2 or 4 bytes per token).
+    The output bytes depend only on corpus, tokenizer and configuration, not on the engine. A process holds the text of
+    a file of the corpus, the segments of its examples, or a shard of examples.
+
+    Args:
+        config: Lengths, pairs and masks.
+        tokenizer_folder: Tokenizer.
+        corpus_folder: Corpus.
+        out: Folder to write.
+        engine: Does the work on the files of the corpus and the shards.
+        work: Folder for it: the encoded corpus (2 or 4 bytes per token), the segments of the examples, and the shards.
 
     Returns:
         Summary metrics for each length: examples, tokens, fraction of random next segments, unigram entropy.
@@ -155,71 +170,72 @@ def build_examples(
     tokenizer = Tokenizer.load(tokenizer_folder)
     for split in _SPLITS:  # both, before either is encoded, which can take hours
         _refuse_too_few(split, config, num_documents(corpus_folder, split), without_tokens=0)
+    work = work.absolute()  # processes of a cluster start elsewhere
+    encoded = {
+        split: _encoded(split, config, tokenizer_folder.absolute(), corpus_folder.absolute(), engine, work / split)
+        for split in _SPLITS
+    }
+    masking, starts = to_mapping(config.masking), {}
+    if masking["unit"] == "token":
+        del masking["unit"]
+    else:
+        starts["word_starts"] = b64encode(np.packbits(word_starts(tokenizer)).tobytes()).decode()
+    manifest: dict[str, Any] = {
+        "seed": config.seed,
+        "masking": masking,
+        "dupe_factor": _dupe_factor(config),
+        "random_next_prob": config.random_next_prob,
+        "short_sequence_prob": config.short_sequence_prob,
+        "shard_sequences": config.shard_sequences,
+        **({"shuffle_sentences": config.shuffle_sentences} if config.shuffle_sentences else {}),
+        **({"swapped_prob": config.swapped_prob} if config.swapped_prob else {}),
+        **starts,
+        "vocab_size": tokenizer.vocab_size,
+        "special_ids": special_ids_of(tokenizer),
+        "corpus": {split: counts for split, (_, counts) in encoded.items()},
+        "lengths": {},
+        "versions": versions_of("nanotoken", "numpy", "tokenizers"),
+    }
+    layout = tokenizer.single if config.num_segments == 1 else tokenizer.pair
+    if layout != layout_of(manifest):
+        manifest["layout"] = to_mapping(layout)
     with folder_written_atomically(out) as folder:
-        encoded = folder / "encoded"
-        corpus_counts = {
-            split: _encode(split, config, tokenizer_folder, corpus_folder, encoded / split, num_workers)
-            for split in _SPLITS
-        }
-        masking, starts = to_mapping(config.masking), {}
-        if masking["unit"] == "token":
-            del masking["unit"]
-        else:
-            starts["word_starts"] = b64encode(np.packbits(word_starts(tokenizer)).tobytes()).decode()
-        manifest: dict[str, Any] = {
-            "seed": config.seed,
-            "masking": masking,
-            "dupe_factor": _dupe_factor(config),
-            "random_next_prob": config.random_next_prob,
-            "short_sequence_prob": config.short_sequence_prob,
-            "shard_sequences": config.shard_sequences,
-            **({"shuffle_sentences": config.shuffle_sentences} if config.shuffle_sentences else {}),
-            **({"swapped_prob": config.swapped_prob} if config.swapped_prob else {}),
-            **starts,
-            "vocab_size": tokenizer.vocab_size,
-            "special_ids": special_ids_of(tokenizer),
-            "corpus": corpus_counts,
-            "lengths": {},
-            "versions": versions_of("numpy", "tokenizers"),
-        }
-        layout = tokenizer.single if config.num_segments == 1 else tokenizer.pair
-        if layout != layout_of(manifest):
-            manifest["layout"] = to_mapping(layout)
         for length in config.lengths:
             manifest["lengths"][str(length)] = {
-                split: _write_examples(split, length, config, layout, folder, num_workers) for split in _SPLITS
+                split: _write_examples(split, length, config, manifest, encoded[split][0], engine, work, folder)
+                for split in _SPLITS
             }
-        shutil.rmtree(encoded)
         manifest["bytes"] = size_of_path(folder)
         for length in config.lengths:
             facts = manifest["lengths"][str(length)]
-            facts["unigram_entropy"] = _finish_length(length, manifest, tokenizer, folder)
+            facts["unigram_entropy"] = _finish_length(length, manifest, tokenizer, work, folder)
             refuse_outside(config.bounds, length, config, facts["train"])
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=manifest)
     return _headline(manifest)
 
 
-def _encode(
-    split: Split, config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, folder: Path, num_workers: int
-) -> dict[str, int]:
-    documents = read_documents(corpus_folder, split)
-    if (together := config.shuffle_sentences) is not None:
-        documents = (shuffled(document, together=together, seed=config.seed) for document in documents)
-    documents = progress(documents, description=f"encoding {split} documents")
-    sources = SourcesOfDocuments() if has_sources(corpus_folder) and config.random_next_prob else None
-    counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers, sources=sources)
-    different = counts["documents"] - counts["documents/copies"]
-    _refuse_too_few(split, config, different, without_tokens=counts["documents/no_tokens"])
+def _encoded(
+    split: Split, config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, engine: Engine, work: Path
+) -> tuple[EncodedCorpus, dict[str, int]]:
+    """Encode a split, and return it with the counts of the manifest."""
+    has_labels = bool(has_sources(corpus_folder) and config.random_next_prob)
+    task = partial(encode_file, tokenizer_folder=tokenizer_folder, config=config, has_labels=has_labels)
+    files = shard_paths(corpus_folder, split)
+    counts = engine.map(task, files, work / "encoded", description=f"encoding {split} documents, files")
+    corpus = EncodedCorpus([shard_folder(work / "encoded", number) for number in range(len(files))], counts)
+    total = {name: sum(each[name] for each in counts) for name in COUNTED}
+    if copies := sum(each.get("documents/copies", 0) for each in counts):
+        total["documents/copies"] = copies
+    _refuse_too_few(split, config, total["documents"] - copies, without_tokens=total["documents/no_tokens"])
     if config.swapped_prob:
-        single = int((np.diff(EncodedCorpus.open(folder).document_starts) == 1).sum())
-        counts["documents/one_sentence"] = single
-        if single == counts["documents"]:
+        single = total["documents/one_sentence"] = sum(each["one_sentence"] for each in counts)
+        if single == total["documents"]:
             raise DataError(
                 f"Each of the {single} documents of the {split} split has one sentence, so none has two parts to swap "
                 "(examples.swapped_prob). Join them into longer documents (corpus.document), see whether the text is "
                 "split into sentences (corpus/sentences), or use objective=mlm examples=full_sentences."
             )
-    return dict(counts)
+    return corpus, total
 
 
 def _refuse_too_few(split: Split, config: ExamplesConfig, documents: int, *, without_tokens: int) -> None:
@@ -234,23 +250,40 @@ def _refuse_too_few(split: Split, config: ExamplesConfig, documents: int, *, wit
 
 
 def _write_examples(
-    split: Split, length: int, config: ExamplesConfig, layout: Layout, folder: Path, num_workers: int
+    split: Split,
+    length: int,
+    config: ExamplesConfig,
+    manifest: Mapping[str, Any],
+    corpus: EncodedCorpus,
+    engine: Engine,
+    work: Path,
+    folder: Path,
 ) -> dict[str, float | int]:
-    encoded = folder / "encoded" / split
-    generate = partial(generate_block, corpus_folder=encoded, split=split, length=length, config=config, layout=layout)
+    """Choose the examples of a split, write them shard by shard, and put the shards into the artifact."""
+    layout = layout_of(manifest)
+    generate = partial(
+        generate_pairs, corpus=corpus, split=split, length=length, room=layout.room(length), config=config
+    )
     # One copy of the validation pairs: more copies of the same text would add no information.
     num_copies = _dupe_factor(config) if split == "train" else 1
-    blocks = blocks_of_documents(EncodedCorpus.open(encoded), num_copies)
-    results = ordered_map(generate, blocks, num_workers=num_workers)
-    writer = ExampleWriter(split_folder(folder, split, length), config.shard_sequences)
-    counts: Counter[str] = Counter()
-    description = f"{split} examples of {length} tokens, blocks"
-    for examples, block_counts in progress(results, description=description, total=len(blocks)):
-        writer.write(examples)
-        counts.update(block_counts)
-    writer.close()
+    blocks, pairs = blocks_of_documents(corpus, num_copies), work / f"{split}/pairs-{length}"
+    what = f"{split} examples of {length} tokens"
+    of_blocks = engine.map(generate, blocks, pairs, description=f"{what}, files")
+    counts = {name: sum(each[name] for each in of_blocks) for name in of_blocks[0]}
     if not counts["examples"]:
         raise DataError(f"The {split} split has no two tokens in one document, so no example can be made from it.")
+    bounds = list(accumulate((each["examples"] for each in of_blocks), initial=0))
+    starts = range(0, counts["examples"], config.shard_sequences)
+    shards = [range(start, min(start + config.shard_sequences, counts["examples"])) for start in starts]
+    write = partial(
+        _write_shard, pairs=pairs, bounds=bounds, corpus=corpus, split=split, length=length, manifest=manifest
+    )
+    engine.map(write, shards, work / f"{split}/shards-{length}", description=f"{what}, shards")
+    target = split_folder(folder, split, length)
+    target.mkdir(parents=True)
+    for number in range(len(shards)):
+        for name in shard_files(number):
+            link_or_copy(shard_folder(work / f"{split}/shards-{length}", number) / name, target / name)
     truncated = counts["truncated_tokens"]
     if truncated > _MUCH_TRUNCATED * (truncated + counts["tokens"]):
         warn(
@@ -264,16 +297,49 @@ def _write_examples(
     }
 
 
-def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, folder: Path) -> float:
+def _write_shard(
+    numbers: range,
+    out: Path,
+    *,
+    pairs: Path,
+    bounds: list[int],
+    corpus: EncodedCorpus,
+    split: Split,
+    length: int,
+    manifest: Mapping[str, Any],
+) -> Counts:
+    """Write the examples with these numbers as a shard, and what is counted of them; the task of a shard."""
+    first, last = bisect_right(bounds, numbers.start) - 1, bisect_left(bounds, numbers.stop)
+    parts = [
+        mapped(shard_folder(pairs, block) / "pairs.npy")[
+            max(0, numbers.start - bounds[block]) : max(0, numbers.stop - bounds[block])
+        ]
+        for block in range(first, last)
+    ]
+    block = assemble(corpus, np.concatenate(parts), layout_of(manifest))
+    shard = write_shard(out, numbers.start // manifest["shard_sequences"], block)
+    store, policy = ExampleStore([shard], length, manifest), masking_policy(manifest)
+    if split == "train":
+        np.save(out / _COUNTS, token_counts(store, policy.vocab_size))
+        np.save(out / _DIGESTS, digests_of(*shard))
+    else:
+        of_targets = target_counts(store, seed=manifest["seed"], policy=policy, first_id=numbers.start)
+        np.save(out / _COUNTS, of_targets)
+    return {}
+
+
+def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, work: Path, folder: Path) -> float:
     """Write the readable examples of one length, add the figures that have bounds, and return its unigram entropy."""
     policy = masking_policy(manifest)
-    train, validation = (ExampleStore(folder, split, length, manifest) for split in _SPLITS)
+    train = ExampleStore.open(folder, "train", length, manifest)
     readable = folder / f"readable-{length:04d}.txt"
     write_readable(readable, train, tokenizer, seed=manifest["seed"], policy=policy)
-    counts = token_counts(train, policy.vocab_size)
+    of_train, of_validation = (sorted((work / f"{split}/shards-{length}").glob(f"*/{_COUNTS}")) for split in _SPLITS)
+    counts: Array = sum(map(np.load, of_train))
     facts = manifest["lengths"][str(length)]["train"]
-    facts.update(figures_of(train, facts, counts, tokenizer.vocab))
-    return unigram_entropy(counts, target_counts(validation, seed=manifest["seed"], policy=policy), policy.special_ids)
+    digests = (np.load(path.with_name(_DIGESTS)) for path in of_train)
+    facts.update(figures_of(train, facts, counts, digests, tokenizer.vocab))
+    return unigram_entropy(counts, sum(map(np.load, of_validation)), policy.special_ids)
 
 
 def _dupe_factor(config: ExamplesConfig) -> int:

@@ -1,123 +1,288 @@
-"""The corpus as token ids: flat memory-mapped arrays with random access to every sentence of every document."""
+"""The corpus as token ids: a shard for each of its files, with random access to every sentence of every document."""
 
 from __future__ import annotations
 
-from array import array
+import dataclasses
+import random
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache, partial
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import Copies, Document, label_of, language_of
-from bertline.examples.store import Array, token_id_dtype
-from bertline.foundation.parallel import batches, ordered_map
-from bertline.tokenization.stretches import StretchEncoder
+from bertline.corpus.storage import read_shard
+from bertline.examples.config import ExamplesConfig
+from bertline.examples.store import Array, mapped, token_id_dtype
+from bertline.foundation.engine import Counts
+from bertline.foundation.parallel import batches
+from bertline.foundation.seeds import seed_for
+from bertline.tokenization.fast_encoding import Encoded, sentence_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 
-# Languages and copies of documents: a random second segment has the language of the first, and is of another text.
-
-_COPIES = "copies.npy"
+COUNTED = (
+    "documents", "documents/no_tokens", "sentences", "sentences/no_tokens", "tokens", "characters",
+    "unknown_characters",
+)  # fmt: skip
+"""What `encode_file` counts of every file."""
+_BATCH_CHARACTERS = 1_000_000
+_SHORT_SENTENCES, _MANY_SHORT = 5, 0.3
+"""Documents of fewer sentences are short, and a larger share of such ones are many."""
+_SPANS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageIndex:
-    """The documents of each language, with access to any other one of the same language in constant time."""
+class EncodedShard:
+    """The encoded documents of a file of the corpus, all numbered from 0.
 
-    order: Array
-    """[documents] int64 indices of the documents, those of a language together."""
-    places: Array
-    """[documents] int64 place of each document in `order`."""
-    languages: Array
-    """[documents] int64 number of each document's language."""
-    starts: Array
-    """[languages + 1] int64 place in `order` where each language begins."""
-
-    @classmethod
-    def of(cls, languages: Sequence[int] | npt.NDArray[np.int64]) -> LanguageIndex:
-        """Make the index from the number of each document's language.
-
-        Example:
-            >>> index = LanguageIndex.of([0, 1, 0, 0])
-            >>> index.num_others(0), [index.other(2, number) for number in range(2)], index.num_others(1)
-            (2, [0, 3], 0)
-        """
-        numbers = np.asarray(languages, dtype=np.int64)
-        order = np.argsort(numbers, kind="stable")
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        return cls(order, places, numbers, np.concatenate([[0], np.cumsum(np.bincount(numbers))]).astype(np.int64))
-
-    @classmethod
-    def open(cls, folder: Path) -> LanguageIndex | None:
-        """Memory-map the files that `write` wrote; None if there are none."""
-        paths = [folder / f"language_{field.name}.npy" for field in fields(cls)]
-        if not paths[0].exists():
-            return None
-        return cls(*(np.asarray(np.load(path, mmap_mode="r")) for path in paths))
-
-    def write(self, folder: Path) -> None:
-        """Write each array to a file."""
-        for one in fields(self):
-            np.save(folder / f"language_{one.name}.npy", getattr(self, one.name))
-
-    def num_others(self, document: int, *, copies: int = 1) -> int:
-        """Return how many other documents have the language of this one, the first of some copies."""
-        language = self.languages[document]
-        return int(self.starts[language + 1] - self.starts[language]) - copies
-
-    def other(self, document: int, number: int, *, copies: int = 1) -> int:
-        """Return another document of the same language, by a number below `num_others`."""
-        place = int(self.starts[self.languages[document]]) + number
-        return int(self.order[place + copies * (place >= self.places[document])])
-
-
-class SourcesOfDocuments:
-    """Languages and copies of documents as they are read, by their ids in a corpus of several sources.
-
-    Ids begin with labels and, of copies, end with a number. A document without language has that of its source alone.
+    Document d has the sentences from `document_starts[d]` up to `document_starts[d + 1]`, and sentence s the tokens
+    from `sentence_starts[s]` up to `sentence_starts[s + 1]` (end exclusive). No document and no sentence is empty.
     """
 
-    def __init__(self) -> None:
-        self._copies = Copies()
-        self._firsts = array("q")
-        self._numbers: dict[tuple[str | None, str], int] = {}
-        self._of_documents = array("q")
-        self._kept: list[npt.NDArray[np.bool_]] = []
+    tokens: Array
+    """[tokens] token ids, without special tokens."""
+    sentence_starts: Array
+    """[sentences + 1] int64."""
+    document_starts: Array
+    """[documents + 1] int64."""
+    copies: Array
+    """[documents, 2] where the copies of each document begin and end, itself among them; empty if none has copies."""
+    by_language: Array
+    """[documents, 3] in the order of their languages: a document and the number of its language; and, by document, its
+    row in this order. Empty if ids do not say a language."""
 
-    def add(self, document_id: str) -> None:
-        """Add a document."""
-        label = label_of(document_id)
-        language = language_of(label)
-        key = (language, "" if language is not None else label)
-        self._of_documents.append(self._numbers.setdefault(key, len(self._numbers)))
-        is_copy = self._copies.is_copy(document_id)
-        self._firsts.append(self._firsts[-1] if is_copy else len(self._firsts))
+    @classmethod
+    def open(cls, folder: Path) -> EncodedShard:
+        """Map the files of `save` into memory."""
+        return cls(*(mapped(folder / f"{each.name}.npy") for each in fields(cls)))
 
-    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        """Say which of the next documents, in their order, are in the encoded corpus."""
-        self._kept.append(kept)
+    def save(self, folder: Path) -> None:
+        """Write each array to a file."""
+        for each in fields(self):
+            np.save(folder / f"{each.name}.npy", getattr(self, each.name))
 
-    def write(self, folder: Path) -> int:
-        """Write the index of the kept documents, if they have several languages, and which are copies, if any are.
+    def counts(self) -> dict[str, int]:
+        """Return how many documents, sentences and tokens there are, and documents of few sentences."""
+        in_document = np.diff(self.document_starts)
+        return {
+            "documents": len(in_document),
+            "sentences": len(self.sentence_starts) - 1,
+            "tokens": len(self.tokens),
+            "short": int((in_document < _SHORT_SENTENCES).sum()),
+            "one_sentence": int((in_document == 1).sum()),
+        }
 
-        Returns:
-            The number of kept documents that are copies of another one.
-        """
-        if not self._kept:
-            return 0
-        kept_lengths = np.concatenate(self._kept)
-        if len({language for language, _ in self._numbers if language is not None}) > 1:
-            languages = np.frombuffer(self._of_documents, dtype=np.int64)
-            LanguageIndex.of(languages[kept_lengths]).write(folder)
-        ranges = copy_ranges(np.frombuffer(self._firsts, dtype=np.int64)[kept_lengths])
-        copies = len(ranges) - len(np.unique(ranges[:, 0]))
-        if copies:
-            np.save(folder / _COPIES, ranges)
-        return copies
+
+class Place(NamedTuple):
+    """Where the sentences of a document are."""
+
+    starts: memoryview
+    """Starts of the sentences of its shard. A view gives Python's integers, one by one several times as fast as an
+    array."""
+    first: int
+    last: int
+    """Its sentences, from `first` up to `last` (exclusive)."""
+    tokens_before: int
+    """Tokens of the shards before."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCorpus:
+    """The encoded documents of a split; documents and tokens are numbered through all shards."""
+
+    shards: Sequence[EncodedShard | Path]
+    """In memory, or folders, which are mapped when they are first used."""
+    counts: Sequence[Counts]
+    """Of each shard, as `encode_file` returns them."""
+    opened: dict[int, EncodedShard] = field(init=False, default_factory=dict, repr=False)
+    """Shards that were used, by their number."""
+    document_bounds: list[int] = field(init=False)
+    """[shards + 1] documents before each shard, and of all."""
+    token_bounds: list[int] = field(init=False)
+    """[shards + 1] tokens before each shard, and of all."""
+    has_short_documents: bool = field(init=False)
+    """Whether so many documents have few sentences that a large part of the pairs are of a last sentence alone."""
+    language_bounds: dict[str, list[int]] = field(init=False)
+    """Documents of each language before each shard, if there are several languages; of a document without language
+    that of its source alone."""
+
+    def __post_init__(self) -> None:
+        documents, tokens = (_bounds(each[name] for each in self.counts) for name in ("documents", "tokens"))
+        short = sum(each["short"] for each in self.counts)
+        names = sorted({name for each in self.counts for name in each.get("languages", {})})
+        several = sum(not name.startswith("/") for name in names) > 1
+        languages = {name: _bounds(each["languages"].get(name, 0) for each in self.counts) for name in names * several}
+        object.__setattr__(self, "document_bounds", documents)
+        object.__setattr__(self, "token_bounds", tokens)
+        object.__setattr__(self, "has_short_documents", short > _MANY_SHORT * documents[-1])
+        object.__setattr__(self, "language_bounds", languages)
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents; each has at least one token."""
+        return self.document_bounds[-1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the token ids."""
+        return self.shard(0).tokens.dtype
+
+    def shard(self, number: int) -> EncodedShard:
+        """Return a shard."""
+        if number not in self.opened:
+            shard = self.shards[number]
+            self.opened[number] = EncodedShard.open(shard) if isinstance(shard, Path) else shard
+        return self.opened[number]
+
+    def place(self, document: int) -> Place:
+        """Return where the sentences of a document are."""
+        number = bisect_right(self.document_bounds, document) - 1
+        shard = self.shard(number)
+        starts, within = shard.document_starts.data, document - self.document_bounds[number]
+        return Place(shard.sentence_starts.data, starts[within], starts[within + 1], self.token_bounds[number])
+
+    def sentence_bounds(self, document: int) -> list[int]:
+        """Return where the sentences of a document begin, and where the last one ends, among all tokens."""
+        starts, first, last, tokens_before = self.place(document)
+        return [tokens_before + start for start in starts[first : last + 1]]
+
+    def copies_of(self, document: int) -> tuple[int, int]:
+        """Return where the copies of a document begin and end, itself among them."""
+        number = bisect_right(self.document_bounds, document) - 1
+        before, copies = self.document_bounds[number], self.shard(number).copies
+        if not len(copies):
+            return document, document + 1
+        first, stop = copies[document - before].tolist()
+        return before + first, before + stop
+
+    def num_others(self, document: int, copies: int) -> int:
+        """Return how many other documents have the language of this one, the first of some copies."""
+        language = self._language_of(document)
+        return 0 if language is None else self.language_bounds[language[0]][-1] - copies
+
+    def other(self, document: int, number: int, copies: int) -> int:
+        """Return another document of the same language, by a number below `num_others`."""
+        language = self._language_of(document)
+        assert language is not None
+        name, place = language
+        place, bounds = number + copies * (number >= place), self.language_bounds[name]
+        shard = bisect_right(bounds, place) - 1
+        by_language = self.shard(shard).by_language
+        first = np.searchsorted(by_language[:, 1], list(self.counts[shard]["languages"]).index(name))
+        return self.document_bounds[shard] + int(by_language[first + place - bounds[shard], 0])
+
+    def _language_of(self, document: int) -> tuple[str, int] | None:
+        """Return the language of a document, and its place among all documents of the language."""
+        if not self.language_bounds:
+            return None
+        shard = bisect_right(self.document_bounds, document) - 1
+        by_language = self.shard(shard).by_language
+        row = by_language[document - self.document_bounds[shard], 2]
+        number = int(by_language[row, 1])
+        name = list(self.counts[shard]["languages"])[number]
+        return name, self.language_bounds[name][shard] + int(row - np.searchsorted(by_language[:, 1], number))
+
+    def copy_spans(self, starts: Array, lengths: Array, places: Array, out: Array) -> None:
+        """Copy spans of tokens to places of an array. Of each shard no more than its spans need is in memory."""
+        numbers = np.searchsorted(self.token_bounds, starts, side="right") - 1
+        for number in np.unique(numbers).tolist():
+            shard = self.shards[number]
+            tokens = mapped(shard / "tokens.npy") if isinstance(shard, Path) else shard.tokens
+            of_shard = np.flatnonzero((numbers == number) & (lengths > 0))
+            for chosen in np.array_split(of_shard, -(-len(of_shard) // _SPANS_AT_ONCE) or 1):
+                sources = indices_of(starts[chosen] - self.token_bounds[number], lengths[chosen])
+                out[indices_of(places[chosen], lengths[chosen])] = tokens[sources]
+
+
+# Sentences of a document in random order, in runs that stay together.
+#
+# Two segments of a sequence then come from anywhere in the document: they have its subject in common, and seldom the
+# words of one paragraph, by which neighbouring segments are recognised.
+
+
+def shuffled(document: Document, *, together: int, seed: int) -> Document:
+    """Return the document with its sentences in random order; a pure function of its arguments."""
+    sentences = document.sentences
+    rng = random.Random(seed_for(seed, "shuffle_sentences", document.id))
+    runs = [sentences[start : start + together] for start in range(0, len(sentences), together)]
+    # Python guarantees identical results in all versions only for `random()`.
+    order = sorted((rng.random(), number) for number in range(len(runs)))
+    return dataclasses.replace(document, sentences=tuple(one for _, number in order for one in runs[number]))
+
+
+def encode_file(path: Path, out: Path, *, tokenizer_folder: Path, config: ExamplesConfig, has_labels: bool) -> Counts:
+    """Encode the documents of a file of the corpus into a folder; the task of a shard.
+
+    Args:
+        path: The file.
+        out: Folder for the arrays of an `EncodedShard`.
+        tokenizer_folder: Tokenizer.
+        config: Says whether the sentences of a document are shuffled.
+        has_labels: Whether the ids of documents begin with labels and end with numbers of copies, which lie next to
+            each other in one file.
+
+    Returns:
+        `EncodedShard.counts`; `documents/no_tokens` and `sentences/no_tokens` left out because they have no tokens
+        (only control characters, for instance); `characters`, without spaces, and `unknown_characters`, those of words
+        that become [UNK]; of documents with labels, `documents/copies`, those of `documents` that are copies of another
+        one, and `languages`, the number of documents of each.
+    """
+    tokenizer, encoder = _encoder(tokenizer_folder)
+    counts: Counter[str] = Counter()
+    ids: list[str] = []
+    in_document = [np.empty(0, dtype=np.int64)]  # number of sentences with tokens
+    in_sentence, tokens = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=token_id_dtype(tokenizer.vocab_size))]
+    of_file = read_shard(path)
+    if (together := config.shuffle_sentences) is not None:
+        of_file = (shuffled(document, together=together, seed=config.seed) for document in of_file)
+    for documents in batches(of_file, size=lambda each: sum(map(len, each.sentences)), most=_BATCH_CHARACTERS):
+        texts = [document.sentences for document in documents]
+        # Where tokens have the space before them, all sentences but the first of a document do, as in its text.
+        space = " " if tokenizer.sees_spaces else ""
+        sentences = [space * (place > 0) + one for text in texts for place, one in enumerate(text)]
+        batch, lengths = encoder(sentences)
+        owners = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+        ids += [document.id for document in documents] if has_labels else []
+        in_document.append(np.bincount(owners[lengths > 0], minlength=len(texts)))
+        in_sentence.append(lengths)
+        tokens.append(batch)
+        counts["characters"] += sum(len(sentence) - sentence.count(" ") for sentence in sentences)
+        counts["unknown_characters"] += _unknown_characters(tokenizer, sentences, batch, lengths)
+    lengths, numbers = np.concatenate(in_sentence), np.concatenate(in_document)
+    counts["sentences/no_tokens"], counts["documents/no_tokens"] = int((lengths == 0).sum()), int((numbers == 0).sum())
+    copies = by_language = np.empty(0, dtype=np.int64)
+    languages: dict[str, int] = {}
+    if has_labels:
+        copies, by_language, languages = _labelled(ids, numbers > 0)
+        counts["documents/copies"] = len(copies) - len(np.unique(copies[:, 0])) if len(copies) else 0
+    shard = EncodedShard(
+        np.concatenate(tokens), starts_of(lengths[lengths > 0]), starts_of(numbers[numbers > 0]), copies, by_language
+    )
+    shard.save(out)
+    return {**counts, **shard.counts(), **({"languages": languages} if has_labels else {})}
+
+
+def _labelled(ids: list[str], has_tokens: npt.NDArray[np.bool_]) -> tuple[Array, Array, dict[str, int]]:
+    """Return `copies` and `by_language` of the documents with tokens, and the number of these in each language."""
+    copies = Copies()
+    firsts = np.maximum.accumulate([0 if copies.is_copy(each) else number for number, each in enumerate(ids)])
+    ranges = copy_ranges(firsts[has_tokens])
+    names: dict[str, int] = {}
+    numbers = []
+    for label in map(label_of, ids):
+        numbers.append(names.setdefault(language_of(label) or f"/{label}", len(names)))
+    languages = np.array(numbers, dtype=np.int64)[has_tokens]
+    order = np.argsort(languages, kind="stable")
+    by_language = np.stack([order, languages[order], np.argsort(order)], axis=1)
+    in_language = np.bincount(languages, minlength=len(names)).tolist()
+    any_copies = (np.diff(ranges, axis=1) > 1).any()
+    return ranges if any_copies else ranges[:0], by_language, dict(zip(names, in_language, strict=True))
 
 
 def copy_ranges(firsts: npt.NDArray[np.int64]) -> Array:
@@ -135,172 +300,6 @@ def copy_ranges(firsts: npt.NDArray[np.int64]) -> Array:
     return np.repeat(np.stack([begins, begins + sizes], axis=1), sizes, axis=0)
 
 
-def open_copies(folder: Path) -> Array | None:
-    """Memory-map what `SourcesOfDocuments` wrote of copies; None if there are none."""
-    path = folder / _COPIES
-    return np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None
-
-
-_BATCH_CHARACTERS = 1_000_000
-_SHORT_SENTENCES, _MANY_SHORT = 5, 0.3
-"""Documents of fewer sentences are short, and a larger share of such ones are many."""
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedCorpus:
-    """The encoded documents of one split.
-
-    Document d has the sentences from `document_starts[d]` up to `document_starts[d + 1]`, and sentence s the tokens
-    from `sentence_starts[s]` up to `sentence_starts[s + 1]` (end exclusive). No document and no sentence is empty.
-    """
-
-    tokens: Array
-    """[tokens] token ids, without special tokens."""
-    sentence_starts: Array
-    """[sentences + 1] int64."""
-    document_starts: Array
-    """[documents + 1] int64."""
-    languages: LanguageIndex | None = None
-    """Documents by language, if there are several."""
-    copies: Array | None = None
-    """[documents, 2] where the copies of each document begin and end, if any document has copies."""
-    has_short_documents: bool = field(init=False)
-    """Whether so many documents have few sentences that a large part of the pairs are of a last sentence alone."""
-
-    def __post_init__(self) -> None:
-        share = float(np.mean(np.diff(self.document_starts) < _SHORT_SENTENCES)) if self.num_documents else 0.0
-        object.__setattr__(self, "has_short_documents", share > _MANY_SHORT)
-
-    @property
-    def num_documents(self) -> int:
-        """Number of documents; each has at least one token."""
-        return len(self.document_starts) - 1
-
-    def copies_of(self, document: int) -> tuple[int, int]:
-        """Return where the copies of a document begin and end, itself among them."""
-        if self.copies is None:
-            return document, document + 1
-        first, stop = self.copies[document].tolist()
-        return first, stop
-
-    @classmethod
-    def open(cls, folder: Path) -> EncodedCorpus:
-        """Memory-map the files written by `encode_corpus`."""
-        dtype = (folder / "dtype").read_text()
-        return cls(
-            _mapped(folder / "tokens", dtype),
-            _mapped(folder / "sentence_starts", "int64"),
-            _mapped(folder / "document_starts", "int64"),
-            LanguageIndex.open(folder),
-            open_copies(folder),
-        )
-
-    @classmethod
-    def from_lists(cls, documents: Iterable[Iterable[list[int]]]) -> EncodedCorpus:
-        """Build an encoded corpus from documents, each a list of sentences, each a list of token ids.
-
-        Empty sentences and documents are left out.
-
-        Example:
-            >>> corpus = EncodedCorpus.from_lists([[[5, 6], [7]], [[8]]])
-            >>> corpus.sentence_starts.tolist(), corpus.document_starts.tolist()
-            ([0, 2, 3, 4], [0, 2, 3])
-        """
-        with_tokens = [[sentence for sentence in document if sentence] for document in documents]
-        with_tokens = [document for document in with_tokens if document]
-        sentences = [sentence for document in with_tokens for sentence in document]
-        return cls(
-            np.array([token for sentence in sentences for token in sentence], dtype=np.int64),
-            _starts([len(sentence) for sentence in sentences]),
-            _starts([len(document) for document in with_tokens]),
-        )
-
-
-def encode_corpus(
-    documents: Iterable[Document],
-    tokenizer_folder: Path,
-    folder: Path,
-    *,
-    num_workers: int,
-    sources: SourcesOfDocuments | None = None,
-) -> Counter[str]:
-    """Encode documents in order into `folder`, with a few batches in memory at a time.
-
-    Args:
-        documents: Documents.
-        tokenizer_folder: Tokenizer.
-        folder: Folder to write.
-        num_workers: Number of processes.
-        sources: Takes languages and copies of the documents and writes them next to the tokens (17 bytes a document in
-            memory); None if ids do not begin with labels.
-
-    Returns:
-        Counts: `documents`, `sentences` and `tokens` written; `documents/no_tokens` and `sentences/no_tokens` left out
-        because they have no tokens (only control characters, for instance); `documents/copies`, if there are any, those
-        of `documents` that are copies of another one; `characters`, without spaces, and `unknown_characters`, those of
-        words that become [UNK].
-    """
-    folder.mkdir(parents=True)
-    dtype = token_id_dtype(Tokenizer.load(tokenizer_folder).vocab_size)
-    (folder / "dtype").write_text(dtype.name)
-    counts: Counter[str] = Counter()
-    num_tokens = num_sentences = 0
-    sentences = (document.sentences for document in _noted(documents, sources))
-    in_batches = batches(sentences, size=lambda texts: sum(map(len, texts)), most=_BATCH_CHARACTERS)
-    work = partial(_encode_batch, tokenizer_folder=tokenizer_folder)
-    with (
-        (folder / "tokens").open("wb") as tokens,
-        (folder / "sentence_starts").open("wb") as sentence_starts,
-        (folder / "document_starts").open("wb") as document_starts,
-    ):
-        sentence_starts.write(np.zeros(1, dtype=np.int64).tobytes())
-        document_starts.write(np.zeros(1, dtype=np.int64).tobytes())
-        for part, left_out, kept in ordered_map(work, in_batches, num_workers=num_workers):
-            tokens.write(part.tokens.tobytes())
-            sentence_starts.write((part.sentence_starts[1:] + num_tokens).tobytes())
-            document_starts.write((part.document_starts[1:] + num_sentences).tobytes())
-            num_tokens += len(part.tokens)
-            num_sentences += len(part.sentence_starts) - 1
-            counts.update(left_out)
-            if sources is not None:
-                sources.keep(kept)
-            counts["documents"] += part.num_documents
-    counts.update({"sentences": num_sentences, "tokens": num_tokens})
-    if sources is not None and (copies := sources.write(folder)):
-        counts["documents/copies"] = copies
-    return counts
-
-
-def _noted(documents: Iterable[Document], sources: SourcesOfDocuments | None) -> Iterator[Document]:
-    for document in documents:
-        if sources is not None:
-            sources.add(document.id)
-        yield document
-
-
-def _encode_batch(
-    documents: list[tuple[str, ...]], tokenizer_folder: Path
-) -> tuple[EncodedCorpus, dict[str, int], npt.NDArray[np.bool_]]:
-    """Return the encoded documents, counts of what has no tokens, and which documents have some."""
-    tokenizer, encoder = _encoder(tokenizer_folder)
-    # Where tokens have the space before them, all sentences but the first of a document do, as in its text.
-    space = " " if tokenizer.sees_spaces else ""
-    sentences = [space * (place > 0) + one for document in documents for place, one in enumerate(document)]
-    tokens, lengths = encoder(sentences)
-    owners = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
-    has_tokens = lengths > 0
-    in_document = np.bincount(owners[has_tokens], minlength=len(documents))
-    kept = in_document > 0
-    encoded = EncodedCorpus(tokens, _starts(lengths[has_tokens]), _starts(in_document[kept]))
-    left_out = {
-        "sentences/no_tokens": len(lengths) - (len(encoded.sentence_starts) - 1),
-        "documents/no_tokens": len(documents) - encoded.num_documents,
-        "characters": sum(len(sentence) - sentence.count(" ") for sentence in sentences),
-        "unknown_characters": _unknown_characters(tokenizer, sentences, tokens, lengths),
-    }
-    return encoded, left_out, kept
-
-
 def _unknown_characters(tokenizer: Tokenizer, sentences: list[str], tokens: Array, lengths: Array) -> int:
     """Return how many characters of the sentences are in words that became [UNK]: one token stands for all of them."""
     owners = np.searchsorted(np.cumsum(lengths), np.flatnonzero(tokens == tokenizer.unk_id), side="right")
@@ -314,17 +313,26 @@ def _unknown_characters(tokenizer: Tokenizer, sentences: list[str], tokens: Arra
 
 
 @lru_cache(maxsize=1)
-def _encoder(folder: Path) -> tuple[Tokenizer, StretchEncoder]:
+def _encoder(folder: Path) -> tuple[Tokenizer, Callable[[Sequence[str]], Encoded]]:
     tokenizer = Tokenizer.load(folder)
-    return tokenizer, StretchEncoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
+    return tokenizer, sentence_encoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
 
 
-def _starts(lengths: npt.ArrayLike) -> Array:
+def indices_of(starts: Array, lengths: Array) -> Array:
+    """Return the concatenated ranges `start, ..., start + length - 1` of all starts and lengths.
+
+    Example:
+        >>> indices_of(np.array([10, 50]), np.array([3, 2])).tolist()
+        [10, 11, 12, 50, 51]
+    """
+    gone_before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - gone_before, lengths)
+
+
+def starts_of(lengths: npt.ArrayLike) -> Array:
+    """Return where each of some parts begins that lie one after another, and where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.asarray(lengths, dtype=np.int64))])
 
 
-def _mapped(path: Path, dtype: str) -> Array:
-    if path.stat().st_size == 0:
-        return np.empty(0, dtype=dtype)
-    # A plain ndarray view: indexing an np.memmap is several times slower.
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+def _bounds(sizes: Iterable[int]) -> list[int]:
+    return list(accumulate(sizes, initial=0))

@@ -25,44 +25,25 @@ sequence never contains text of two documents, and only a sentence longer than a
 
 from __future__ import annotations
 
-import dataclasses
 import random
+from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from bertline.corpus.document import Document, Split
+from bertline.corpus.document import Split
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.encoding import EncodedCorpus
+from bertline.examples.encoding import EncodedCorpus, Place
 from bertline.examples.store import Array, ExampleBlock
 from bertline.foundation.seeds import seed_for
 from bertline.tokenization.tokenizer import Layout
 
-# Sentences of a document in random order, in runs that stay together.
-#
-# Two segments of a sequence then come from anywhere in the document: they have its subject in common, and seldom the
-# words of one paragraph, by which neighbouring segments are recognised.
-
-
-def shuffled(document: Document, *, together: int, seed: int) -> Document:
-    """Return the document with its sentences in random order; a pure function of its arguments."""
-    sentences = document.sentences
-    rng = random.Random(seed_for(seed, "shuffle_sentences", document.id))
-    runs = [sentences[start : start + together] for start in range(0, len(sentences), together)]
-    # Python guarantees identical results in all versions only for `random()`.
-    order = sorted((rng.random(), number) for number in range(len(runs)))
-    return dataclasses.replace(document, sentences=tuple(one for _, number in order for one in runs[number]))
-
-
-_BLOCK_TOKENS = 500_000
-_TRIES = 16
+_COLUMNS, _TRIES = 5, 16
 
 
 class Span(NamedTuple):
@@ -93,75 +74,83 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockOfDocuments:
-    """A range of documents, and the number of the copy (out of `dupe_factor`) of their pairs."""
+    """The documents of a shard, and the number of the copy (out of `dupe_factor`) of their pairs."""
 
     documents: range
     copy: int
 
 
 def blocks_of_documents(corpus: EncodedCorpus, num_copies: int) -> list[BlockOfDocuments]:
-    """Split the corpus into blocks of about half a million tokens, in order, all of one copy before the next.
-
-    Block boundaries depend on the corpus alone.
-    """
-    document_ends = corpus.sentence_starts[corpus.document_starts[1:]]
-    number = document_ends // _BLOCK_TOKENS
-    bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), corpus.num_documents]
-    ranges = [range(start, stop) for start, stop in pairwise(bounds)]
+    """Return the shards as blocks, in order, all of one copy before the next."""
+    ranges = [range(start, stop) for start, stop in pairwise(corpus.document_bounds)]
     return [BlockOfDocuments(documents, copy) for copy in range(num_copies) for documents in ranges]
 
 
-def generate_block(
-    block: BlockOfDocuments, *, corpus_folder: Path, split: Split, length: int, config: ExamplesConfig, layout: Layout
-) -> tuple[ExampleBlock, Counter[str]]:
-    """Generate the examples of a block of the encoded corpus in `corpus_folder`, and their counts.
+def generate_pairs(
+    block: BlockOfDocuments,
+    out: Path,
+    *,
+    corpus: EncodedCorpus,
+    split: Split,
+    length: int,
+    room: int,
+    config: ExamplesConfig,
+) -> dict[str, int]:
+    """Choose the segments of the examples of a block and write where they are; the task of a block.
 
     This is a pure function of the corpus, the configuration and the block.
+
+    Args:
+        block: The documents.
+        out: Folder for `pairs.npy`, [examples, 5] int64: where A begins and ends among all tokens, the same of B (0 and
+            0 without B), and the label.
+        corpus: The encoded corpus.
+        split: Split.
+        length: Maximum length of a sequence.
+        room: Tokens of it that are not special.
+        config: The configuration.
+
+    Returns:
+        Counts of examples.
     """
-    corpus = _opened(corpus_folder)
     kind = "segments" if config.random_next_prob is None else "pairs"
-    room = layout.room(length)
-    pairs: list[Pair] = []
+    rows = array("q")
+    counts = dict.fromkeys(("examples", "tokens", config.wrong_next, "short", "truncated_tokens"), 0)
     for document in block.documents:
         rng = random.Random(seed_for(config.seed, kind, split, length, block.copy, document))
         if config.random_next_prob is None:
             short_prob = config.short_sequence_prob
-            pairs.extend(document_segments(corpus, document, rng, room=room, short_sequence_prob=short_prob))
+            pairs = document_segments(corpus, document, rng, room=room, short_sequence_prob=short_prob)
         else:
-            pairs.extend(document_pairs(corpus, document, rng, room=room, config=config))
-    examples = assemble(corpus.tokens, pairs, layout)
-    counts = Counter(
-        {
-            "examples": len(pairs),
-            "tokens": len(examples.input_ids),
-            config.wrong_next: sum(pair.next_sentence_label for pair in pairs),
-            "short": sum(pair.is_short for pair in pairs),
-            "truncated_tokens": sum(pair.num_truncated for pair in pairs),
-        }
-    )
-    return examples, counts
+            pairs = document_pairs(corpus, document, rng, room=room, config=config)
+        for pair in pairs:
+            b = pair.b or Span(0, 0)
+            rows.extend((*pair.a, *b, pair.next_sentence_label))
+            counts["tokens"] += pair.a.length + b.length + length - room
+            counts[config.wrong_next] += pair.next_sentence_label
+            counts["short"] += pair.is_short
+            counts["truncated_tokens"] += pair.num_truncated
+    counts["examples"] = len(rows) // _COLUMNS
+    np.save(out / "pairs.npy", np.frombuffer(rows, dtype=np.int64).reshape(-1, _COLUMNS))
+    return counts
 
 
-def assemble(tokens: Array, pairs: list[Pair], layout: Layout) -> ExampleBlock:
+def assemble(corpus: EncodedCorpus, pairs: Array, layout: Layout) -> ExampleBlock:
     """Concatenate `[CLS] A [SEP] B [SEP]` of all pairs, or `[CLS] A [SEP]` without B, into one block.
 
-    Example:
-        >>> pair = Pair(Span(0, 2), Span(2, 3), 0, False, 0)
-        >>> bert, roberta = Layout((2,), (3,), (3,), 1), Layout((0,), (2, 2), (2,), 0)
-        >>> assemble(np.array([10, 11, 12]), [pair], bert).input_ids.tolist()
-        [2, 10, 11, 3, 12, 3]
-        >>> assemble(np.array([10, 11, 12]), [pair], roberta).input_ids.tolist()
-        [0, 10, 11, 2, 2, 12, 2]
+    Args:
+        corpus: The encoded corpus.
+        pairs: [N, 5] as `generate_pairs` writes them.
+        layout: Special tokens of a sequence.
     """
     # Without B, the span of B is empty and the layout has nothing between.
-    bounds = np.array([(*pair.a, *(pair.b or (0, 0))) for pair in pairs], dtype=np.int64).reshape(len(pairs), 4)
-    a_starts, a_stops, b_starts, b_stops = bounds.T
+    a_starts, a_stops, b_starts, b_stops, labels = pairs.T
     a_lengths, b_lengths = a_stops - a_starts, b_stops - b_starts
     lengths = a_lengths + b_lengths + layout.num_special
     ends = np.cumsum(lengths)
     firsts = ends - lengths + len(layout.before)  # of A, and behind it
     seconds = firsts + a_lengths + len(layout.between)  # of B
-    input_ids = np.empty(lengths.sum(), dtype=tokens.dtype)
+    input_ids = np.empty(lengths.sum(), dtype=corpus.dtype)
     for places, special in (
         (ends - lengths, layout.before),
         (firsts + a_lengths, layout.between),
@@ -169,26 +158,9 @@ def assemble(tokens: Array, pairs: list[Pair], layout: Layout) -> ExampleBlock:
     ):
         for offset, token in enumerate(special):
             input_ids[places + offset] = token
-    input_ids[_indices(firsts, a_lengths)] = tokens[_indices(a_starts, a_lengths)]
-    input_ids[_indices(seconds, b_lengths)] = tokens[_indices(b_starts, b_lengths)]
-    labels = np.array([pair.next_sentence_label for pair in pairs], dtype=np.int64)
+    corpus.copy_spans(a_starts, a_lengths, firsts, input_ids)
+    corpus.copy_spans(b_starts, b_lengths, seconds, input_ids)
     return ExampleBlock(input_ids, lengths, seconds - (ends - lengths) if layout.between else lengths, labels)
-
-
-def _indices(starts: Array, lengths: Array) -> Array:
-    """Return the concatenated ranges `start, ..., start + length - 1` of all starts and lengths.
-
-    Example:
-        >>> _indices(np.array([10, 50]), np.array([3, 2])).tolist()
-        [10, 11, 12, 50, 51]
-    """
-    gone_before = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - gone_before, lengths)
-
-
-@lru_cache(maxsize=1)
-def _opened(folder: Path) -> EncodedCorpus:
-    return EncodedCorpus.open(folder)
 
 
 def document_pairs(
@@ -200,8 +172,7 @@ def document_pairs(
         Devlin et al. 2018, arXiv 1810.04805, section 3.1 (task 2) and A.2.
     """
     assert config.random_next_prob is not None  # else sequences have one segment
-    first, last = (int(index) for index in corpus.document_starts[document : document + 2])
-    starts = corpus.sentence_starts[first : last + 1].tolist()
+    starts = corpus.sentence_bounds(document)
     num_sentences = len(starts) - 1
     swapped_prob = config.swapped_prob or 0.0
     alike = corpus.has_short_documents and config.random_next_prob < 1
@@ -243,40 +214,37 @@ def document_pairs(
 
 def _random_segment(corpus: EncodedCorpus, document: int, rng: random.Random, num_tokens: int) -> Span:
     """Return sentences of another document, from a random one up to `num_tokens` tokens or the document's end."""
-    sentence, last = _random_sentence(corpus, document, rng)
-    starts = corpus.sentence_starts.data
-    start = starts[sentence]
-    return Span(start, starts[bisect_left(starts, start + num_tokens, sentence + 1, last)])
+    place, sentence = _random_sentence(corpus, document, rng)
+    starts, start = place.starts, place.starts[sentence]
+    stop = starts[bisect_left(starts, start + num_tokens, sentence + 1, place.last)]
+    return Span(place.tokens_before + start, place.tokens_before + stop)
 
 
 def _random_end(corpus: EncodedCorpus, document: int, rng: random.Random, num_tokens: int) -> Span:
     """Return the last `num_tokens` tokens of a sentence of another document, which has more if one is soon found."""
-    starts = corpus.sentence_starts.data
     longest = Span(0, 0)
     for _ in range(_TRIES):
-        sentence, _ = _random_sentence(corpus, document, rng)
-        found = Span(starts[sentence], starts[sentence + 1])
-        longest = max(longest, found, key=lambda span: span.length)
+        place, sentence = _random_sentence(corpus, document, rng)
+        start, stop = place.starts[sentence : sentence + 2]
+        drawn = Span(place.tokens_before + start, place.tokens_before + stop)
+        longest = max(longest, drawn, key=lambda span: span.length)
         if longest.length > num_tokens:
             break
     return Span(max(longest.start, longest.stop - num_tokens), longest.stop)
 
 
-def _random_sentence(corpus: EncodedCorpus, document: int, rng: random.Random) -> tuple[int, int]:
-    """Return a random sentence of another document, and where the sentences of that document end."""
-    other = _other_document(corpus, document, rng)
-    # Views of memory give Python's integers, one by one several times as fast as arrays.
-    document_starts = corpus.document_starts.data
-    first, last = document_starts[other], document_starts[other + 1]
-    return first + _below(rng, last - first), last
+def _random_sentence(corpus: EncodedCorpus, document: int, rng: random.Random) -> tuple[Place, int]:
+    """Return where the sentences of another document are, and one of them."""
+    place = corpus.place(_other_document(corpus, document, rng))
+    return place, place.first + _below(rng, place.last - place.first)
 
 
 def _other_document(corpus: EncodedCorpus, document: int, rng: random.Random) -> int:
     """Return a random document other than the given one and its copies, of the same language if there is one."""
     first, stop = corpus.copies_of(document)
     copies = stop - first
-    if corpus.languages is not None and (choices := corpus.languages.num_others(first, copies=copies)):
-        return corpus.languages.other(first, _below(rng, choices), copies=copies)
+    if choices := corpus.num_others(first, copies):
+        return corpus.other(first, _below(rng, choices), copies)
     other = _below(rng, corpus.num_documents - copies)
     return other + copies * (other >= first)
 
@@ -314,17 +282,10 @@ def document_segments(
 ) -> Iterator[Pair]:
     """Generate the segments of one document; a pure function of its arguments and the state of `rng`.
 
-    Example:
-        >>> corpus = EncodedCorpus.from_lists([[[5, 6, 7], [8, 9], [10] * 9]])
-        >>> found = document_segments(corpus, 0, random.Random(0), room=6, short_sequence_prob=0.0)
-        >>> [(one.a.start, one.a.stop) for one in found]
-        [(0, 5), (5, 11), (11, 14)]
-
     References:
         Liu et al., RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
     """
-    first, last = (int(index) for index in corpus.document_starts[document : document + 2])
-    bounds = corpus.sentence_starts[first : last + 1].tolist()
+    bounds = corpus.sentence_bounds(document)
     start = bounds[0]
     while start < bounds[-1]:
         is_short = rng.random() < short_sequence_prob

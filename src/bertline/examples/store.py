@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from bertline.corpus.document import Split
 from bertline.foundation.errors import ArtifactError
@@ -76,38 +77,47 @@ class PaddedExamples:
 class ExampleStore:
     """The examples of one split and one length. Index i is the example's id, the same in every run."""
 
-    def __init__(self, folder: Path, split: Split, length: int, manifest: dict[str, Any]) -> None:
+    def __init__(self, shards: list[tuple[Array, Array]], length: int, manifest: Mapping[str, Any]) -> None:
+        """Make a store of shards as `shards` returns them, all but the last one full; for files see `open`."""
         self.manifest = manifest
         """The manifest of the whole examples artifact."""
         self.max_length = length
-        self._arguments = (folder, split, length)
-        self._folder = split_folder(folder, split, length)
-        counts = manifest["lengths"][str(length)][split]
-        self._num_examples: int = counts["examples"]
-        self.num_tokens: int = counts["tokens"]
+        self.num_tokens = sum(len(ids) for ids, _ in shards)
+        self._num_examples = sum(len(rows) for _, rows in shards)
         self._shard_sequences: int = manifest["shard_sequences"]
         self.pad_id: int = manifest["special_ids"][PAD]
         self.layout = layout_of(manifest)
-        # All are mapped here (0.2 ms a shard), not at first use: `np.load` parses its header with `ast`, which CPython
-        # 3.11 does not guard against other threads, and batches are read in a thread while the main one may compile.
-        numbers = range(-(-len(self) // self._shard_sequences))
-        self._shards = [_mapped(self._folder, number) for number in numbers]
+        self._shards = shards
+        self._opened: tuple[Path, Split, int] | None = None
 
     @classmethod
-    def open(cls, folder: Path, split: Split, length: int) -> ExampleStore:
+    def open(cls, folder: Path, split: Split, length: int, manifest: Mapping[str, Any] | None = None) -> ExampleStore:
         """Map every shard into memory, which reads no example yet.
+
+        Args:
+            folder: The examples artifact.
+            split: Split.
+            length: Maximum length of a sequence.
+            manifest: The manifest, if it is not in the folder yet.
 
         Raises:
             ArtifactError: The folder is not an examples artifact, has no examples of this length, or a shard cannot be
                 read.
         """
-        manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+        manifest = manifest or read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
         if str(length) not in manifest["lengths"]:
             raise ArtifactError(
                 f"{folder} has examples of {', '.join(manifest['lengths'])} tokens, none of {length}. "
                 f"Add {length} to examples.lengths and run the stage examples again."
             )
-        return cls(folder, split, length, manifest)
+        # All are mapped here (0.2 ms a shard), not at first use: the header of a file is parsed with `ast`, which
+        # CPython 3.11 does not guard against other threads, and batches are read in a thread while the main one may
+        # compile.
+        num_shards = -(-manifest["lengths"][str(length)][split]["examples"] // manifest["shard_sequences"])
+        names, shards = map(shard_files, range(num_shards)), split_folder(folder, split, length)
+        store = cls([(mapped(shards / ids), mapped(shards / rows)) for ids, rows in names], length, manifest)
+        store._opened = folder, split, length
+        return store
 
     def shards(self) -> list[tuple[Array, Array]]:
         """Return, for each shard, its concatenated token ids and [examples, 4] its rows: start, length and two more."""
@@ -120,7 +130,8 @@ class ExampleStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A memory map would be pickled as a copy of the file; instead, a spawned worker opens the store itself.
-        return ExampleStore.open, self._arguments
+        assert self._opened is not None
+        return ExampleStore.open, self._opened
 
     def __len__(self) -> int:
         return self._num_examples
@@ -158,54 +169,34 @@ class ExampleStore:
             yield ids
 
 
-def _mapped(folder: Path, number: int) -> tuple[Array, Array]:
-    """Return the token ids and the rows of a shard as views of its files."""
-    paths = [folder / f"{number:05d}.{name}.npy" for name in ("input_ids", "examples")]
+def shard_files(number: int) -> tuple[str, str]:
+    """Return the names of the files of a shard: token ids and rows."""
+    return f"{number:05d}.input_ids.npy", f"{number:05d}.examples.npy"
+
+
+def write_shard(folder: Path, number: int, block: ExampleBlock) -> tuple[Array, Array]:
+    """Write examples as a shard, and return its token ids and rows."""
+    starts = np.cumsum(block.lengths, dtype=np.int64) - block.lengths
+    columns = (starts, block.lengths, block.first_segment_lengths, block.next_sentence_labels)
+    rows = np.stack(columns, axis=1).astype(np.uint32)
+    for name, content in zip(shard_files(number), (block.input_ids, rows), strict=True):
+        np.save(folder / name, content)
+    return block.input_ids, rows
+
+
+def mapped(path: Path) -> Array:
+    """Map a `.npy` file into memory. Arrow keeps no file descriptor open, of which a process may have few.
+
+    Raises:
+        ArtifactError: The file is missing or torn.
+    """
     try:
-        # Plain ndarray views: indexing an np.memmap is several times slower.
-        ids, rows = (np.asarray(np.load(path, mmap_mode="r")) for path in paths)
+        with pa.memory_map(str(path)) as file:
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            return np.frombuffer(file.read_buffer(), dtype).reshape(shape)
     except (OSError, ValueError) as error:
-        raise ArtifactError(f"{paths[0]} cannot be read ({error}). Run the stage examples again.") from error
-    return ids, rows
-
-
-class ExampleWriter:
-    """Writes blocks of examples into shards of `shard_sequences` examples each."""
-
-    def __init__(self, folder: Path, shard_sequences: int) -> None:
-        folder.mkdir(parents=True)
-        self._folder = folder
-        self._shard_sequences = shard_sequences
-        self._num_shards = 0
-        self._waiting: list[ExampleBlock] = []
-        self._num_waiting = 0
-
-    def write(self, block: ExampleBlock) -> None:
-        """Add the examples of a block, in order."""
-        self._waiting.append(block)
-        self._num_waiting += len(block.lengths)
-        while self._num_waiting >= self._shard_sequences:
-            self._write_shard(self._shard_sequences)
-
-    def close(self) -> None:
-        """Write the remaining examples as the last shard."""
-        if self._num_waiting:
-            self._write_shard(self._num_waiting)
-
-    def _write_shard(self, num_examples: int) -> None:
-        joined = ExampleBlock(
-            *(np.concatenate([getattr(block, name) for block in self._waiting]) for name in ExampleBlock.__slots__)
-        )
-        ends = np.cumsum(joined.lengths, dtype=np.int64)
-        num_tokens = int(ends[num_examples - 1])
-        columns = (ends - joined.lengths, joined.lengths, joined.first_segment_lengths, joined.next_sentence_labels)
-        rows = np.stack([column[:num_examples] for column in columns], axis=1).astype(np.uint32)
-        np.save(self._folder / f"{self._num_shards:05d}.input_ids.npy", joined.input_ids[:num_tokens])
-        np.save(self._folder / f"{self._num_shards:05d}.examples.npy", rows)
-        self._num_shards += 1
-        self._num_waiting -= num_examples
-        rest = (joined.lengths, joined.first_segment_lengths, joined.next_sentence_labels)
-        self._waiting = [ExampleBlock(joined.input_ids[num_tokens:], *(column[num_examples:] for column in rest))]
+        raise ArtifactError(f"{path} cannot be read ({error}). Run the stage examples again.") from error
 
 
 def num_segments(manifest: Mapping[str, Any]) -> int:

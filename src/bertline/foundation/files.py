@@ -299,6 +299,19 @@ def cannot_write(path: Path, error: OSError) -> str:
     )
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name; copy it to another file system, or to one without hard links.
+
+    Raises:
+        MachineError: The target cannot be written.
+    """
+    with writing(target):
+        try:
+            target.hardlink_to(source)
+        except OSError:
+            shutil.copyfile(source, target)
+
+
 def sha256_of_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()

@@ -42,16 +42,17 @@ def show_data(stage: StageRun) -> Path:
     from bertline.evaluation.data_page import write_data_page
     from bertline.evaluation.vocabulary_survey import survey_vocabulary
     from bertline.tokenization.config import ByteBpeTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
+    from bertline.tokenization.counting import CorpusText
 
     config, corpus = stage.config.tokenizer, stage.inputs["corpus"]
     assert not isinstance(config, NoTokenizerConfig)  # then the stage was skipped
     survey = survey_vocabulary(
         stage.output,
-        corpus,
+        CorpusText(corpus, stage.engine, stage.shards),
         compare=config.compare,
         was_trained=isinstance(config, TrainedTokenizerConfig | ByteBpeTokenizerConfig),
-        num_workers=stage.config.runtime.num_workers,
     )
+    shutil.rmtree(stage.shards, ignore_errors=True)
     assert stage.stage.page is not None
     page = kept = stage.folder / Path(stage.stage.page).name
     write_data_page(page, corpus, survey)

@@ -133,7 +133,7 @@ STAGES = (
         modules=("bertline.examples.build",),
         inputs=("artifacts/corpus", "artifacts/tokenizer"),
         output="artifacts/examples",
-        versions=("numpy", "tokenizers"),
+        versions=("numpy", "tokenizers", "nanotoken"),
     ),
     Stage(
         name="pretrain",

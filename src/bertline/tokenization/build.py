@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
+from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, assert_never
 
-import numpy as np
-
-from bertline.corpus.document import Document, Split
-from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
-from bertline.corpus.storage import KIND as CORPUS_KIND
-from bertline.corpus.storage import read_documents
+from bertline.corpus.document import Split
+from bertline.corpus.storage import shard_paths
+from bertline.foundation.engine import Engine
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically
-from bertline.foundation.manifests import read_manifest, versions_of, write_manifest
-from bertline.foundation.parallel import batches, ordered_map
+from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import progress, say, warn
-from bertline.foundation.seeds import seed_for, unit_interval
-from bertline.foundation.stretches import distinct_stretches
+from bertline.foundation.seeds import seed_for
 from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.config import (
     ByteBpeTokenizerConfig,
@@ -31,8 +25,8 @@ from bertline.tokenization.config import (
     TokenizerConfig,
     TrainedTokenizerConfig,
 )
+from bertline.tokenization.counting import CorpusText, WordSplitter, sampled_documents
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
-from bertline.tokenization.stretches import WordSplitter, spread
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import (
     MAX_WORD_CHARACTERS,
@@ -65,12 +59,19 @@ _MARKS_MATTER, _MARKS_NAMED = 0.005, 0.0005
 
 
 def build_tokenizer(
-    config: TokenizerConfig, corpus_folder: Path, out: Path, *, num_workers: int
+    config: TokenizerConfig, corpus_folder: Path, out: Path, *, engine: Engine, work: Path
 ) -> dict[str, float | int]:
     """Build the tokenizer artifact: `tokenizer.json`, `tokenizer_config.json`, `manifest.json`, and `vocab.txt` of a
     WordPiece vocabulary.
 
-    The output bytes depend only on the corpus and the configuration, not on `num_workers`.
+    The output bytes depend only on the corpus and the configuration, not on the engine.
+
+    Args:
+        config: Which vocabulary.
+        corpus_folder: Corpus.
+        out: Folder to write.
+        engine: Counts words, a file of the corpus at a time.
+        work: Folder for the counts.
 
     Returns:
         Vocabulary size and the main figures of the quality report.
@@ -78,23 +79,24 @@ def build_tokenizer(
     Raises:
         DataError: The corpus does not support the vocabulary size, or the existing vocabulary cannot be used.
     """
+    text = CorpusText(corpus_folder, engine, work)
     match config:
         case TrainedTokenizerConfig():
-            vocabulary, facts = _train(config, corpus_folder, num_workers)
+            vocabulary, facts = _train(config, text)
             tokenizer = Tokenizer(vocabulary)
         case ByteBpeTokenizerConfig():
-            tokenizer, facts = _train_bytes(config, corpus_folder)
+            tokenizer, facts = _train_bytes(config, text)
         case ExistingTokenizerConfig():
             tokenizer = _given(config)
             if tokenizer.is_wordpiece:
-                _kept_marks(tokenizer.vocabulary, corpus_folder, may_keep=False, remedy=_CASED)
+                _kept_marks(tokenizer.vocabulary, text, may_keep=False, remedy=_CASED)
             facts = {"path": config.path, "revision": config.revision}
         case ExtendedTokenizerConfig():
-            vocabulary, facts = _extend(config, corpus_folder, num_workers)
+            vocabulary, facts = _extend(config, text)
             tokenizer = Tokenizer(vocabulary)
         case _:
             assert_never(config)
-    split, word_counts = _held_out_words(tokenizer.normalization, corpus_folder, num_workers)
+    split, word_counts = _held_out_words(tokenizer.normalization, text)
     quality = {"split": split, **quality_report(tokenizer, word_counts)}
     _warn_of_unknown(quality)
     with folder_written_atomically(out) as folder:
@@ -115,16 +117,16 @@ def build_tokenizer(
     return {"vocab_size": tokenizer.vocab_size, **{name: quality[name] for name in _HEADLINE}}
 
 
-def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int) -> tuple[Vocabulary, dict[str, Any]]:
+def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Vocabulary, dict[str, Any]]:
     plain = Vocabulary(tokens=(), lowercase=config.lowercase, strip_accents=config.strip_accents)
     remedy = "tokenizer.strip_accents=false keeps them"
-    kept_marks = _kept_marks(plain, corpus_folder, may_keep=config.strip_accents is None, remedy=remedy)
+    kept_marks = _kept_marks(plain, text, may_keep=config.strip_accents is None, remedy=remedy)
     if kept_marks:
         plain = dataclasses.replace(plain, strip_accents=False)
     user_words = read_user_words(config.user_words, WordSplitter(plain))
     unsplit = tuple(word for word, is_split in user_words.items() if is_split)
     plain = dataclasses.replace(plain, unsplit=unsplit)
-    fraction, word_counts = _train_words(config.sample_characters, plain, corpus_folder, num_workers)
+    fraction, word_counts = _train_words(config.sample_characters, plain, text)
     occur = {word: word_counts[word] for word in user_words}
     for word in unsplit:  # with its marks it would teach merges that no other word can use
         word_counts.pop(word, None)
@@ -157,10 +159,13 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
     return dataclasses.replace(plain, tokens=tokens), facts
 
 
-def _train_bytes(config: ByteBpeTokenizerConfig, corpus_folder: Path) -> tuple[Tokenizer, dict[str, Any]]:
-    fraction = _sampled_fraction(corpus_folder, "train", config.sample_characters)
-    documents = _documents(corpus_folder, "train", fraction, f"training {config.vocab_size:,} byte-level tokens")
-    texts = (" ".join(document.sentences) for document in documents)
+def _train_bytes(config: ByteBpeTokenizerConfig, text: CorpusText) -> tuple[Tokenizer, dict[str, Any]]:
+    fraction, what = (
+        text.fraction("train", config.sample_characters),
+        f"training {config.vocab_size:,} byte-level tokens",
+    )
+    files = progress(shard_paths(text.folder, "train"), description=f"{what}, files")
+    texts = (" ".join(document.sentences) for path in files for document in sampled_documents(path, fraction))
     tokenizer = train_byte_bpe(texts, vocab_size=config.vocab_size, min_frequency=config.min_frequency)
     return tokenizer, {"trained_on": {"fraction": fraction}}
 
@@ -198,25 +203,23 @@ def _given(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Tokeniz
     return Tokenizer.load(path)
 
 
-def _extend(
-    config: ExtendedTokenizerConfig, corpus_folder: Path, num_workers: int
-) -> tuple[Vocabulary, dict[str, Any]]:
+def _extend(config: ExtendedTokenizerConfig, text: CorpusText) -> tuple[Vocabulary, dict[str, Any]]:
     old = _given(config).vocabulary
-    _kept_marks(old, corpus_folder, may_keep=False, remedy=_CASED)
+    _kept_marks(old, text, may_keep=False, remedy=_CASED)
     user_words = read_user_words(config.user_words, WordSplitter(old))
     unsplit = tuple(word for word, is_split in user_words.items() if is_split and word not in old.unsplit)
     known = set(old.tokens)
     asked = tuple(word for word in user_words if word not in known)
     base = dataclasses.replace(old, tokens=(*old.tokens, *asked), unsplit=(*old.unsplit, *unsplit))
-    fraction, word_counts = _train_words(config.sample_characters, base, corpus_folder, num_workers)
+    fraction, word_counts = _train_words(config.sample_characters, base, text)
     words = words_to_add(base, word_counts, num_new=config.num_new, min_frequency=config.min_frequency)
     if not words and not asked:
         raise DataError(
-            f"tokenizer.kind is extended, but {config.path} has all words of {corpus_folder} that occur at least "
+            f"tokenizer.kind is extended, but {config.path} has all words of {text.folder} that occur at least "
             f"tokenizer.min_frequency={config.min_frequency} times. Use its vocabulary as it is (tokenizer=existing), "
             "or lower tokenizer.min_frequency."
         )
-    split, held_out = _held_out_words(old, corpus_folder, num_workers)
+    split, held_out = _held_out_words(old, text)
     before = quality_report(Tokenizer(old), held_out)
     say(f"{config.path}: {len(words):,} words added to {len(old.tokens):,} tokens: {', '.join(words[:_SHOWN_WORDS])}")
     facts = {
@@ -234,13 +237,13 @@ def _extend(
     return dataclasses.replace(base, tokens=(*base.tokens, *words)), facts
 
 
-def _kept_marks(vocabulary: Vocabulary, corpus_folder: Path, *, may_keep: bool, remedy: str) -> dict[str, float]:
+def _kept_marks(vocabulary: Vocabulary, text: CorpusText, *, may_keep: bool, remedy: str) -> dict[str, float]:
     """Return the scripts whose marks are to be kept because stripping would merge other letters, with their shares.
 
     They are kept only where nobody has said whether accents are stripped; elsewhere such scripts are warned of by name.
     """
     strips = vocabulary.lowercase if vocabulary.strip_accents is None else vocabulary.strip_accents
-    shares = marks_lost(corpus_folder) if strips else {}
+    shares = marks_lost(text) if strips else {}
     listed = ", ".join(f"{script} ({share:.2%} of all letters)" for script, share in shares.items())
     why = f"in {listed} they are vowels or make other letters, and words that differ in them alone"
     if may_keep and sum(shares.values()) >= _MARKS_MATTER:
@@ -251,17 +254,14 @@ def _kept_marks(vocabulary: Vocabulary, corpus_folder: Path, *, may_keep: bool, 
     return {}
 
 
-def marks_lost(corpus_folder: Path) -> dict[str, float]:
+def marks_lost(text: CorpusText) -> dict[str, float]:
     """Return the share of the letters of the train text that would lose a mark, by script.
 
     Stripping takes away what Unicode calls nonspacing marks: vowels of Devanagari and Thai, the breve of a Cyrillic
     short i, the voicing of Japanese syllables. In Greek letters these are accents, and in Latin ones unless they are
     many.
     """
-    fraction = _sampled_fraction(corpus_folder, "train", _MARKS_CHARACTERS)
-    counts: Counter[str] = Counter()
-    for document in _documents(corpus_folder, "train", fraction, "looking at letters"):
-        counts.update("".join(document.sentences))
+    counts = text.words("train", None, characters=_MARKS_CHARACTERS)[""]
     letters = sum(count for one, count in counts.items() if one.isalpha() or unicodedata.category(one) == "Mn")
     lost: Counter[str] = Counter()
     for one, count in counts.items():
@@ -300,112 +300,18 @@ def _warn_of_unknown(quality: Mapping[str, Any]) -> None:
     warn(message)
 
 
-def _train_words(
-    sample_characters: int, normalization: Vocabulary, corpus_folder: Path, num_workers: int
-) -> tuple[float, Counter[str]]:
+def _train_words(sample_characters: int, normalization: Vocabulary, text: CorpusText) -> tuple[float, Counter[str]]:
     """Return the words of the train split, or of the fraction of it that is returned first."""
-    fraction, word_counts = corpus_words(
-        corpus_folder, "train", normalization, characters=sample_characters, num_workers=num_workers
-    )
+    word_counts = text.words("train", normalization, characters=sample_characters)[""]
     if not word_counts:
-        raise DataError(f"{corpus_folder} has no words in its train split, so no vocabulary can be made from it.")
-    return fraction, word_counts
+        raise DataError(f"{text.folder} has no words in its train split, so no vocabulary can be made from it.")
+    return text.fraction("train", sample_characters), word_counts
 
 
-def _held_out_words(normalization: Vocabulary, corpus_folder: Path, num_workers: int) -> tuple[Split, Counter[str]]:
+def _held_out_words(normalization: Vocabulary, text: CorpusText) -> tuple[Split, Counter[str]]:
     """Return the words of the validation split, or of the train split if nothing is held out."""
-    split: Split = "validation" if _counts(corpus_folder, "validation")["characters"] else "train"
-    counted = corpus_words(corpus_folder, split, normalization, characters=_REPORT_CHARACTERS, num_workers=num_workers)
-    return split, counted[1]
-
-
-def corpus_words(
-    corpus_folder: Path, split: Split, normalization: Vocabulary, *, characters: int, num_workers: int
-) -> tuple[float, Counter[str]]:
-    """Count the words of a split of a corpus, or of some of its documents, chosen by a hash.
-
-    Returns:
-        The fraction of the split that was read, and normalised words with their counts.
-    """
-    fraction = _sampled_fraction(corpus_folder, split, characters)
-    return fraction, count_words(_sentences(corpus_folder, split, fraction), normalization, num_workers=num_workers)
-
-
-def corpus_words_by(
-    label_of: Callable[[str], str], corpus_folder: Path, split: Split, normalization: Vocabulary, *, characters: int
-) -> dict[str, Counter[str]]:
-    """Count the words of the documents that `corpus_words` counts, by a label of their ids.
-
-    The text is in memory, so it should be a sample.
-    """
-    fraction = _sampled_fraction(corpus_folder, split, characters)
-    sentences: defaultdict[str, list[str]] = defaultdict(list)
-    for document in _documents(corpus_folder, split, fraction):
-        sentences[label_of(document.id)] += document.sentences
-    return {label: count_words(sentences.pop(label), normalization, num_workers=1) for label in sorted(sentences)}
-
-
-def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[str]:
-    for document in _documents(corpus_folder, split, fraction):
-        yield from document.sentences
-
-
-def _documents(
-    corpus_folder: Path, split: Split, fraction: float, description: str = "counting words"
-) -> Iterator[Document]:
-    """Yield a fraction of the documents, sampled by a hash of each one's id."""
-    documents = progress(
-        read_documents(corpus_folder, split),
-        description=f"{description}, {split} documents",
-        total=_counts(corpus_folder, split)["documents"],
-    )
-    for document in documents:
-        if fraction >= 1 or unit_interval("tokenizer sample", document.id) < fraction:
-            yield document
-
-
-def _sampled_fraction(corpus_folder: Path, split: Split, characters: int) -> float:
-    return min(1.0, characters / max(1, _counts(corpus_folder, split)["characters"]))
-
-
-def _counts(corpus_folder: Path, split: Split) -> dict[str, int]:
-    """Return the counts of documents, sentences, characters and words of a split from the corpus manifest."""
-    manifest = read_manifest(corpus_folder, kind=CORPUS_KIND, format_version=CORPUS_FORMAT_VERSION)
-    return {"documents": 0, "characters": 0, **manifest["counts"][split]}
-
-
-_BATCH_CHARACTERS = 8_000_000
-
-
-def count_words(sentences: Iterable[str], normalization: Vocabulary, *, num_workers: int) -> Counter[str]:
-    """Count the words of BERT's pre-tokenizer: runs of letters and digits, and single punctuation marks.
-
-    Returns:
-        Normalised words with their counts (Python integers: no overflow on any corpus).
-
-    Example:
-        >>> plain = Vocabulary(tokens=(), lowercase=True)
-        >>> counts = count_words(["The café, the end.", "THE END"], plain, num_workers=1)
-        >>> sorted(counts.items())
-        [(',', 1), ('.', 1), ('cafe', 1), ('end', 2), ('the', 3)]
-    """
-    counts: Counter[str] = Counter()
-    work = partial(_count_batch, normalization=normalization)
-    for batch in ordered_map(work, batches(sentences, size=len, most=_BATCH_CHARACTERS), num_workers=num_workers):
-        counts.update(batch)
-    return counts
-
-
-def _count_batch(sentences: list[str], normalization: Vocabulary) -> Counter[str]:
-    # Each distinct stretch between spaces is processed once and weighted by its count.
-    numbers, stretches = distinct_stretches(" ".join(spread(sentences, normalization)))
-    words_of = WordSplitter(normalization)
-    words: dict[str, int] = {}
-    count_before = words.get
-    for stretch, count in zip(stretches, np.bincount(numbers).tolist(), strict=True):
-        for word in words_of(stretch):
-            words[word] = count_before(word, 0) + count
-    return Counter(words)
+    split: Split = "validation" if text.num_characters("validation") else "train"
+    return split, text.words(split, normalization, characters=_REPORT_CHARACTERS)[""]
 
 
 _MOST_FREQUENT = 20

@@ -25,9 +25,11 @@ from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.validation import validate
+from bertline.tokenization.counting import CorpusText
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from engines import local
 from no_packages import NO_PACKAGES
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -35,9 +37,13 @@ ALPHABET = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "
 OWN = Vocabulary(tokens=(*ALPHABET, "the", "of", "enzyme", "##ase", "ribosome", "##ination"), lowercase=True)
 
 
+def text_of(corpus: Path) -> CorpusText:
+    return CorpusText(corpus, **local(corpus.parent))
+
+
 def page_of(corpus: Path, *, compare: tuple[str, ...] = ()) -> str:
     save_tokenizer(Tokenizer(OWN), corpus.parent / "own")
-    survey = survey_vocabulary(corpus.parent / "own", corpus, compare=compare, was_trained=False)
+    survey = survey_vocabulary(corpus.parent / "own", text_of(corpus), compare=compare, was_trained=False)
     write_data_page(corpus.parent / "page.html", corpus, survey)
     return (corpus.parent / "page.html").read_text(encoding="utf-8")
 
@@ -165,7 +171,7 @@ def saved(tmp_path: Path) -> Callable[[str, Vocabulary], Path]:
 def survey(corpus: Path, saved) -> VocabularySurvey:
     other = dataclasses.replace(OWN, tokens=(*ALPHABET, "The", "cat"), lowercase=False)
     named = saved("cased", other)
-    return survey_vocabulary(saved("own", OWN), corpus, compare=[str(named)], was_trained=False)
+    return survey_vocabulary(saved("own", OWN), text_of(corpus), compare=[str(named)], was_trained=False)
 
 
 def test_others_are_measured_on_the_same_text_each_with_its_own_case(survey: VocabularySurvey) -> None:
@@ -190,4 +196,4 @@ def test_a_corpus_without_the_samples_of_its_drops_is_refused_and_named(corpus: 
 
 def test_a_vocabulary_that_cannot_be_read_is_named_with_its_key(corpus: Path, saved, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"tokenizer\.compare names .*/nothing, which cannot be compared with"):
-        survey_vocabulary(saved("own", OWN), corpus, compare=[str(tmp_path / "nothing")])
+        survey_vocabulary(saved("own", OWN), text_of(corpus), compare=[str(tmp_path / "nothing")])

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from bertline.examples import bounds
-from bertline.examples.bounds import duplicate_share, refuse_outside, suited_lengths, surface_accuracy
+from bertline.examples.bounds import digests_of, duplicate_share, refuse_outside, suited_lengths, surface_accuracy
 from bertline.examples.build import build_examples, target_counts
 from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
 from bertline.examples.store import ExampleStore, token_counts
 from bertline.foundation.errors import DataError
 from bertline.tokenization.tokenizer import Layout
+from engines import local
 
 FINE = {
     "examples": 5000, "duplicate_share": 0.01, "fill": 0.9, "truncated_share": 0.01, "unknown_share": 0.001,
@@ -31,7 +32,7 @@ BOUNDS = BoundsConfig(
 
 @dataclasses.dataclass
 class Sequences:
-    """What `duplicate_share` reads of a store."""
+    """What `surface_accuracy` reads of a store."""
 
     rows: list[list[int]]
     max_length = 64
@@ -97,7 +98,7 @@ def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(
     monkeypatch.setattr(bounds, "_MOST_DIGESTS", most)
     rows = [[7, number // 256, number % 256] for number in range(3000)]
     repeated = [*rows, *rows[:1000], [7, 1], [7, 1, 0]]  # the beginning of another one is not equal to it
-    share = duplicate_share(Sequences(repeated))  # type: ignore[arg-type]
+    share = duplicate_share(digests_of(*shard) for shard in Sequences(repeated).shards())
     assert share == pytest.approx(1001 / 4002, abs=1e-9 if most > 4002 else 0.1)
 
 
@@ -105,7 +106,7 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "FEWEST_JUDGED", 1)
-    headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
+    headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
     facts = json.loads((tmp_path / "out/manifest.json").read_text())["lengths"]["16"]["train"]
     store = ExampleStore.open(tmp_path / "out", "train", 16)
     distinct = {tuple(store[index].input_ids.tolist()) for index in range(len(store))}
@@ -116,7 +117,7 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
 
     strict = dataclasses.replace(config, bounds=dataclasses.replace(NO_BOUNDS, min_fill=1.0))
     with pytest.raises(DataError, match="tokens fill"):
-        build_examples(strict, tokenizer_folder, corpus_folder, tmp_path / "strict", num_workers=1)
+        build_examples(strict, tokenizer_folder, corpus_folder, tmp_path / "strict", **local(tmp_path / "strict"))
     assert not (tmp_path / "strict").exists()
 
 
@@ -144,7 +145,7 @@ def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(
 def test_counts_are_those_of_the_examples_one_by_one(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:
-    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "examples", num_workers=1)
+    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "examples", **local(tmp_path / "examples"))
     store = ExampleStore.open(tmp_path / "examples", "validation", 16)
     policy = masking_policy(store.manifest)
     tokens = np.zeros(policy.vocab_size, dtype=int)

@@ -14,6 +14,7 @@ from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
+from engines import local
 
 STATIC = StaticMaskingConfig(
     kind="static", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1, dupe_factor=3
@@ -24,7 +25,7 @@ LONG = ["bal bar bas bat bel ber bes bet bil bir"] * 3
 def test_both_splits_are_made_for_every_length(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:
-    headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
+    headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     for length in (16, 32):
         for split in ("train", "validation"):
@@ -43,18 +44,19 @@ def test_the_bytes_are_the_same_with_one_worker_and_with_two(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bertline.examples.encoding._BATCH_CHARACTERS", 3000)
-    monkeypatch.setattr("bertline.examples.generation._BLOCK_TOKENS", 700)
     for workers in (1, 2):
-        build_examples(config, tokenizer_folder, corpus_folder, tmp_path / str(workers), num_workers=workers)
+        build_examples(
+            config, tokenizer_folder, corpus_folder, tmp_path / str(workers), **local(tmp_path / str(workers), workers)
+        )
     assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
 
 
 def test_static_masking_makes_train_pairs_dupe_factor_times_and_validation_once(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:
-    once = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "once", num_workers=1)
+    once = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "once", **local(tmp_path / "once"))
     static = dataclasses.replace(config, masking=STATIC)
-    thrice = build_examples(static, tokenizer_folder, corpus_folder, tmp_path / "thrice", num_workers=1)
+    thrice = build_examples(static, tokenizer_folder, corpus_folder, tmp_path / "thrice", **local(tmp_path / "thrice"))
     assert 2.6 < thrice["length_16/train_examples"] / once["length_16/train_examples"] < 3.4
     assert thrice["length_16/validation_examples"] == once["length_16/validation_examples"]
 
@@ -75,7 +77,9 @@ def test_too_few_documents_are_an_error_that_says_what_to_do(
     def encode(*arguments: object, **keywords: object) -> None:
         raise AssertionError("nothing is encoded before the number of documents is looked at")
 
-    monkeypatch.setattr("bertline.examples.build.encode_corpus", encode)
+    monkeypatch.setattr("bertline.examples.build.encode_file", encode)
     with pytest.raises(DataError, match=rf"documents with text in its {split} split .* need at least 2"):
-        build_examples(config, tokenizer_folder, corpus_of(train, validation), tmp_path / "out", num_workers=1)
+        build_examples(
+            config, tokenizer_folder, corpus_of(train, validation), tmp_path / "out", **local(tmp_path / "out")
+        )
     assert not (tmp_path / "out").exists()

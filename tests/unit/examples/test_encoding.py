@@ -6,43 +6,53 @@ from pathlib import Path
 
 import numpy as np
 
-from bertline.corpus.document import Document
-from bertline.corpus.storage import read_documents
-from bertline.examples.encoding import EncodedCorpus, encode_corpus
+from bertline.corpus.storage import read_documents, shard_paths
+from bertline.examples.config import ExamplesConfig
+from bertline.examples.encoding import EncodedCorpus, encode_file
 from bertline.tokenization.tokenizer import Tokenizer
 
 
-def test_every_sentence_is_found_again(corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
-    documents = list(read_documents(corpus_folder, "train"))
-    counts = encode_corpus(documents, tokenizer_folder, tmp_path / "out", num_workers=1)
-    corpus = EncodedCorpus.open(tmp_path / "out")
+def encoded(
+    paths: list[Path], tokenizer_folder: Path, out: Path, config: ExamplesConfig
+) -> tuple[EncodedCorpus, list[dict[str, int]]]:
+    """The files of a corpus as shards."""
+    folders = [out / path.name for path in paths]
+    counts = []
+    for path, folder in zip(paths, folders, strict=True):
+        folder.mkdir(parents=True)
+        counts.append(encode_file(path, folder, tokenizer_folder=tokenizer_folder, config=config, has_labels=False))
+    return EncodedCorpus(folders, counts), counts
+
+
+def test_every_sentence_is_found_again(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    documents, paths = list(read_documents(corpus_folder, "train")), shard_paths(corpus_folder, "train")
+    corpus, counts = encoded(paths, tokenizer_folder, tmp_path / "out", config)
     tokenizer = Tokenizer.load(tokenizer_folder)
-    assert counts["documents"] == corpus.num_documents == len(documents)
-    assert counts["tokens"] == len(corpus.tokens)
-    assert corpus.tokens.dtype == np.uint16
+    assert len(paths) > 1 and corpus.num_documents == len(documents) == sum(each["documents"] for each in counts)
+    assert sum(each["tokens"] for each in counts) == corpus.token_bounds[-1]
+    assert corpus.dtype == np.uint16
     for index, document in enumerate(documents):
-        first = int(corpus.document_starts[index])
-        for offset, sentence in enumerate(document.sentences):
-            start, stop = corpus.sentence_starts[first + offset : first + offset + 2]
-            assert corpus.tokens[start:stop].tolist() == tokenizer.encode(sentence)
+        bounds = np.array(corpus.sentence_bounds(index))
+        tokens = np.empty(bounds[-1] - bounds[0], np.uint16)
+        corpus.copy_spans(bounds[:-1], np.diff(bounds), bounds[:-1] - bounds[0], tokens)
+        assert tokens.tolist() == [token for sentence in document.sentences for token in tokenizer.encode(sentence)]
+        assert np.diff(bounds).tolist() == [len(tokenizer.encode(sentence)) for sentence in document.sentences]
 
 
 def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
-    tokenizer_folder: Path, tmp_path: Path
+    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:
-    documents = [
-        Document("a", "a", ("bal .", "\u200b", "bar")),
-        Document("b", "b", ("\u200b",)),
-        Document("c", "c", ("bas",)),
-    ]
-    counts = encode_corpus(documents, tokenizer_folder, tmp_path / "out", num_workers=1)
-    corpus = EncodedCorpus.open(tmp_path / "out")
+    folder = corpus_of([["bal .", "\u200b", "bar"], ["\u200b"], ["bas"]], [])
+    corpus, [counts] = encoded(shard_paths(folder, "train"), tokenizer_folder, tmp_path / "out", config)
     assert (counts["sentences/no_tokens"], counts["documents/no_tokens"]) == (2, 1)
-    assert corpus.document_starts.tolist() == [0, 2, 3]
-    assert corpus.sentence_starts.tolist() == [0, 2, 3, 4]
+    assert [corpus.sentence_bounds(document) for document in range(corpus.num_documents)] == [[0, 2, 3], [3, 4]]
 
 
-def test_a_separator_written_in_the_text_does_not_become_a_separator(tokenizer_folder: Path, tmp_path: Path) -> None:
-    encode_corpus([Document("a", "a", ("bal [SEP] bar",))], tokenizer_folder, tmp_path / "out", num_workers=1)
-    tokenizer = Tokenizer.load(tokenizer_folder)
-    assert tokenizer.sep_id not in EncodedCorpus.open(tmp_path / "out").tokens
+def test_a_separator_written_in_the_text_does_not_become_a_separator(
+    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    folder = corpus_of([["bal [SEP] bar"]], [])
+    corpus, _ = encoded(shard_paths(folder, "train"), tokenizer_folder, tmp_path / "out", config)
+    assert Tokenizer.load(tokenizer_folder).sep_id not in corpus.shard(0).tokens

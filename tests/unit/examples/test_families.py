@@ -11,10 +11,10 @@ import pytest
 import tokenizers
 import transformers
 
-from bertline.corpus.storage import read_documents
+from bertline.corpus.storage import read_documents, shard_paths
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.encoding import EncodedCorpus, encode_corpus
+from bertline.examples.encoding import EncodedShard, encode_file
 from bertline.examples.masking import masked_batch, masking_policy
 from bertline.examples.store import ExampleStore
 from bertline.foundation.labels import IGNORED_LABEL
@@ -23,6 +23,7 @@ from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import ExistingTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.words import word_starts
+from engines import local
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
@@ -56,7 +57,7 @@ def folder(request: pytest.FixtureRequest, corpus_folder: Path, tmp_path: Path) 
     config = ExistingTokenizerConfig(
         kind="existing", path=str(tmp_path / request.param), revision=None, lowercase=None, user_words=(), compare=()
     )
-    build_tokenizer(config, corpus_folder, tmp_path / "taken", num_workers=1)
+    build_tokenizer(config, corpus_folder, tmp_path / "taken", **local(tmp_path / "taken"))
     return tmp_path / "taken"
 
 
@@ -71,7 +72,7 @@ def test_sequences_have_the_tokenizer_s_layout_and_special_tokens_are_neither_ta
             config.masking, mask_prob=0.9, replace_with_mask_prob=0.0, replace_with_random_prob=1.0
         ),
     )
-    build_examples(chosen, folder, corpus_folder, tmp_path / "out", num_workers=1)
+    build_examples(chosen, folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
     tokenizer, store = Tokenizer.load(folder), ExampleStore.open(tmp_path / "out", "train", 32)
     layout = tokenizer.single if random_next_prob is None else tokenizer.pair
     assert store.layout == layout and store.pad_id == tokenizer.pad_id
@@ -95,18 +96,22 @@ def test_sequences_have_the_tokenizer_s_layout_and_special_tokens_are_neither_ta
     assert (batch["token_type_ids"].max() == 1) == bool(layout.second_type)
 
 
-def test_a_text_is_encoded_as_its_sentences_stand_in_it(folder: Path, corpus_folder: Path, tmp_path: Path) -> None:
+def test_a_text_is_encoded_as_its_sentences_stand_in_it(
+    folder: Path, corpus_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
     tokenizer = Tokenizer.load(folder)
     document = next(iter(read_documents(corpus_folder, "train")))
-    encode_corpus([document], folder, tmp_path / "encoded", num_workers=1)
-    corpus = EncodedCorpus.open(tmp_path / "encoded")
-    assert corpus.tokens.tolist() == tokenizer.encode_literally([" ".join(document.sentences)])[0]
+    path = shard_paths(corpus_folder, "train")[0]
+    encode_file(path, tmp_path, tokenizer_folder=folder, config=config, has_labels=False)
+    shard = EncodedShard.open(tmp_path)
+    ids = shard.tokens[: shard.sentence_starts[shard.document_starts[1]]]
+    assert ids.tolist() == tokenizer.encode_literally([" ".join(document.sentences)])[0]
 
 
 def test_segments_apart_find_the_border_that_token_types_do_not_show(
     folder: Path, corpus_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:
-    build_examples(config, folder, corpus_folder, tmp_path / "out", num_workers=1)
+    build_examples(config, folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
     examples = MaskedExamples(tmp_path / "out", "train", 32, pairs_together=2)
     apart = examples.batch(np.arange(4), epoch=0)
     single = Tokenizer.load(folder).single

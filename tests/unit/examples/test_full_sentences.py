@@ -17,12 +17,14 @@ from bertline.examples.masking import masked_batch, masking_policy, max_targets
 from bertline.examples.store import ExampleStore
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.labels import IGNORED_LABEL
+from encoded_corpora import encoded_corpus
+from engines import local
 
 
 def corpus_of(*documents: list[int]) -> EncodedCorpus:
     """Documents given by the lengths of their sentences; every token of the corpus is a different number."""
     token = iter(range(10**6))
-    return EncodedCorpus.from_lists([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
+    return encoded_corpus([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
 
 
 def segments_of(corpus: EncodedCorpus, document: int, *, short: float = 0.0, seed: int = 0) -> list[Pair]:
@@ -39,9 +41,9 @@ def config(config: ExamplesConfig) -> ExamplesConfig:
 def test_every_token_of_a_document_is_taken_once_in_order(short: float) -> None:
     rng = random.Random(3)
     corpus = corpus_of(*([rng.randint(1, 80) for _ in range(rng.randint(1, 30))] for _ in range(100)))
-    bounds = set(corpus.sentence_starts.tolist())
+    bounds = set(corpus.shard(0).sentence_starts.tolist())
     for document in range(100):
-        first, last = corpus.sentence_starts[corpus.document_starts[document : document + 2]].tolist()
+        first, *_, last = corpus.sentence_bounds(document)
         spans = [segment.a for segment in segments_of(corpus, document, short=short, seed=document)]
         assert (spans[0].start, spans[-1].stop) == (first, last)
         assert all(left.stop == right.start for left, right in pairwise(spans))
@@ -53,9 +55,10 @@ def test_every_token_of_a_document_is_taken_once_in_order(short: float) -> None:
 def test_the_artifact_has_one_segment_and_one_separator_per_sequence(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bertline.examples.generation._BLOCK_TOKENS", 700)
     for workers in (1, 2):
-        headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / str(workers), num_workers=workers)
+        headline = build_examples(
+            config, tokenizer_folder, corpus_folder, tmp_path / str(workers), **local(tmp_path / str(workers), workers)
+        )
     assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
     assert "length_32/random_next_share" not in headline
     store = ExampleStore.open(tmp_path / "1", "train", 32)
@@ -76,7 +79,7 @@ def test_a_full_sequence_has_room_for_all_its_targets(
     """It has one special token fewer than a pair: at this rate one target more."""
     masking = dataclasses.replace(config.masking, mask_prob=0.99)
     config = dataclasses.replace(config, masking=masking, lengths=(16,))
-    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
+    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
     store = ExampleStore.open(tmp_path / "out", "train", 16)
     policy = masking_policy(store.manifest)
     batch = masked_batch(store, range(len(store)), epoch=0, seed=0, policy=policy)

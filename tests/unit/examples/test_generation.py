@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,54 +14,62 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.document import Document
-from bertline.corpus.storage import read_documents
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.encoding import EncodedCorpus, encode_corpus
+from bertline.examples.encoding import EncodedCorpus, shuffled
 from bertline.examples.generation import (
-    BlockOfDocuments,
     Pair,
     Span,
     _truncated,
+    assemble,
     blocks_of_documents,
     document_pairs,
-    generate_block,
-    shuffled,
+    generate_pairs,
 )
 from bertline.examples.store import ExampleStore
 from bertline.tokenization.tokenizer import Layout, Tokenizer
+from encoded_corpora import encoded_corpus
+from engines import local
 
 
-def test_blocks_cover_every_document_once_a_copy_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertline.examples.generation._BLOCK_TOKENS", 10)
-    corpus = EncodedCorpus.from_lists([[[1] * n] for n in (3, 3, 25, 1, 9, 4, 4)])
-    blocks = blocks_of_documents(corpus, num_copies=2)
-    assert [(block.copy, document) for block in blocks for document in block.documents] == [
-        (copy, document) for copy in (0, 1) for document in range(7)
-    ]
-    assert len(blocks) > 4
+def test_blocks_are_the_shards_in_order_all_of_one_copy_before_the_next() -> None:
+    corpus = encoded_corpus([[[1] * 3]] * 2, [[[1] * 9]] * 3, [[[1] * 4]])
+    blocks = [(block.copy, list(block.documents)) for block in blocks_of_documents(corpus, num_copies=2)]
+    assert blocks == [(copy, documents) for copy in (0, 1) for documents in ([0, 1], [2, 3, 4], [5])]
 
 
-BERT = Layout((2,), (3,), (3,), 1)
+def test_pairs_do_not_depend_on_the_shards_but_on_the_copy(tmp_path: Path, config: ExamplesConfig) -> None:
+    rng = random.Random(3)
+    lists = [[[7] * rng.randint(1, 20) for _ in range(rng.randint(1, 9))] for _ in range(60)]
+
+    def pairs(corpus: EncodedCorpus, copies: int = 1) -> list[list[int]]:
+        rows = []
+        for block in blocks_of_documents(corpus, copies):
+            generate_pairs(block, tmp_path, corpus=corpus, split="train", length=16, room=13, config=config)
+            rows += np.load(tmp_path / "pairs.npy").tolist()
+        return rows
+
+    together = pairs(encoded_corpus(lists))
+    assert together == pairs(encoded_corpus(lists[:7], [[[]]], lists[7:8], lists[8:]))
+    first, second = (
+        pairs(encoded_corpus(lists), 2)[part] for part in (slice(len(together)), slice(len(together), None))
+    )
+    assert first == together != second
 
 
-def test_a_document_s_examples_do_not_depend_on_its_block_but_on_the_copy(
-    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
-) -> None:
-    encode_corpus(read_documents(corpus_folder, "train"), tokenizer_folder, tmp_path / "out", num_workers=1)
-    given = {"corpus_folder": tmp_path / "out", "split": "train", "length": 16, "config": config}
-    generate = partial(generate_block, **given, layout=BERT)
-    together, _ = generate(BlockOfDocuments(range(10), 0))
-    parts = [generate(BlockOfDocuments(range(i, i + 5), 0))[0] for i in (0, 5)]
-    other_copy, _ = generate(BlockOfDocuments(range(10), 1))
-    assert together.input_ids.tolist() == np.concatenate([part.input_ids for part in parts]).tolist()
-    assert together.input_ids.tolist() != other_copy.input_ids.tolist()
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [(Layout((2,), (3,), (3,), 1), [2, 10, 11, 3, 12, 3]), (Layout((0,), (2, 2), (2,), 0), [0, 10, 11, 2, 2, 12, 2])],
+)
+def test_pairs_are_laid_out_as_the_tokenizer_does(layout: Layout, expected: list[int]) -> None:
+    corpus, pairs = encoded_corpus([[[10, 11]]], [[[12]]]), np.array([[0, 2, 2, 3, 0]])
+    assert assemble(corpus, pairs, layout).input_ids.tolist() == expected
 
 
 def corpus_of(*documents: list[int]) -> EncodedCorpus:
     """Documents given by the lengths of their sentences; every token of the corpus is a different number."""
     token = iter(range(10**6))
-    return EncodedCorpus.from_lists([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
+    return encoded_corpus([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
 
 
 def pairs_of(
@@ -102,13 +109,13 @@ def test_of_documents_of_one_sentence_both_kinds_of_pairs_are_cut_alike(
 ) -> None:
     rng = random.Random(3)
     corpus = corpus_of(*([rng.randint(*lengths)] for _ in range(600)))
-    starts = set(corpus.sentence_starts.tolist())
+    starts = set(corpus.shard(0).sentence_starts.tolist())
     pairs = [pair for document in range(600) for pair in pairs_of(corpus, document, config, 64, seed=document)]
 
     assert {pair.next_sentence_label for pair in pairs} == {0, 1}
     assert not {pair.a.stop for pair in pairs} & starts, "A always ends inside a sentence"
     assert {pair.b.stop for pair in pairs} <= starts, "B always ends with one"
-    own = [document[1] - document[0] for document in pairwise(corpus.sentence_starts.tolist())]
+    own = [document[1] - document[0] for document in pairwise(corpus.shard(0).sentence_starts.tolist())]
     alike = [pair.a.length + pair.b.length == whole for pair, whole in zip(pairs, own, strict=True)]
     assert np.mean(alike) > 0.95, "and B is as long as what follows A"
 
@@ -191,7 +198,7 @@ def test_segments_of_a_pair_come_from_anywhere_in_the_document(
     for together in (None, 1):
         folder = tmp_path / str(together)
         changed = dataclasses.replace(pairs, shuffle_sentences=together)
-        build_examples(changed, tokenizer_folder, corpus, folder, num_workers=1)
+        build_examples(changed, tokenizer_folder, corpus, folder, **local(folder))
         assert json.loads((folder / "manifest.json").read_text()).get("shuffle_sentences") == together
         store = ExampleStore.open(folder, "train", 16)
         examples = [store[index] for index in range(len(store))]

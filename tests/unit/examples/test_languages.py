@@ -17,6 +17,7 @@ from bertline.examples.store import Example, ExampleStore
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.tokenizer import Tokenizer
+from engines import local
 
 WORDS_OF = {
     "xx": [f"{first}{vowel}{last}" for first in "bd" for vowel in "aeiou" for last in "lrst"],
@@ -79,7 +80,9 @@ def test_both_segments_have_one_language_and_all_its_documents_are_drawn_from(
     # Two sources of one language, and languages in turns, as in a table with a column of languages.
     labels = [label for label, _ in zip(cycle(["a[xx]", "a[yy]", "b[xx]"]), range(60), strict=False)]
 
-    build_examples(config, tokenizer_folder, corpus(tmp_path / "c", labels), tmp_path / "out", num_workers=1)
+    build_examples(
+        config, tokenizer_folder, corpus(tmp_path / "c", labels), tmp_path / "out", **local(tmp_path / "out")
+    )
 
     found = pairs(tmp_path / "out")
     assert 0.3 < sum(pair.next_sentence_label for pair in found) / len(found) < 0.7
@@ -92,10 +95,11 @@ def test_the_number_of_workers_changes_no_byte(
     tmp_path: Path, tokenizer_folder: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bertline.examples.encoding._BATCH_CHARACTERS", 500)
-    monkeypatch.setattr("bertline.examples.generation._BLOCK_TOKENS", 300)
     folder = corpus(tmp_path / "c", ["a[xx]", "b[yy]", "c[xx]"] * 20)
     for workers in (1, 4):
-        build_examples(config, tokenizer_folder, folder, tmp_path / str(workers), num_workers=workers)
+        build_examples(
+            config, tokenizer_folder, folder, tmp_path / str(workers), **local(tmp_path / str(workers), workers)
+        )
     assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "4")
 
 
@@ -117,7 +121,7 @@ def test_a_random_segment_is_never_of_a_copy_of_the_document_and_of_every_other_
     always = dataclasses.replace(config, random_next_prob=1.0)
     folder = written(tmp_path / "c", with_copies(labels, 5))
 
-    build_examples(always, tokenizer_folder, folder, tmp_path / "out", num_workers=1)
+    build_examples(always, tokenizer_folder, folder, tmp_path / "out", **local(tmp_path / "out"))
 
     drawn: dict[frozenset[str], set[frozenset[str]]] = {}
     documents_of = {word: frozenset(one.sentences[0].split()) for one in with_copies(labels, 1)

@@ -21,6 +21,7 @@ from bertline.foundation.manifests import read_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.words import word_starts
+from engines import local
 
 
 def test_word_pieces_that_continue_a_word_begin_none() -> None:
@@ -58,7 +59,9 @@ def test_the_artifact_has_the_beginnings_of_words_and_masks_by_them(
 ) -> None:
     config = dataclasses.replace(config, masking=dataclasses.replace(config.masking, unit=unit))
     for workers in (1, 2):
-        build_examples(config, tokenizer_folder, corpus_folder, tmp_path / str(workers), num_workers=workers)
+        build_examples(
+            config, tokenizer_folder, corpus_folder, tmp_path / str(workers), **local(tmp_path / str(workers), workers)
+        )
     assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
     manifest = read_manifest(tmp_path / "1", kind="examples", format_version=1)
     policy, tokenizer = masking_policy(json.loads(json.dumps(manifest))), Tokenizer.load(tokenizer_folder)
@@ -69,7 +72,7 @@ def test_the_artifact_has_the_beginnings_of_words_and_masks_by_them(
 def test_a_unit_of_tokens_leaves_the_artifact_as_it_was(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:
-    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
+    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
     manifest = read_manifest(tmp_path / "out", kind="examples", format_version=1)
     assert "unit" not in manifest["masking"] and "word_starts" not in manifest and "swapped_prob" not in manifest
 
@@ -84,7 +87,7 @@ def test_forty_epochs_show_ten_static_or_forty_dynamic_patterns(
     config = dataclasses.replace(
         config, lengths=(64,), random_next_prob=None, short_sequence_prob=0.0, masking=ten if static else config.masking
     )
-    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
+    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
     store = ExampleStore.open(tmp_path / "out", "train", 64)
     policy, everything = masking_policy(store.manifest), np.arange(len(store))
     long = np.flatnonzero(store.padded(everything).lengths > 50)

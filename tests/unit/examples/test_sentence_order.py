@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.encoding import EncodedCorpus
 from bertline.examples.generation import document_pairs
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.manifests import read_manifest
+from encoded_corpora import encoded_corpus
+from engines import local
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_pairs_are_those_of_a_plain_loop(
 ) -> None:
     config = dataclasses.replace(config, swapped_prob=share)
     tokens = iter(range(10**6))
-    corpus = EncodedCorpus.from_lists([[[next(tokens) for _ in range(length)] for length in lengths]])
+    corpus = encoded_corpus([[[next(tokens) for _ in range(length)] for length in lengths]])
     pairs = list(document_pairs(corpus, 0, random.Random(seed), room=room, config=config))
     expected = pairs_of_a_plain_loop(lengths, room, random.Random(seed), config)
     for pair, (a, b, label) in zip(pairs, expected, strict=False):
@@ -79,12 +80,14 @@ def test_the_artifact_has_the_labels_and_counts_documents_of_one_sentence(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:
     for workers in (1, 2):
-        headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / str(workers), num_workers=workers)
+        headline = build_examples(
+            config, tokenizer_folder, corpus_folder, tmp_path / str(workers), **local(tmp_path / str(workers), workers)
+        )
     assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
     manifest = read_manifest(tmp_path / "1", kind="examples", format_version=1)
     counts, facts = manifest["corpus"]["train"], manifest["lengths"]["32"]["train"]
     assert 0 < counts["documents/one_sentence"] < counts["documents"]
-    store = ExampleStore(tmp_path / "1", "train", 32, manifest)
+    store = ExampleStore.open(tmp_path / "1", "train", 32)
     labels = [store[index].next_sentence_label for index in range(len(store))]
     assert sum(labels) == facts["swapped"] and "random_next" not in facts
     assert 0.35 < headline["length_32/swapped_share"] == facts["swapped_share"] < 0.65
@@ -97,7 +100,7 @@ def test_documents_of_one_sentence_are_refused(
     corpus = corpus_of([["bal bel ."], ["bol bul ."], ["dal del ."]], [["bal ."], ["bel ."]])
     message = r"Each of the 3 documents of the train split has one sentence.*Join them.*objective=mlm"
     with pytest.raises(DataError, match=message):
-        build_examples(config, tokenizer_folder, corpus, tmp_path / "out", num_workers=1)
+        build_examples(config, tokenizer_folder, corpus, tmp_path / "out", **local(tmp_path / "out"))
 
 
 def test_a_pair_has_one_label(config: ExamplesConfig) -> None:

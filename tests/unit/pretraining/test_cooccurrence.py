@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from bertline.examples.store import ExampleBlock, ExampleStore, ExampleWriter, split_folder, token_counts
+from bertline.examples.store import ExampleBlock, ExampleStore, split_folder, token_counts
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
@@ -18,6 +18,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
+from example_shards import write_shards
 
 CLS, SEP, FIRST = 2, 3, 5
 
@@ -34,9 +35,7 @@ def store_of(pretraining, tmp_path_factory):
             first_segment_lengths=np.array([len(sequence) for sequence in sequences]),
             next_sentence_labels=np.zeros(len(sequences), dtype=np.int64),
         )
-        writer = ExampleWriter(split_folder(folder, "train", 64), shard_sequences)
-        writer.write(block)
-        writer.close()
+        write_shards(split_folder(folder, "train", 64), block, shard_sequences)
         manifest = pretraining.examples_manifest(vocab_size, shard_sequences=shard_sequences)
         manifest["lengths"]["64"] = {"train": {"examples": len(sequences), "tokens": int(block.lengths.sum())}}
         write_manifest(folder, kind="examples", format_version=1, content=manifest)

@@ -45,6 +45,7 @@ _WITHOUT_MEANING = {
     "markupsafe": "escapes text",
     "pyarrow": "where it only reads, or keeps predictions",
     "psutil": "tells whether a process lives",
+    "ray": "decides where work is done",
     "rich": "shows progress",
     "safetensors": "keeps bytes",
     "sqlalchemy": "keeps the study",

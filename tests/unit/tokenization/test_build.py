@@ -15,6 +15,7 @@ from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokeniz
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from engines import local
 
 CONFIG = TrainedTokenizerConfig(
     kind="trained",
@@ -27,6 +28,7 @@ CONFIG = TrainedTokenizerConfig(
     user_words=(),
     compare=(),
 )
+
 TRAIN = [
     [f"The {noun}s {verb} the array of the {noun}.", f"{verb.title()}ing a {noun} returns another {noun}, or none."]
     for noun in ("matrix", "vector", "kernel", "frame", "series", "tensor", "index", "café")
@@ -42,7 +44,7 @@ def existing(path: Path, lowercase: bool | None = None) -> ExistingTokenizerConf
 
 
 def test_a_trained_vocabulary_has_the_size_asked_for_and_lower_cases(write_corpus, tmp_path: Path) -> None:
-    headline = build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+    headline = build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", **local(tmp_path / "out"))
     tokenizer = Tokenizer.load(tmp_path / "out")
     assert headline["vocab_size"] == tokenizer.vocab_size == 110
     assert tokenizer.vocab[:5] == SPECIAL_TOKENS
@@ -51,15 +53,15 @@ def test_a_trained_vocabulary_has_the_size_asked_for_and_lower_cases(write_corpu
 
 
 def test_the_bytes_are_the_same_with_one_worker_and_with_two(write_corpus, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("bertline.tokenization.build._BATCH_CHARACTERS", 500)
+    monkeypatch.setattr("bertline.tokenization.counting._BATCH_CHARACTERS", 500)
     corpus = write_corpus(TRAIN, VALIDATION)
     for workers in (1, 2):
-        build_tokenizer(CONFIG, corpus, tmp_path / str(workers), num_workers=workers)
+        build_tokenizer(CONFIG, corpus, tmp_path / str(workers), **local(tmp_path / str(workers), workers))
     assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
 
 
 def test_the_manifest_reports_quality_on_validation(write_corpus, tmp_path: Path) -> None:
-    build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+    build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", **local(tmp_path / "out"))
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert (manifest["kind"], manifest["format_version"]) == ("tokenizer", 1)
     assert manifest["special_ids"] == {token: index for index, token in enumerate(SPECIAL_TOKENS)}
@@ -74,9 +76,9 @@ def test_a_sample_takes_about_its_share_and_the_same_documents_each_time(write_c
     config = dataclasses.replace(CONFIG, sample_characters=total // 4)
     words = []
     for name in ("a", "b"):
-        build_tokenizer(config, corpus, tmp_path / name, num_workers=1)
+        build_tokenizer(config, corpus, tmp_path / name, **local(tmp_path / name))
         words.append(json.loads((tmp_path / name / "manifest.json").read_text())["trained_on"]["words"])
-    build_tokenizer(CONFIG, corpus, tmp_path / "all", num_workers=1)
+    build_tokenizer(CONFIG, corpus, tmp_path / "all", **local(tmp_path / "all"))
     all_words = json.loads((tmp_path / "all/manifest.json").read_text())["trained_on"]["words"]
     assert words[0] == words[1]
     assert 0.18 < words[0] / all_words < 0.32
@@ -84,17 +86,21 @@ def test_a_sample_takes_about_its_share_and_the_same_documents_each_time(write_c
 
 def test_a_size_the_text_does_not_support_is_an_error_and_keeps_the_old_result(write_corpus, tmp_path: Path) -> None:
     corpus = write_corpus(TRAIN, VALIDATION)
-    build_tokenizer(CONFIG, corpus, tmp_path / "out", num_workers=1)
+    build_tokenizer(CONFIG, corpus, tmp_path / "out", **local(tmp_path / "out"))
     before = sha256_of_path(tmp_path / "out")
     with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 5000, but the text supports only \d+ tokens"):
-        build_tokenizer(dataclasses.replace(CONFIG, vocab_size=5000), corpus, tmp_path / "out", num_workers=1)
+        build_tokenizer(
+            dataclasses.replace(CONFIG, vocab_size=5000), corpus, tmp_path / "out", **local(tmp_path / "out")
+        )
     assert sha256_of_path(tmp_path / "out") == before
 
 
 def test_a_given_folder_keeps_its_ids_and_its_case(write_corpus, tmp_path: Path) -> None:
     tokens = ("[PAD]", "[unused0]", *SPECIAL_TOKENS[1:], "The", "tensor", "##s")
     save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=False)), tmp_path / "given")
-    build_tokenizer(existing(tmp_path / "given"), write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+    build_tokenizer(
+        existing(tmp_path / "given"), write_corpus(TRAIN, VALIDATION), tmp_path / "out", **local(tmp_path / "out")
+    )
     tokenizer = Tokenizer.load(tmp_path / "out")
     assert tokenizer.vocab == tokens
     assert not tokenizer.vocabulary.lowercase
@@ -107,7 +113,10 @@ ENGLISH = [sentence for sentences in TRAIN for sentence in sentences]
 def built(write_corpus, tmp_path: Path, texts: list[str], **changes: object) -> tuple[Tokenizer, dict]:
     settings = {"max_alphabet": 1000, **changes}
     build_tokenizer(
-        dataclasses.replace(CONFIG, **settings), write_corpus([texts], [texts]), tmp_path / "out", num_workers=1
+        dataclasses.replace(CONFIG, **settings),
+        write_corpus([texts], [texts]),
+        tmp_path / "out",
+        **local(tmp_path / "out"),
     )
     return Tokenizer.load(tmp_path / "out"), json.loads((tmp_path / "out/manifest.json").read_text())
 

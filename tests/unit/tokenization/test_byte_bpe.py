@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import transformers
@@ -16,11 +17,13 @@ from hypothesis import strategies as st
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_path
+from bertline.tokenization import fast_encoding
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.config import ByteBpeTokenizerConfig, ExistingTokenizerConfig, ExtendedTokenizerConfig
-from bertline.tokenization.stretches import StretchEncoder
+from bertline.tokenization.fast_encoding import sentence_encoder
 from bertline.tokenization.tokenizer import Tokenizer
+from engines import local
 
 CONFIG = ByteBpeTokenizerConfig(
     kind="byte_bpe", vocab_size=370, min_frequency=2, sample_characters=1_000_000, user_words=(), compare=()
@@ -51,7 +54,7 @@ HOSTILE = (
 
 @pytest.fixture
 def built(write_corpus, tmp_path: Path) -> Path:
-    build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+    build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", **local(tmp_path / "out"))
     return tmp_path / "out"
 
 
@@ -95,7 +98,7 @@ def test_every_process_hash_seed_number_of_threads_and_order_of_texts_gives_the_
 
 
 def test_the_artifact_reports_its_fit_and_is_the_same_with_one_worker_and_two(built: Path, tmp_path: Path) -> None:
-    build_tokenizer(CONFIG, tmp_path / "corpus", tmp_path / "again", num_workers=2)
+    build_tokenizer(CONFIG, tmp_path / "corpus", tmp_path / "again", **local(tmp_path / "again", 2))
     assert sha256_of_path(built) == sha256_of_path(tmp_path / "again")
     assert {path.name for path in built.iterdir()} == {"tokenizer.json", "tokenizer_config.json", "manifest.json"}
     manifest = json.loads((built / "manifest.json").read_text())
@@ -109,20 +112,20 @@ def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(built:
     existing = ExistingTokenizerConfig(
         kind="existing", path=str(built), revision=None, lowercase=None, user_words=(), compare=()
     )
-    build_tokenizer(existing, tmp_path / "corpus", tmp_path / "taken", num_workers=1)
+    build_tokenizer(existing, tmp_path / "corpus", tmp_path / "taken", **local(tmp_path / "taken"))
     assert (tmp_path / "taken/tokenizer.json").read_bytes() == (built / "tokenizer.json").read_bytes()
     assert json.loads((tmp_path / "taken/manifest.json").read_text())["quality"]["unknown_rate"] == 0
     told = ExistingTokenizerConfig(
         kind="existing", path=str(built), revision=None, lowercase=True, user_words=(), compare=()
     )
     with pytest.raises(ConfigError, match=r"tokenizer\.lowercase is True"):
-        build_tokenizer(told, tmp_path / "corpus", tmp_path / "told", num_workers=1)
+        build_tokenizer(told, tmp_path / "corpus", tmp_path / "told", **local(tmp_path / "told"))
     extended = ExtendedTokenizerConfig(
         kind="extended", path=str(built), revision=None, lowercase=None, num_new=5, min_frequency=1,
         sample_characters=100_000, user_words=(), compare=(),
     )  # fmt: skip
     with pytest.raises(ConfigError, match=r"tokenizer\.kind is extended, .*WordPiece .*tokenizer\.path="):
-        build_tokenizer(extended, tmp_path / "corpus", tmp_path / "extended", num_workers=1)
+        build_tokenizer(extended, tmp_path / "corpus", tmp_path / "extended", **local(tmp_path / "extended"))
 
 
 _INDENTED = ["a    b   c  d     e"] * 50  # gives tokens of several spaces
@@ -133,9 +136,10 @@ PIECES = st.sampled_from([*" ,.('s)_-\n\t\x01\x02e\u00a0ßé²½一ก\u200d😀
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=6))
 def test_remembered_stretches_give_the_ids_of_the_library(texts: list[str]) -> None:
-    encoder = StretchEncoder(BYTES, "uint16", max_remembered=30)
+    encoder = sentence_encoder(BYTES, "uint16")
     for batch in (texts, list(HOSTILE), texts):
-        ids, lengths = encoder(batch)
+        with mock.patch.object(fast_encoding, "_MAX_REMEMBERED", 30):
+            ids, lengths = encoder(batch)
         expected = BYTES.encode_literally(batch)
         assert lengths.tolist() == list(map(len, expected))
         assert ids.tolist() == [token for tokens in expected for token in tokens]

@@ -17,6 +17,7 @@ from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.words import parts_of_new_tokens, words_to_add
+from engines import local
 
 TOKENS = (*SPECIAL_TOKENS, "the", "k", "##e", "##r", "##n", "##el", "##s", "a", "e", "r", "n", "s", "1", "##1", ".")
 OLD = Vocabulary(tokens=TOKENS, lowercase=True)
@@ -80,7 +81,7 @@ def test_the_artifact_has_the_old_tokens_then_the_words_and_says_what_they_chang
     write_corpus, checkpoint: Path, tmp_path: Path
 ) -> None:
     corpus = write_corpus(TRAIN, [["A kernel."]])
-    headline = build_tokenizer(config(checkpoint), corpus, tmp_path / "out", num_workers=1)
+    headline = build_tokenizer(config(checkpoint), corpus, tmp_path / "out", **local(tmp_path / "out"))
     tokenizer = Tokenizer.load(tmp_path / "out")
     assert tokenizer.vocab == (*TOKENS, "kernel", "seer")
     assert headline["vocab_size"] == len(TOKENS) + 2
@@ -88,14 +89,14 @@ def test_the_artifact_has_the_old_tokens_then_the_words_and_says_what_they_chang
     before = quality_report(Tokenizer(OLD), {"a": 1, "kernel": 1, ".": 1})
     assert (extended["num_old"], extended["num_new"], extended["least_count"]) == (len(TOKENS), 2, 30)
     assert extended["before"]["tokens_per_word"] == before["tokens_per_word"] > headline["tokens_per_word"] == 1
-    build_tokenizer(config(checkpoint), corpus, tmp_path / "again", num_workers=2)
+    build_tokenizer(config(checkpoint), corpus, tmp_path / "again", **local(tmp_path / "again", 2))
     assert sha256_of_path(tmp_path / "again") == sha256_of_path(tmp_path / "out")
 
 
 def test_words_of_the_user_come_beside_the_chosen_ones(write_corpus, checkpoint: Path, tmp_path: Path) -> None:
     corpus = write_corpus(TRAIN, [["A kernel."]])
     asked = config(checkpoint, num_new=1, user_words=("R-1", "The", "seer"))
-    build_tokenizer(asked, corpus, tmp_path / "out", num_workers=1)
+    build_tokenizer(asked, corpus, tmp_path / "out", **local(tmp_path / "out"))
     tokenizer, old = Tokenizer.load(tmp_path / "out"), Tokenizer.load(checkpoint)
     assert tokenizer.vocab == (*TOKENS, "r-1", "seer", "kernel")
     assert tokenizer.tokens(tokenizer.encode("the R-1 seers.")) == ["the", "r-1", "seer", "##s", "."]

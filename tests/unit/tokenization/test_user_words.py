@@ -16,10 +16,12 @@ from bertline.run.fingerprints import stage_versions
 from bertline.run.stages import stage_named
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
-from bertline.tokenization.stretches import StretchEncoder, WordSplitter
+from bertline.tokenization.counting import WordSplitter
+from bertline.tokenization.fast_encoding import sentence_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.words import read_user_words, with_user_words
+from engines import local
 
 UNCASED = Vocabulary(tokens=(), lowercase=True)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -35,6 +37,7 @@ CONFIG = TrainedTokenizerConfig(
     user_words=("Node.js", "series", "Zürich", "zymurgy"),
     compare=(),
 )
+
 TRAIN = [
     [
         f"The {noun}s {verb} the array of node.js, not js.",
@@ -77,7 +80,7 @@ def test_the_least_useful_tokens_give_way_but_no_character_and_no_word_of_the_us
 
 def test_they_are_tokens_of_a_trained_vocabulary_whatever_the_text_has(write_corpus, tmp_path: Path) -> None:
     corpus = write_corpus(TRAIN, [["Node.js."]])
-    build_tokenizer(CONFIG, corpus, tmp_path / "out", num_workers=1)
+    build_tokenizer(CONFIG, corpus, tmp_path / "out", **local(tmp_path / "out"))
     tokenizer = Tokenizer.load(tmp_path / "out")
     assert tokenizer.vocab_size == 110
     found = tokenizer.tokens(tokenizer.encode("Zymurgy in Zürich: node.js, SERIES"))
@@ -94,7 +97,7 @@ def test_a_file_gives_the_same_bytes_as_a_list_and_its_content_is_part_of_the_st
     words.write_text("\n".join(CONFIG.user_words))
     for name, given in (("list", CONFIG.user_words), ("file", str(words))):
         config = dataclasses.replace(CONFIG, user_words=given)
-        build_tokenizer(config, corpus, tmp_path / name, num_workers=1)
+        build_tokenizer(config, corpus, tmp_path / name, **local(tmp_path / name))
     assert sha256_of_path(tmp_path / "list") == sha256_of_path(tmp_path / "file")
     stage, composed = stage_named("tokenizer"), {"tokenizer": {"user_words": str(words)}}
     before = stage_versions(stage, None, composed)
@@ -113,7 +116,7 @@ TOKENIZER = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, *ALPHABET, *UNSPLIT), 
     text=st.text(st.one_of(st.sampled_from("abcx+-. _éE\u0301"), st.characters(exclude_categories=["Cs"])))
 )
 def test_the_fast_encoder_finds_them_where_the_tokenizers_library_does(text: str) -> None:
-    ids, _ = StretchEncoder(TOKENIZER, "uint16")([text])
+    ids, _ = sentence_encoder(TOKENIZER, "uint16")([text])
     assert ids.tolist() == TOKENIZER.encode_literally([text])[0]
 
 

@@ -1,16 +1,17 @@
-"""Encoding by remembered stretches gives the ids of the tokenizers library."""
+"""The fast encoder gives the ids of the tokenizers library, and words are counted as it splits them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bertline.tokenization.build import count_words
-from bertline.tokenization.stretches import StretchEncoder
+from bertline.tokenization.counting import count_words
+from bertline.tokenization.fast_encoding import Encoded, sentence_encoder
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -37,7 +38,7 @@ CHARACTERS = st.one_of(
 TEXTS = st.one_of(st.text(CHARACTERS), st.text(" abcx#[]"), st.sampled_from(["[MASK] [SEP][CLS]", "ab[UNK]ab ##ab"]))
 
 
-def encoded(encoder: StretchEncoder, texts: list[str]) -> list[list[int]]:
+def encoded(encoder: Callable[[list[str]], Encoded], texts: list[str]) -> list[list[int]]:
     ids, lengths = encoder(texts)
     ends = np.cumsum(lengths)
     return [ids[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
@@ -53,7 +54,7 @@ def encoded(encoder: StretchEncoder, texts: list[str]) -> list[list[int]]:
 @example(["a" * 100 + " " + "a" * 101, "é" * 100 + " " + "İ" * 60], TOKENIZERS[0])
 @example(["a" * 100 + " " + "a" * 101, "a\u0327\u0301 \u0301\u0327b"], TOKENIZERS[-1])
 def test_the_ids_are_those_of_the_library(texts: list[str], tokenizer: Tokenizer) -> None:
-    encoder = StretchEncoder(tokenizer, "uint16")
+    encoder = sentence_encoder(tokenizer, "uint16")
     wanted = tokenizer.encode_literally(texts)
     assert encoded(encoder, texts) == wanted
     assert encoded(encoder, texts) == wanted  # from memory
@@ -70,4 +71,4 @@ def counted_one_by_one(sentences: list[str], vocabulary: Vocabulary) -> Counter[
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5), st.booleans())
 def test_cutting_at_spaces_first_changes_no_count(sentences: list[str], lowercase: bool) -> None:
     vocabulary = Vocabulary(tokens=(), lowercase=lowercase)
-    assert count_words(sentences, vocabulary, num_workers=1) == counted_one_by_one(sentences, vocabulary)
+    assert count_words(sentences, vocabulary) == counted_one_by_one(sentences, vocabulary)

@@ -1,0 +1,195 @@
+"""Counts of words and of letters in a corpus, a file at a time.
+
+BERT's normalisation and pre-tokenisation never look across a space: each decides by single characters (control
+characters, Chinese characters, case, punctuation), except canonical decomposition, which reorders combining marks only
+between two characters that are not marks, and a space is none. So the words of a sentence are those of its stretches
+between two spaces, and each distinct stretch of a text is looked at once. A frequent mark, which is a word of its own,
+first gets spaces next to it, so that most stretches are words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from bertline.corpus.document import Document, Split, label_of
+from bertline.corpus.storage import FORMAT_VERSION, KIND, read_shard, shard_paths
+from bertline.foundation.engine import Counts, Engine, shard_folder
+from bertline.foundation.manifests import read_manifest
+from bertline.foundation.parallel import batches
+from bertline.foundation.seeds import unit_interval
+from bertline.foundation.stretches import distinct_stretches
+from bertline.tokenization.tokenizer import bert_normalizer
+from bertline.tokenization.vocabulary import Vocabulary
+from bertline.tokenization.words import UnsplitWords
+
+_BATCH_CHARACTERS = 8_000_000
+_FILE = "counts.json"
+
+# Frequent marks: each is a word of its own for BERT, and no mark that combines, so spaces next to it change no token.
+_FREQUENT_MARKS = tuple(
+    (mark, mark.join(spaces))
+    for mark, spaces in (
+        *((mark, (" ", "")) for mark in ",.)"),
+        ("(", ("", " ")),
+        *((mark, (" ", " ")) for mark in "\"'-;:"),
+    )
+)
+# In printable ASCII everything but letters and digits is punctuation for BERT.
+_find_ascii_words = re.compile(r"[A-Za-z0-9]+|[^ ]").findall
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusText:
+    """The text of a corpus, whose words an engine counts."""
+
+    folder: Path
+    engine: Engine
+    work: Path
+    """Folder for the counts of the corpus's files."""
+
+    def num_characters(self, split: Split) -> int:
+        """Return the number of characters of a split."""
+        manifest = read_manifest(self.folder, kind=KIND, format_version=FORMAT_VERSION)
+        return int(manifest["counts"][split].get("characters", 0))
+
+    def fraction(self, split: Split, characters: int) -> float:
+        """Return the fraction of the documents of a split that have about so many characters."""
+        return min(1.0, characters / max(1, self.num_characters(split)))
+
+    def words(
+        self, split: Split, normalization: Vocabulary | None, *, characters: int, by_label: bool = False
+    ) -> dict[str, Counter[str]]:
+        """Count the words of a split, or of the `fraction` of it that has about so many characters.
+
+        Args:
+            split: Split.
+            normalization: Vocabulary as whose words the text is counted; with None its letters are.
+            characters: Approximate amount of text.
+            by_label: Whether to count by the labels with which the ids of documents begin in a corpus of several
+                sources.
+
+        Returns:
+            Normalised words with their counts, by label, or under "".
+        """
+        fraction = self.fraction(split, characters)
+        plain = dataclasses.replace(normalization, tokens=()) if normalization else None
+        texts = [_Text(path.absolute(), fraction, plain, by_label) for path in shard_paths(self.folder, split)]
+        what = "words" if normalization else "letters"
+        out = self.work.absolute() / f"{what}-{split}"
+        self.engine.map(_count, texts, out, description=f"counting {what}, {split} files")
+        total: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for number in range(len(texts)):
+            for label, counts in json.loads((shard_folder(out, number) / _FILE).read_bytes()).items():
+                total[label].update(counts)
+        return {label: total[label] for label in sorted(total)} if by_label else {"": total[""]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What is counted of a file of the corpus, and how."""
+
+    path: Path
+    fraction: float
+    normalization: Vocabulary | None
+    by_label: bool
+
+
+def _count(text: _Text, out: Path) -> Counts:
+    """Count words or letters and write the counts, too many to return, to a file; the task of a `_Text`."""
+    total: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    documents = sampled_documents(text.path, text.fraction)
+    for batch in batches(documents, size=lambda each: sum(map(len, each.sentences)), most=_BATCH_CHARACTERS):
+        sentences: defaultdict[str, list[str]] = defaultdict(list)
+        for document in batch:
+            sentences[label_of(document.id) if text.by_label else ""] += document.sentences
+        for label, of_label in sentences.items():
+            counted = count_words(of_label, text.normalization) if text.normalization else "".join(of_label)
+            total[label].update(counted)
+    (out / _FILE).write_text(json.dumps(total))
+    return {}
+
+
+def sampled_documents(path: Path, fraction: float) -> Iterator[Document]:
+    """Yield a fraction of the documents of a file of the corpus, sampled by a hash of each one's id."""
+    return read_shard(path, lambda key: fraction >= 1 or unit_interval("tokenizer sample", key) < fraction)
+
+
+def count_words(sentences: Iterable[str], normalization: Vocabulary) -> Counter[str]:
+    """Count the words of BERT's pre-tokenizer: runs of letters and digits, and single punctuation marks.
+
+    Returns:
+        Normalised words with their counts (Python integers: no overflow on any corpus).
+
+    Example:
+        >>> counts = count_words(["The café, the end.", "THE END"], Vocabulary(tokens=(), lowercase=True))
+        >>> sorted(counts.items())
+        [(',', 1), ('.', 1), ('cafe', 1), ('end', 2), ('the', 3)]
+    """
+    # Each distinct stretch between spaces is processed once and weighted by its count.
+    numbers, stretches = distinct_stretches(" ".join(spread(sentences, normalization)))
+    words_of = WordSplitter(normalization)
+    words: dict[str, int] = {}
+    count_before = words.get
+    for stretch, count in zip(stretches, np.bincount(numbers).tolist(), strict=True):
+        for word in words_of(stretch):
+            words[word] = count_before(word, 0) + count
+    return Counter(words)
+
+
+class WordSplitter:
+    """Normalises text and splits it into the words of BERT's pre-tokenizer."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._lowercase = vocabulary.lowercase
+        self._normalize = bert_normalizer(vocabulary).normalize_str
+        self._pre_tokenize = BertPreTokenizer().pre_tokenize_str
+        self._unsplit = UnsplitWords(vocabulary.unsplit) if vocabulary.unsplit else None
+
+    def __call__(self, text: str) -> list[str]:
+        """Return the normalised words: runs of letters and digits, single punctuation marks, and unsplit words.
+
+        Example:
+            >>> WordSplitter(Vocabulary(tokens=(), lowercase=True))("(Café-Bar)")
+            ['(', 'cafe', '-', 'bar', ')']
+        """
+        if self._unsplit is not None:
+            parts = self._unsplit.cut(self._normalize(text))
+            return [word for part, whole in parts for word in ((part,) if whole else self._words(part))]
+        if text.isascii() and text.isprintable():  # several times faster, with the same words
+            if text.isalnum():
+                return [text.lower() if self._lowercase else text]
+            ascii_words: list[str] = _find_ascii_words(text.lower() if self._lowercase else text)
+            return ascii_words
+        return self._words(self._normalize(text))
+
+    def _words(self, normalized: str) -> list[str]:
+        return [word for word, _ in self._pre_tokenize(normalized)]
+
+
+def spread(texts: Iterable[str], vocabulary: Vocabulary) -> list[str]:
+    """Return texts with the same words but fewer distinct stretches: frequent marks have spaces, ASCII is lower-cased.
+
+    A vocabulary of unsplit words, which may have marks, leaves these where they are.
+
+    Example:
+        >>> spread(["The (old) U.S., again"], Vocabulary(tokens=(), lowercase=True))
+        ['the ( old ) u .s . , again']
+    """
+    lowercase, marks = vocabulary.lowercase, () if vocabulary.unsplit else _FREQUENT_MARKS
+    found = []
+    for text in texts:
+        if lowercase and text.isascii():
+            text = text.lower()
+        for mark, with_spaces in marks:
+            text = text.replace(mark, with_spaces)
+        found.append(text)
+    return found
