@@ -84,7 +84,7 @@ class RuntimeConfig:
     num_workers: int
     """Number of processes that prepare text, examples and batches; 0: the main process does it."""
     engine: Literal["local", "ray"]
-    """Where the data stages work on their shards: processes of this machine, or a Ray cluster (`foundation.engine`)."""
+    """Where tokenizer and examples work on their shards: processes here, or a Ray cluster (`foundation.engine`)."""
     num_threads: int | None
     """Number of CPU threads of PyTorch in each process. None: one per core; in a sweep, one per worker, so that results
     do not depend on the number of workers."""
