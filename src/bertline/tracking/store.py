@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 # MLflow reads these variables when it is imported. Requests fail early because the sender tries again; values that are
 # already in the environment take precedence.
 os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # MLflow prints two lines per trial
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # it draws over the lines of a command
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
