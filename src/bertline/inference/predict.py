@@ -240,15 +240,19 @@ def _write(
     output = RowsOutput.after(first, target, added=added, schema=_schema(source, layout, target))
     idle, num_predicted = _idle(predictors), list[int]()
 
-    def predict(block: list[Record], folder: Path) -> dict[str, int]:
+    def predict(shard: tuple[str, list[Record]], folder: Path) -> dict[str, int]:
+        _, block = shard
         with _borrowed(idle) as predictor:
             rows, num_truncated = _with_output(predictor, inputs, block)
         output.write_block(rows, folder / _ROWS, where=block[0].where)
         num_predicted.append(len(rows))
         return {"rows": len(rows), "truncated": num_truncated}
 
+    # A block is also another one if the first rows, and with them the columns of the output, have changed.
+    form = repr((output.columns, output.schema))
+    shards = ((form, block) for block in chain([first], blocks))
     engine = LocalEngine(len(predictors), in_threads=True)
-    counts = engine.map(predict, chain([first], blocks), work / _BLOCKS, description=f"{target.name}: blocks of rows")
+    counts = engine.map(predict, shards, work / _BLOCKS, description=f"{target.name}: blocks of rows")
     with writing(target):
         output.join([shard_folder(work / _BLOCKS, index) / _ROWS for index in range(len(counts))], work / "joined")
         sync_to_disk(work / "joined")

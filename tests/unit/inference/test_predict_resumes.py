@@ -124,6 +124,17 @@ def test_rows_that_have_changed_since_are_predicted_again(
     assert len(target.read_bytes().splitlines()) == 3
 
 
+def test_blocks_written_with_other_columns_are_not_taken(
+    model: LoadedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, rows = tmp_path / "out.csv", source.read_text().splitlines(keepends=True)
+    leave_unfinished(model, source, target, monkeypatch, num_blocks=3)
+    source.write_text(rows[0].replace("{", '{"first": 1, ') + "".join(rows[1:]))
+    assert predict_file(model, source, target).num_resumed == 0
+    predict_file(model, source, tmp_path / "whole.csv")
+    assert target.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
 def test_rows_before_a_bad_one_are_kept_and_the_mended_input_is_continued(
     model: LoadedModel, source: Path, tmp_path: Path
 ) -> None:
