@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import queue
 import shutil
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -131,6 +131,13 @@ class SearchedDocuments(TaskPredictor):
         ]
 
 
+class _PerThread(threading.local):
+    """A copy of a predictor for each thread: encoding changes a setting of the tokenizer for a moment."""
+
+    def __init__(self, predictor: RowPredictor) -> None:
+        self.predictor: Any = predictor.for_thread()
+
+
 @contextmanager
 def prediction_threads(device: torch.device, asked: int | None) -> Iterator[int]:
     """Yield the number of prediction threads; within the context, each of them computes on one core.
@@ -215,8 +222,7 @@ def predict_file(
         num_documents_truncated = 0
         if output != "vectors":
             predictor, num_documents_truncated = _task_of(model, layout, documents, how, num_threads)
-        predictors = [predictor.for_thread() for _ in range(num_threads)]
-        written = _write(source, target, work, layout, predictors, columns)
+        written = _write(source, target, work, layout, predictor, columns, num_threads=num_threads)
     return replace(written, num_documents_truncated=num_documents_truncated)
 
 
@@ -225,25 +231,26 @@ def _write(
     target: Path,
     work: Path,
     layout: TableLayout,
-    predictors: list[RowPredictor],
+    predictor: RowPredictor,
     columns: FileColumns,
+    *,
+    num_threads: int,
 ) -> PredictedFile:
     blocks = blocks_of(read_rows(source, layout))
     first = next(blocks, None)
     if first is None:
         raise DataError(f"{source} has no rows. Give a file with at least one text.")
-    inputs = predictors[0].file_inputs(columns)
+    inputs = predictor.file_inputs(columns)
     arguments = _arguments_read(first[0], inputs, columns)
     is_text = format_read(source, layout) == "txt"
     say(f"{source.name}: {'a text for each line' if is_text else _told(arguments, first[0])}")
-    added = predictors[0].output_schema()
+    added = predictor.output_schema()
     output = RowsOutput.after(first, target, added=added, schema=_schema(source, layout, target))
-    idle, num_predicted = _idle(predictors), list[int]()
+    own, num_predicted = _PerThread(predictor), list[int]()
 
     def predict(shard: tuple[str, list[Record]], folder: Path) -> dict[str, int]:
         _, block = shard
-        with _borrowed(idle) as predictor:
-            rows, num_truncated = _with_output(predictor, inputs, block)
+        rows, num_truncated = _with_output(own.predictor, inputs, block)
         output.write_block(rows, folder / _ROWS, where=block[0].where)
         num_predicted.append(len(rows))
         return {"rows": len(rows), "truncated": num_truncated}
@@ -251,7 +258,7 @@ def _write(
     # A block is also another one if the first rows, and with them the columns of the output, have changed.
     form = repr((output.columns, output.schema))
     shards = ((form, block) for block in chain([first], blocks))
-    engine = LocalEngine(len(predictors), in_threads=True)
+    engine = LocalEngine(num_threads, in_threads=True)
     counts = engine.map(predict, shards, work / _BLOCKS, description=f"{target.name}: blocks of rows")
     with writing(target):
         output.join([shard_folder(work / _BLOCKS, index) / _ROWS for index in range(len(counts))], work / "joined")
@@ -263,23 +270,6 @@ def _write(
         say(f"{target.name}: {num_resumed:,} rows were in place from an earlier start")
     num_truncated = sum(count["truncated"] for count in counts)
     return PredictedFile(num_rows=num_rows, num_truncated=num_truncated, num_resumed=num_resumed)
-
-
-def _idle(predictors: Iterable[RowPredictor]) -> queue.SimpleQueue[Any]:
-    """Return the predictors that no thread uses."""
-    idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for predictor in predictors:
-        idle.put(predictor)
-    return idle
-
-
-@contextmanager
-def _borrowed(idle: queue.SimpleQueue[Any]) -> Iterator[Any]:
-    predictor = idle.get()
-    try:
-        yield predictor
-    finally:
-        idle.put(predictor)
 
 
 @contextmanager
@@ -403,21 +393,20 @@ def _searching(
             # In the format of a task's collection, so that the model sees the same text as there.
             yield Documents(ids[-len(texts) :], titles, texts).texts_read()
 
-    workers = [task.for_thread() for _ in range(num_threads)]
-    idle = _idle(workers)
+    own = _PerThread(task)
 
-    def encode(texts: list[str]) -> NDArray[np.float32]:
-        with _borrowed(idle) as worker:
-            vectors: NDArray[np.float32] = task.kind.document_vectors(worker, texts)
-            return vectors
+    def encode(texts: list[str]) -> tuple[NDArray[np.float32], int]:
+        before = own.predictor.num_documents_cut
+        vectors = task.kind.document_vectors(own.predictor, texts)
+        return vectors, own.predictor.num_documents_cut - before
 
-    vectors = list(ordered_map(encode, read(), num_workers=num_threads, in_threads=True))
+    encoded = list(ordered_map(encode, read(), num_workers=num_threads, in_threads=True))
     if not ids:
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
     if num_blank:
         say(f"{documents.path.name}: {num_blank:,} blank lines are no documents")
-    collection = SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
-    return collection, sum(worker.num_documents_cut for worker in workers)
+    vectors = np.concatenate([vectors for vectors, _ in encoded])
+    return SearchedDocuments(task, ids, vectors, documents.top_k), sum(num_cut for _, num_cut in encoded)
 
 
 def _arguments_of(documents: DocumentsFile, first: Record) -> dict[str, str | int]:
