@@ -209,13 +209,13 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
 
 
 def how_to_register(task: str | None) -> str:
-    """Return the end of a message: the two lines that register `conf/task/TASK.yaml` as a task, if the file exists."""
+    """Return the end of a message: the line that registers `conf/task/TASK.yaml` as a task, if the file exists."""
     if task is None or not _TASK_NAME.fullmatch(task) or not Path("conf/task", f"{task}.yaml").is_file():
         return ""
     return (
-        f"\nThe file conf/task/{task}.yaml is not registered. Two lines register it:\n"
-        f"  in conf/config.yaml, under `defaults:`      - task@tasks.{task}: {name_in_yaml(task)}\n"
-        f"  in conf/tasks.yaml, under `task_names:`     - {name_in_yaml(task)}"
+        f"\nThe file conf/task/{task}.yaml is not registered. Add it to the `defaults:` of conf/config.yaml:\n"
+        f"  - task@tasks.{task}: {name_in_yaml(task)}\n"
+        "Then run `bertline configure`."
     )
 
 

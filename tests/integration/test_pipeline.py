@@ -95,8 +95,9 @@ def test_a_new_task_re_runs_neither_corpus_nor_pretrain(pipeline: Path, run: Run
     table = table.replace("path: ???", "path: data/tasks/mine").replace("train_file: null", "train_file: train.csv")
     table = table.replace("max_length: 128", "max_length: 32")
     (pipeline / "conf/task/mine.yaml").write_text(table)
-    replace(pipeline / "conf/tasks.yaml", "docs_search]", "docs_search, mine]")
     replace(pipeline / "conf/config.yaml", "  - sweep: default", "  - task@tasks.mine: mine\n  - sweep: default")
+    configured = run(pipeline, "python", "-m", "bertline", "configure")
+    assert configured.returncode == 0, configured.stderr
     assert stale(pipeline, run) == {"task_data@mine", "encoders", "sweep@mine", "evaluate", "export"}
     made = run(pipeline, "dvc", "repro", "task_data@mine")
     assert made.returncode == 0, made.stdout + made.stderr

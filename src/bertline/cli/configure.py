@@ -111,13 +111,17 @@ def composed(overrides: list[str]) -> dict[str, Any]:
 
 
 def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] | None = None) -> None:
-    """Validate, link the user's data, and write params.yaml and the code fingerprints."""
+    """Validate, link the user's data, and write params.yaml, the lists for dvc.yaml and the code fingerprints."""
     refuse_secrets_of_dvc()
     config = checked(mapping)
-    check_lists(config)
+    if "DVC_STAGE" in os.environ:
+        check_lists(config)  # the lists are the stage's dependencies, and dvc.yaml is read by now
     check_start(config)
     check_enough_text(config)
     link_user_data(config)
+    if "DVC_STAGE" not in os.environ:
+        list_names(TASK_LIST, [*config.tasks])
+        list_names(SOURCE_LIST, _sources(config))
     for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
         Path(folder).mkdir(parents=True, exist_ok=True)
     set_by_experiment = set_by_experiment or {}
@@ -171,8 +175,6 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
     try:
         mapping = composed([])
         refuse_to_undo(mapping, just_saved=just_saved)
-        list_names(TASK_LIST, [*mapping["tasks"]])
-        list_names(SOURCE_LIST, sorted(mapping["corpus"].get("sources", {})))
         write_params(mapping)
     except (BertlineError, KeyboardInterrupt):
         if before is None:
@@ -258,19 +260,17 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]
 
 def check_lists(config: PipelineConfig) -> None:
     """Check that the lists from which dvc.yaml makes stages name the tasks and the sources of the configuration."""
-    tasks, sources = names_in(TASK_LIST), names_in(SOURCE_LIST)
-    if sorted(tasks) != sorted(config.tasks):
-        raise ConfigError(
-            f"conf/tasks.yaml lists {tasks}, but the configuration has the tasks {list(config.tasks)}. Name the same "
-            "tasks in both: `task_names` in conf/tasks.yaml, and a line `- task@tasks.NAME: NAME` in conf/config.yaml."
-            + "".join(how_to_register(name) for name in sorted({*tasks} ^ {*config.tasks}))
-        )
-    own = sorted(config.corpus.sources) if isinstance(config.corpus, SourcesCorpusConfig) else []
-    if sorted(sources) != own:
-        raise ConfigError(
-            f"conf/sources.yaml lists {sources}, but the corpus has the sources {own}. Write `source_names: "
-            f"[{', '.join(own)}]` there, or choose the corpus with `bertline configure ... --save`, which does."
-        )
+    for path, names in ((TASK_LIST, [*config.tasks]), (SOURCE_LIST, _sources(config))):
+        if sorted(listed := names_in(path)) != sorted(names):
+            raise ConfigError(
+                f"{path} lists {listed}, but the configuration has the {path.stem} {names}. Run `bertline configure`, "
+                "which writes the list, and start again."
+                + "".join(how_to_register(name) for name in sorted({*listed} - {*names}) if path == TASK_LIST)
+            )
+
+
+def _sources(config: PipelineConfig) -> list[str]:
+    return sorted(config.corpus.sources) if isinstance(config.corpus, SourcesCorpusConfig) else []
 
 
 def _present() -> dict[str, Any]:

@@ -34,7 +34,7 @@ def predict(asked: dict[str, Any]) -> None:
     bertline predict task_name=embed input=passages.csv text_column=body output=vectors.parquet
     bertline predict task_name=cola input=dev.tsv header=false quoting=false text_column=3 output=found.jsonl
 
-    It writes its output as it goes; after a kill, the same command resumes after the rows already written.
+    Blocks of rows are kept in OUTPUT.unfinished until all are done; after a kill, the same command does the others.
     """
     check(asked)
     model = bertline.load(str(folder_of(asked)), device=asked["device"])

@@ -16,7 +16,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,12 +39,13 @@ _MANIFEST = "shard.json"
 class Engine(Protocol):
     """Does work over shards."""
 
-    def map(self, task: Task[Shard], shards: Sequence[Shard], out: Path, *, description: str = "") -> list[Counts]:
+    def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
         """Apply a task to each shard whose folder is not whole yet.
 
         Args:
             task: Function of a shard and its folder.
-            shards: Picklable descriptions of the work, whose `repr` tells them apart. They depend on the input alone.
+            shards: Picklable descriptions of the work, whose `repr` tells them apart. They depend on the input alone,
+                and may be read one after the other while the work is done.
             out: Folder of the folders `00000`, `00001`, ... in the order of the shards; other folders in it are
                 removed. It must be one for each task, configuration and input.
             description: What a progress line shows.
@@ -69,13 +70,16 @@ class LocalEngine:
 
     num_workers: int
     """Number of processes; with 0 or 1 the work is done in this one."""
+    in_threads: bool = False
+    """Use threads of this process instead, which share what the task holds, such as a model."""
 
-    def map(self, task: Task[Shard], shards: Sequence[Shard], out: Path, *, description: str = "") -> list[Counts]:
+    def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
         """Apply a task to each shard whose folder is not whole yet; see `Engine.map`."""
         work = partial(_whole_or_done, task, out)
-        num_workers = min(self.num_workers, len(shards))
-        results = ordered_map(work, _numbered(shards, out), num_workers=num_workers)
-        return list(progress(results, description=description, total=len(shards)))
+        total = len(shards) if isinstance(shards, Sized) else None
+        num_workers = self.num_workers if total is None else min(self.num_workers, total)
+        results = ordered_map(work, _numbered(shards, out), num_workers=num_workers, in_threads=self.in_threads)
+        return list(progress(results, description=description, total=total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class RayEngine:
     num_cpus: float = 1.0
     """Cores for a shard."""
 
-    def map(self, task: Task[Shard], shards: Sequence[Shard], out: Path, *, description: str = "") -> list[Counts]:
+    def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
         """Apply a task to each shard whose folder is not whole yet; see `Engine.map`."""
         ray = _connected()
         # Each task is retried for as long as machines are lost; an error of the task itself is raised at once.
@@ -98,7 +102,7 @@ class RayEngine:
         sent = ray.put(task)
         waiting = [remote.remote(sent, where, item) for item in _numbered(shards, where)]
         try:
-            return list(progress(map(ray.get, waiting), description=description, total=len(shards)))
+            return list(progress(map(ray.get, waiting), description=description, total=len(waiting)))
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None)
             if cause is not None and not isinstance(cause, ray.exceptions.RayError):
@@ -134,14 +138,15 @@ def _connected() -> Any:
     return ray
 
 
-def _numbered(shards: Sequence[Shard], out: Path) -> Iterable[tuple[int, Shard]]:
-    """Return the shards with their numbers, and remove what is no folder of one of them."""
+def _numbered(shards: Iterable[Shard], out: Path) -> Iterator[tuple[int, Shard]]:
+    """Yield the shards with their numbers, and at the end remove what is no folder of one of them."""
     out.mkdir(parents=True, exist_ok=True)
-    expected = {shard_folder(out, index).name for index in range(len(shards))}
-    for path in out.iterdir():
-        if path.name not in expected:  # of a run that was killed: one run at a time has the folder
-            shutil.rmtree(path, ignore_errors=True)
-    return enumerate(shards)
+    left_over = {path.name for path in out.iterdir()}  # of a run that was killed: one run at a time has the folder
+    for index, shard in enumerate(shards):
+        left_over.discard(shard_folder(out, index).name)
+        yield index, shard
+    for name in left_over:
+        shutil.rmtree(out / name, ignore_errors=True)
 
 
 def _whole_or_done(task: Task[Shard], out: Path, numbered: tuple[int, Shard]) -> Counts:

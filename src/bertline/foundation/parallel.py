@@ -8,7 +8,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from multiprocessing.reduction import ForkingPickler
@@ -50,7 +50,12 @@ def batches(
 
 
 def ordered_map(
-    function: Callable[[Item], Result], items: Iterable[Item], *, num_workers: int, in_flight_per_worker: int = 3
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    num_workers: int,
+    in_flight_per_worker: int = 3,
+    in_threads: bool = False,
 ) -> Iterator[Result]:
     """Map a function over items in `num_workers` processes; results and their order do not depend on the number.
 
@@ -61,6 +66,7 @@ def ordered_map(
         items: The input; consumed in this process.
         num_workers: Number of processes; 0 or 1 runs in this process.
         in_flight_per_worker: Maximum number of items submitted and not yet returned, per worker.
+        in_threads: Use threads of this process, for work outside Python's lock that shares memory, such as a model.
 
     Raises:
         MachineError: A worker was killed, nearly always for lack of memory.
@@ -68,15 +74,20 @@ def ordered_map(
     if num_workers <= 1:
         yield from map(function, items)
         return
-    # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in the child.
-    context = multiprocessing.get_context("spawn")
-    # The function goes to each process once, not with each item: what it carries can be as large as an item.
-    sent = bytes(ForkingPickler.dumps(function))
-    executor = ProcessPoolExecutor(num_workers, mp_context=context, initializer=_begin, initargs=(sent,))
+    executor: Executor
+    if in_threads:
+        executor, apply = ThreadPoolExecutor(num_workers), function
+    else:
+        # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in the child.
+        context = multiprocessing.get_context("spawn")
+        # The function goes to each process once, not with each item: what it carries can be as large as an item.
+        sent = bytes(ForkingPickler.dumps(function))
+        executor = ProcessPoolExecutor(num_workers, mp_context=context, initializer=_begin, initargs=(sent,))
+        apply = _apply
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
-            waiting.append(executor.submit(_apply, item))
+            waiting.append(executor.submit(apply, item))
             if len(waiting) >= num_workers * in_flight_per_worker:
                 yield waiting.popleft().result()
         while waiting:

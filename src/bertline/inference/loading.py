@@ -14,8 +14,7 @@ from bertline.finetuning.task_file import FinishedTask, read_task_file
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import read_json
 from bertline.foundation.progress import warn
-from bertline.inference.model import LoadedModel
-from bertline.inference.predictor import TaskPredictor
+from bertline.inference.model import LoadedModel, TaskPredictor
 from bertline.kinds.classification import ClassificationTaskConfig
 from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
 from bertline.kinds.registry import task_kind

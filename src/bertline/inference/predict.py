@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import queue
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import shutil
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,22 +20,22 @@ import torch
 from numpy.typing import NDArray
 
 from bertline.finetuning.vector_index import VectorIndex
+from bertline.foundation.engine import LocalEngine, shard_folder
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.foundation.files import sha256_of_file
+from bertline.foundation.files import lock_file, read_json, sha256_of_file, sync_to_disk, write_json, writing
+from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress, say
-from bertline.inference.model import LoadedModel
-from bertline.inference.predictor import RowPredictor, TaskPredictor
+from bertline.inference.model import LoadedModel, RowPredictor, TaskPredictor
 from bertline.inference.row_files import (
     PLAIN_LAYOUT,
     TEXT_COLUMN,
-    Block,
     Row,
-    add_row,
+    RowsOutput,
     blocks_of,
     cell,
     format_of,
     format_read,
-    growing_file,
+    named_values,
     read_rows,
 )
 from bertline.kinds.base import FileColumns, InputColumn
@@ -48,85 +46,9 @@ from bertline.tasks.search_files import one_line
 from bertline.tasks.stored_rows import Documents
 from bertline.tasks.table_source import Record, TableLayout
 
-# Prediction of blocks of rows in several threads, with results in order.
-#
-# One compute thread per block is faster than all threads on one block at a time: threads do not wait for each other in
-# the many short operations of a small model, and Python's overhead between operations is parallelized too. The threads
-# share the model's weights. The results do not depend on the number of threads.
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-_IN_FLIGHT_PER_WORKER = 2
-
-
-def map_in_threads(workers: Sequence[Callable[[Item], Result]], items: Iterable[Item]) -> Iterator[Result]:
-    """Like `map`, with one thread per worker; each worker is used by one thread at a time.
-
-    Args:
-        workers: Functions that map an item; any of them may get any item. A single worker runs in this thread.
-        items: Inputs; consumed in this thread, a few items per worker in advance.
-
-    Raises:
-        DataError: A worker raised it, or `items` did; then it is raised after the results of the previous items.
-    """
-    if len(workers) == 1:
-        yield from map(workers[0], items)
-        return
-    free: queue.SimpleQueue[Callable[[Item], Result]] = queue.SimpleQueue()
-    for worker in workers:
-        free.put(worker)
-
-    def work(item: Item) -> Result:
-        worker = free.get()
-        try:
-            return worker(item)
-        finally:
-            free.put(worker)
-
-    executor = ThreadPoolExecutor(len(workers))
-
-    def submitted() -> Iterator[Future[Result]]:
-        try:
-            for item in items:
-                yield executor.submit(work, item)
-        except DataError as error:
-            # The results of the items read before the error are kept.
-            failed: Future[Result] = Future()
-            failed.set_exception(error)
-            yield failed
-
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for future in submitted():
-            waiting.append(future)
-            if len(waiting) >= len(workers) * _IN_FLIGHT_PER_WORKER:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def prediction_threads(device: torch.device, asked: int | None) -> Iterator[int]:
-    """Yield the number of prediction threads; within the context, each of them computes on one core.
-
-    On a CPU this is `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores). On other devices, which compute one
-    batch at a time, it is 1.
-    """
-    if device.type != "cpu":
-        yield 1
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield before if asked is None else asked
-    finally:
-        torch.set_num_threads(before)
-
-
 __all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "Predicting", "predict_file"]
+
+_BLOCKS, _ROWS = "blocks", "rows"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,6 +131,35 @@ class SearchedDocuments(TaskPredictor):
         ]
 
 
+class _PerThread(threading.local):
+    """A copy of a predictor for each thread: encoding changes a setting of the tokenizer for a moment."""
+
+    def __init__(self, predictor: RowPredictor) -> None:
+        self.predictor: Any = predictor.for_thread()
+
+
+@contextmanager
+def prediction_threads(device: torch.device, asked: int | None) -> Iterator[int]:
+    """Yield the number of prediction threads; within the context, each of them computes on one core.
+
+    One thread per block of rows is faster than all threads on one block at a time: threads do not wait for each other
+    in the many short operations of a small model, and Python's overhead between operations is parallelized too. The
+    threads share the model's weights; results do not depend on their number.
+
+    On a CPU the number is `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores). On other devices, which compute
+    one batch at a time, it is 1.
+    """
+    if device.type != "cpu":
+        yield 1
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield before if asked is None else asked
+    finally:
+        torch.set_num_threads(before)
+
+
 def predict_file(
     model: LoadedModel,
     source: Path,
@@ -231,9 +182,10 @@ def predict_file(
     each line, with the columns `line` and `text`; input only), .csv, .tsv, .jsonl, each also with .gz, and .parquet;
     `layout` may set that of the input.
 
-    The output is written block by block. After a crash, or an error in the input, the same call resumes after the rows
-    already written, if they were made from the same input, model and options (`growing_file`). A row's predictions
-    depend neither on resuming nor on the number of threads.
+    Blocks of rows are written to the folder `NAME.unfinished` beside the output and joined at the end, so a complete
+    output of that name stays until then. After a crash, or an error in the input, the same call predicts the blocks
+    that are missing or whose rows are others now. A row's predictions depend neither on resuming nor on the number of
+    threads.
 
     Args:
         model: Model with a task; for `vectors`, any model.
@@ -247,8 +199,8 @@ def predict_file(
 
     Raises:
         DataError: The input has no rows, a missing column, a text that is not a string, or a malformed or undecodable
-            line (the message names file and line); it already has an output column; or an unfinished output was made
-            from something else.
+            line (the message names file and line); it already has an output column; an unfinished output was made with
+            another model or other options; or another process is writing it.
         ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
@@ -261,55 +213,104 @@ def predict_file(
         # The digest of the rows covers the layout of the input, but not that of the documents.
         made_from["options"] += repr((layout, documents.path.suffixes, replace(documents, path=Path())))
         made_from["documents"] = sha256_of_file(documents.path) if documents.path.is_file() else ""
-    with prediction_threads(model.device, how.num_threads) as num_threads, packed_linears(model.model):
+    with (
+        _work_folder(target, made_from) as work,
+        prediction_threads(model.device, how.num_threads) as num_threads,
+        packed_linears(model.model),
+    ):
         predictor: RowPredictor = TextVectors(model, batch_size=how.batch_size)
         num_documents_truncated = 0
         if output != "vectors":
             predictor, num_documents_truncated = _task_of(model, layout, documents, how, num_threads)
-        predictors = [predictor.for_thread() for _ in range(num_threads)]
-        written = _write(source, target, layout, predictors, columns, made_from)
+        written = _write(source, target, work, layout, predictor, columns, num_threads=num_threads)
     return replace(written, num_documents_truncated=num_documents_truncated)
 
 
 def _write(
     source: Path,
     target: Path,
+    work: Path,
     layout: TableLayout,
-    predictors: list[RowPredictor],
+    predictor: RowPredictor,
     columns: FileColumns,
-    made_from: dict[str, str],
+    *,
+    num_threads: int,
 ) -> PredictedFile:
-    records, digest = read_rows(source, layout), hashlib.blake2b(digest_size=16)
-    first = next(records, None)
+    blocks = blocks_of(read_rows(source, layout))
+    first = next(blocks, None)
     if first is None:
         raise DataError(f"{source} has no rows. Give a file with at least one text.")
-    arguments = _arguments_read(first, predictors[0].file_inputs(columns), columns)
+    inputs = predictor.file_inputs(columns)
+    arguments = _arguments_read(first[0], inputs, columns)
     is_text = format_read(source, layout) == "txt"
-    say(f"{source.name}: {'a text for each line' if is_text else _told(arguments, first)}")
-    records = chain([first], records)
-    workers = [partial(_with_output, each, each.file_inputs(columns)) for each in predictors]
-    added, schema = predictors[0].output_schema(), _schema(source, layout, target)
-    with growing_file(target, made_from=made_from, added=added, schema=schema) as growing:
-        num_resumed = growing.progress.num_rows
-        if num_resumed:
-            for record in islice(records, num_resumed):
-                add_row(digest, record)
-            if digest.hexdigest() != growing.progress.rows_digest:
-                raise growing.cannot_resume(
-                    f"the first {num_resumed:,} rows of {source} are not those it was made from"
+    say(f"{source.name}: {'a text for each line' if is_text else _told(arguments, first[0])}")
+    added = predictor.output_schema()
+    output = RowsOutput.after(first, target, added=added, schema=_schema(source, layout, target))
+    own, num_predicted = _PerThread(predictor), list[int]()
+
+    def predict(shard: tuple[str, list[Record]], folder: Path) -> dict[str, int]:
+        _, block = shard
+        rows, num_truncated = _with_output(own.predictor, inputs, block)
+        output.write_block(rows, folder / _ROWS, where=block[0].where)
+        num_predicted.append(len(rows))
+        return {"rows": len(rows), "truncated": num_truncated}
+
+    # A block is also another one if the first rows, and with them the columns of the output, have changed.
+    form = repr((output.columns, output.schema))
+    shards = ((form, block) for block in chain([first], blocks))
+    engine = LocalEngine(num_threads, in_threads=True)
+    counts = engine.map(predict, shards, work / _BLOCKS, description=f"{target.name}: blocks of rows")
+    with writing(target):
+        output.join([shard_folder(work / _BLOCKS, index) / _ROWS for index in range(len(counts))], work / "joined")
+        sync_to_disk(work / "joined")
+        (work / "joined").replace(target)
+    num_rows = sum(count["rows"] for count in counts)
+    num_resumed = num_rows - sum(num_predicted)
+    if num_resumed:
+        say(f"{target.name}: {num_resumed:,} rows were in place from an earlier start")
+    num_truncated = sum(count["truncated"] for count in counts)
+    return PredictedFile(num_rows=num_rows, num_truncated=num_truncated, num_resumed=num_resumed)
+
+
+@contextmanager
+def _work_folder(target: Path, made_from: dict[str, str]) -> Iterator[Path]:
+    """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output.
+
+    Args:
+        target: Path of the output.
+        made_from: Everything that determines the predictions of a row; must be the same when resuming.
+
+    Raises:
+        DataError: The blocks were made from something else, or another process is writing the output.
+        MachineError: The folder cannot be written.
+    """
+    if format_of(target) == "txt":
+        raise DataError(
+            f"{target}: rows with columns cannot be written as .txt; choose .jsonl, .csv, .tsv or .parquet."
+        )
+    work = target.with_name(f"{target.name}.unfinished")
+    with writing(target):
+        work.mkdir(parents=True, exist_ok=True)
+        lock = (work / "lock").open("a")
+    with lock:
+        if lock_file(lock) is False:
+            raise DataError(f"{target} is being written by another process; wait for it, or end it.")
+        facts = work / "made_from.json"
+        before = read_json(facts) if facts.exists() else made_from
+        for name in sorted({*made_from, *before}):
+            if made_from.get(name) != before.get(name):
+                raise DataError(
+                    f"{target} is unfinished, and was started with another {name}. Give what it was started with, or "
+                    f"remove {work} to start from the first row."
                 )
-            say(f"{target.name}: {num_resumed:,} rows are in place from an earlier start")
-
-        def written() -> Iterator[Row]:
-            for block, rows, truncated in map_in_threads(workers, blocks_of(records, digest)):
-                growing.append(rows, num_truncated=truncated, rows_digest=block.digest)
-                yield from rows
-
-        for _ in progress(written(), description=f"{target.name}: rows"):
-            pass
-        done = growing.progress
-        growing.finish()
-    return PredictedFile(num_rows=done.num_rows, num_truncated=done.num_truncated, num_resumed=num_resumed)
+        write_json(facts, made_from)
+        try:
+            yield work
+        except BaseException:
+            if not list((work / _BLOCKS).glob("[0-9]*")):
+                shutil.rmtree(work)
+            raise
+        shutil.rmtree(work)
 
 
 def _told(arguments: dict[str, str | int], first: Record) -> str:
@@ -375,9 +376,9 @@ def _searching(
 
     def read() -> Iterator[list[str]]:
         nonlocal num_blank
-        for block in blocks_of(records, hashlib.blake2b(digest_size=16)):
+        for block in blocks_of(records):
             titles, texts = [], []
-            for record in block.records:
+            for record in block:
                 if not ids and not is_text:
                     say(f"{documents.path.name}: {_told(_arguments_of(documents, record), record)}")
                 if is_text and not record.values[TEXT_COLUMN].strip():
@@ -392,15 +393,20 @@ def _searching(
             # In the format of a task's collection, so that the model sees the same text as there.
             yield Documents(ids[-len(texts) :], titles, texts).texts_read()
 
-    workers = [task.for_thread() for _ in range(num_threads)]
-    encoders: list[Callable[[list[str]], np.ndarray]] = [partial(task.kind.document_vectors, each) for each in workers]
-    vectors = list(map_in_threads(encoders, read()))
+    own = _PerThread(task)
+
+    def encode(texts: list[str]) -> tuple[NDArray[np.float32], int]:
+        before = own.predictor.num_documents_cut
+        vectors = task.kind.document_vectors(own.predictor, texts)
+        return vectors, own.predictor.num_documents_cut - before
+
+    encoded = list(ordered_map(encode, read(), num_workers=num_threads, in_threads=True))
     if not ids:
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
     if num_blank:
         say(f"{documents.path.name}: {num_blank:,} blank lines are no documents")
-    collection = SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
-    return collection, sum(worker.num_documents_cut for worker in workers)
+    vectors = np.concatenate([vectors for vectors, _ in encoded])
+    return SearchedDocuments(task, ids, vectors, documents.top_k), sum(num_cut for _, num_cut in encoded)
 
 
 def _arguments_of(documents: DocumentsFile, first: Record) -> dict[str, str | int]:
@@ -419,22 +425,19 @@ def _arguments_of(documents: DocumentsFile, first: Record) -> dict[str, str | in
     return columns_present
 
 
-def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: Block) -> tuple[Block, list[Row], int]:
-    """Return a block, its rows with the columns that are added to them, and the number of truncated rows."""
+def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: list[Record]) -> tuple[list[Row], int]:
+    """Return the rows of a block with the columns that are added to them, and the number of truncated rows."""
     for name in predictor.output_schema().names:
-        if taken := next((record for record in block.records if name in record.values), None):
+        if taken := next((record for record in block if name in record.values), None):
             raise DataError(f"{taken.where}: the input already has a column {name!r}. Rename it.")
     before = predictor.num_cut
-    columns = [[cell(record, column) for record in block.records] for column in inputs]
+    columns = [[cell(record, column) for record in block] for column in inputs]
     try:
         added = predictor.file_outputs(*columns)
     except DataError as error:
-        raise DataError(f"in the rows from {block.records[0].where} on: {error}") from error
-    rows = [
-        {**{str(key): value for key, value in record.values.items()}, **more}
-        for record, more in zip(block.records, added, strict=True)
-    ]
-    return block, rows, predictor.num_cut - before
+        raise DataError(f"in the rows from {block[0].where} on: {error}") from error
+    rows = [{**named_values(record), **more} for record, more in zip(block, added, strict=True)]
+    return rows, predictor.num_cut - before
 
 
 def _digest_of(model: LoadedModel) -> str:

@@ -20,9 +20,8 @@ import pandas as pd
 from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
 from bertline.inference.loading import load
-from bertline.inference.model import LoadedModel
+from bertline.inference.model import LoadedModel, RowPredictor, TaskPredictor
 from bertline.inference.predict import TextVectors
-from bertline.inference.predictor import RowPredictor, TaskPredictor
 from bertline.inference.row_files import cell
 from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.retrieval import Hit, Retrieval

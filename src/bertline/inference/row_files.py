@@ -1,27 +1,24 @@
-"""Rows of files: input in any of the formats, and output that is written block by block and resumed after a crash."""
+"""Rows of files: input in any of the formats, and output that is written in blocks, which are joined at the end."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 import json
-import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError
-from bertline.foundation.files import lock_file, read_json, write_json, writing
+from bertline.foundation.parallel import batches
 from bertline.foundation.progress import say
-from bertline.foundation.validation import validate
 from bertline.kinds.base import InputColumn
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters, text_in
 from bertline.tasks.decoded_files import OptionNames
@@ -37,6 +34,8 @@ _OPTIONS = OptionNames(format="format", encoding="encoding", quoting="quoting", 
 # Maximum size of a block: enough rows to sort by length, few enough to distribute over threads and write early.
 _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
+# Number of rows in a row group of a joined Parquet file.
+_ROW_GROUP = 1 << 14
 _BY_ENDING: dict[str, RowFormat] = {".txt": "txt", **FORMATS_BY_ENDING}
 
 
@@ -136,280 +135,138 @@ def cell(record: Record, column: InputColumn) -> Any:
     return value
 
 
-@dataclass(slots=True)
-class Block:
-    """Rows that are predicted and written together."""
-
-    records: list[Record] = field(default_factory=list)
-    digest: str = ""
-    """Digest of all rows of the input up to the last one of the block."""
+def named_values(record: Record) -> Row:
+    """Return the values of a row by column; columns without a header are named by their numbers."""
+    return {str(name): value for name, value in record.values.items()}
 
 
-def add_row(digest: hashlib.blake2b, record: Record) -> None:
-    """Add the values of one row to a running digest."""
-    digest.update(json.dumps([*record.values.items()], default=str).encode())
+def blocks_of(records: Iterator[Record]) -> Iterator[list[Record]]:
+    """Group records into blocks that depend on the input alone."""
+
+    def num_characters(record: Record) -> int:
+        return sum(len(value) for value in record.values.values() if isinstance(value, str | list))
+
+    return batches(records, size=num_characters, most=_CHARACTERS_TOGETHER, most_items=_ROWS_TOGETHER)
 
 
-def blocks_of(records: Iterator[Record], digest: hashlib.blake2b) -> Iterator[Block]:
-    """Group records into blocks that depend on the input alone, and add each record to the digest."""
-    block, characters = Block(), 0
-    for record in records:
-        add_row(digest, record)
-        block.records.append(record)
-        block.digest = digest.hexdigest()
-        characters += sum(len(value) for value in record.values.values() if isinstance(value, str | list))
-        if len(block.records) == _ROWS_TOGETHER or characters >= _CHARACTERS_TOGETHER:
-            yield block
-            block, characters = Block(), 0
-    if block.records:
-        yield block
+@dataclass(frozen=True, slots=True)
+class RowsOutput:
+    """Form of an output: each block of rows is a file of its own, until all of them are joined.
 
-
-# Output file that is written block by block, and that a later run resumes after a crash.
-#
-# Rows are appended in blocks. After each block a small file next to the output, `NAME.progress`, records how many rows
-# and bytes are complete, what they were made from, and the digest of the input rows so far; it is removed when the
-# output is complete. A later run truncates an incomplete block and resumes after the last complete one.
-#
-# Lines (.jsonl, .csv, .tsv) are appended to the output itself; each block of a .gz is a separate gzip member, and
-# readers decode all members as one file. A Parquet file cannot be appended to: its blocks are files in the folder
-# `NAME.unfinished` and are joined at the end. If a complete output of that name exists, lines are written to
-# `NAME.unfinished` instead, which replaces the output at the end.
-
-_FORMAT_VERSION = 1
-# Number of rows in a row group of a joined Parquet file.
-_ROW_GROUP = 1 << 14
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """Content of `NAME.progress`."""
-
-    format_version: int
-    file: str
-    """Name of the growing file or folder, in the same folder as `NAME.progress`."""
-    made_from: dict[str, str]
-    num_rows: int = 0
-    """Number of rows written so far."""
-    num_truncated: int = 0
-    """Number of rows written so far whose input was truncated."""
-    num_blocks: int = 0
-    num_bytes: int = 0
-    """Size of the complete blocks; 0 for Parquet, whose blocks are files."""
-    rows_digest: str = ""
-    """Digest of the input rows so far; empty if there are none."""
-    columns: tuple[str, ...] = ()
-
-
-class GrowingFile:
-    """Writer that appends blocks of rows to an output and can resume it; see the module docstring.
-
-    Arguments are those of `growing_file`, which holds the lock on the output.
+    Each block of a `.gz` is a gzip member, and readers decode all members as one file.
     """
 
-    def __init__(
-        self, target: Path, *, made_from: Mapping[str, str], added: pa.Schema, schema: pa.Schema | None = None
-    ) -> None:
-        self._target = target
-        self._kind: RowFormat = format_of(target)
-        self._added = added
-        self._schema = None if schema is None else pa.schema([*schema, *added])
-        self._is_inferred = schema is None
-        self._progress_file = target.with_name(f"{target.name}.progress")
-        with writing(target):
-            aside = self._kind == "parquet" or target.exists()
-            file = f"{target.name}.unfinished" if aside else target.name
-            new = Progress(format_version=_FORMAT_VERSION, file=file, made_from=dict(made_from))
-            self.progress = self._found(new.made_from) or new
+    target: Path
+    columns: tuple[str, ...]
+    """Columns of the first row, which all rows must have, except in JSON Lines."""
+    schema: pa.Schema | None
+    """Schema of a Parquet file; None for other formats."""
+    inferred: tuple[str, ...] = ()
+    """Columns of the schema whose types are those that the values of the first block have."""
 
-    def cannot_resume(self, why: str) -> DataError:
-        """Return the error for an unfinished output that cannot be resumed."""
-        return DataError(
-            f"{self._target} is unfinished ({self.progress.num_rows:,} rows are in place), and {why}. Give what it was "
-            f"started with, or remove {self._growing} and {self._progress_file} to start from the first row."
-        )
+    @classmethod
+    def after(cls, block: list[Record], target: Path, *, added: pa.Schema, schema: pa.Schema | None) -> RowsOutput:
+        """Return the form of an output whose first rows are these.
 
-    def append(self, rows: list[Row], *, num_truncated: int, rows_digest: str) -> None:
-        """Append a block of rows.
+        Args:
+            block: First rows of the input.
+            target: Path of the output; its extension gives the format.
+            added: Schema of the columns that are added to those of the input.
+            schema: Schema of the input, if it is Parquet; None infers the types from the block.
+        """
+        names = tuple(str(name) for name in block[0].values)
+        columns = (*names, *added.names)
+        if format_of(target) != "parquet":
+            return cls(target, columns, None)
+        if schema is not None:
+            return cls(target, columns, pa.schema([*schema, *added]))
+        with _types_named(target):
+            inferred = pa.Table.from_pylist([named_values(record) for record in block]).schema
+        return cls(target, columns, pa.schema([*inferred, *added]), names)
+
+    def write_block(self, rows: list[Row], path: Path, *, where: str) -> None:
+        """Write a block of rows to a file.
+
+        Args:
+            rows: Values by column.
+            path: Path of the block.
+            where: Place of the first row in the input, for messages.
 
         Raises:
             DataError: The columns or their types differ from those of the first rows, and the format cannot hold both.
-            MachineError: The output cannot be written, for example because the disk is full.
         """
-        before = self.progress
-        columns = before.columns or tuple(rows[0])
-        for row in rows if self._kind != "jsonl" else ():
-            if more := [name for name in row if name not in columns]:
+        kind = format_of(self.target)
+        for row in rows if kind != "jsonl" else ():
+            if more := [name for name in row if name not in self.columns]:
                 raise DataError(
-                    f"{self._target}: a row has the column {more[0]!r}, the first rows have {', '.join(columns)}. "
+                    f"{self.target}: a row has the column {more[0]!r}, the first rows have {', '.join(self.columns)}. "
                     "Rows of different columns fit into .jsonl only; choose that ending."
                 )
-        with writing(self._target):
-            num_bytes = self._append_part(rows) if self._kind == "parquet" else self._append_lines(rows, columns)
-            self.progress = replace(
-                before,
-                num_rows=before.num_rows + len(rows),
-                num_truncated=before.num_truncated + num_truncated,
-                num_blocks=before.num_blocks + 1,
-                num_bytes=before.num_bytes + num_bytes,
-                rows_digest=rows_digest,
-                columns=columns,
-            )
-            write_json(self._progress_file, asdict(self.progress))
-
-    def finish(self) -> None:
-        """Complete the output and move it to its final name.
-
-        Raises:
-            MachineError: The output cannot be written, for example because the disk is full.
-        """
-        complete = self._growing
-        with writing(self._target):
-            if self._kind == "parquet":
-                complete = self._target.with_name(f".{self._target.name}.joined")
-                _join([self._part(number) for number in range(self.progress.num_blocks)], complete)
-            complete.replace(self._target)
-            self._progress_file.unlink()
-            if self._kind == "parquet":
-                shutil.rmtree(self._growing)
-
-    # ---- progress
-
-    @property
-    def _growing(self) -> Path:
-        return self._target.with_name(self.progress.file)
-
-    def _found(self, made_from: dict[str, str]) -> Progress | None:
-        """Return the progress of an earlier run to resume; None if there is none."""
-        if not self._progress_file.exists():
-            return None
-        self.progress = found = validate(Progress, read_json(self._progress_file), where=str(self._progress_file))
-        if not self._growing.exists():
-            # The earlier run was killed between the last two steps of `finish`: the output is complete.
-            return None
-        for name in sorted({*made_from, *found.made_from}):
-            if made_from.get(name) != found.made_from.get(name):
-                raise self.cannot_resume(f"was started with another {name}")
-        if self._kind == "parquet":
-            if missing := [n for n in range(found.num_blocks) if not self._part(n).is_file()]:
-                raise self.cannot_resume(f"{self._part(missing[0])} is missing")
-            self._schema = self._schema or pq.read_schema(self._part(0))
-        elif self._growing.stat().st_size < found.num_bytes:
-            raise self.cannot_resume("the file is shorter than it was")
-        return found
-
-    # ---- blocks
-
-    def _append_lines(self, rows: list[Row], columns: tuple[str, ...]) -> int:
+        if kind == "parquet":
+            with _types_named(self.target):
+                self._require_types(rows, where)
+                pq.write_table(pa.Table.from_pylist(rows, schema=self.schema), path, compression="zstd")
+            return
         text = io.StringIO(newline="")
-        if self._kind == "jsonl":
+        if kind == "jsonl":
             # Types that JSON lacks, such as dates from Parquet, are written as text.
             text.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
         else:
-            writer = csv.DictWriter(text, columns, delimiter="," if self._kind == "csv" else "\t")
-            if not self.progress.num_rows:
-                writer.writeheader()
+            writer = csv.DictWriter(text, self.columns, delimiter="," if kind == "csv" else "\t")
             writer.writerows({name: _in_a_field(value) for name, value in row.items()} for row in rows)
-        data = text.getvalue().encode()
-        if self._target.suffix.lower() == ".gz":
-            data = gzip.compress(data, mtime=0)
-        with self._growing.open("r+b" if self.progress.num_rows else "wb") as handle:
-            handle.truncate(self.progress.num_bytes)
-            handle.seek(0, os.SEEK_END)
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        return len(data)
+        path.write_bytes(self._compressed(text.getvalue()))
 
-    def _append_part(self, rows: list[Row]) -> int:
-        try:
-            if self._is_inferred:
-                given = [{name: row[name] for name in row if name not in self._added.names} for row in rows]
-                inferred = pa.Table.from_pylist(given).schema
-                self._schema = self._schema or pa.schema([*inferred, *self._added])
-                self._require_types(inferred, self._schema)
-            assert self._schema is not None  # given, or inferred from the first rows
-            table = pa.Table.from_pylist(rows, schema=self._schema)
-        except (pa.ArrowException, OverflowError) as error:
-            raise DataError(
-                f"{self._target}: {error}. Columns of mixed types fit into .jsonl only; choose that ending."
-            ) from error
-        if not self.progress.num_rows:
-            shutil.rmtree(self._growing, ignore_errors=True)
-            self._growing.mkdir()
-        pq.write_table(table, self._part(self.progress.num_blocks), compression="zstd")
-        return 0
+    def join(self, blocks: list[Path], path: Path) -> None:
+        """Join the blocks into one file."""
+        kind = format_of(self.target)
+        if kind == "parquet":
+            _join_tables(blocks, path)
+            return
+        with path.open("wb") as handle:
+            if kind != "jsonl":
+                header = io.StringIO(newline="")
+                csv.writer(header, delimiter="," if kind == "csv" else "\t").writerow(self.columns)
+                handle.write(self._compressed(header.getvalue()))
+            for block in blocks:
+                with block.open("rb") as part:
+                    shutil.copyfileobj(part, handle)
 
-    def _require_types(self, inferred: pa.Schema, expected: pa.Schema) -> None:
+    def _compressed(self, text: str) -> bytes:
+        is_gzip = self.target.suffix.lower() == ".gz"
+        return gzip.compress(text.encode(), mtime=0) if is_gzip else text.encode()
+
+    def _require_types(self, rows: list[Row], where: str) -> None:
         """Reject types that differ from those of the first rows, which the values would silently be cast to."""
-        for column in inferred:
-            first = expected.field(column.name).type if column.name in expected.names else column.type
+        assert self.schema is not None  # of Parquet
+        given = [{name: value for name, value in row.items() if name in self.inferred} for row in rows]
+        for column in pa.Table.from_pylist(given).schema if self.inferred else ():
+            first = self.schema.field(column.name).type
             is_wider = pa.types.is_floating(first) and pa.types.is_integer(column.type)
             if column.type != first and not pa.types.is_null(column.type) and not is_wider:
-                now = f"rows {self.progress.num_rows + 1:,} and on have {column.type}"
                 was = "have nothing but empty values" if pa.types.is_null(first) else f"have {first}"
                 raise DataError(
-                    f"{self._target}: in the column {column.name!r}, {now}, the rows before {was}. Columns of mixed "
-                    "types fit into .jsonl only; choose that ending."
+                    f"{self.target}: in the column {column.name!r}, the rows from {where} on have {column.type}, the "
+                    f"first rows {was}. Columns of mixed types fit into .jsonl only; choose that ending."
                 )
-
-    def _part(self, number: int) -> Path:
-        return self._growing / f"{number:06d}.parquet"
 
 
 @contextmanager
-def growing_file(
-    target: Path, *, made_from: Mapping[str, str], added: pa.Schema, schema: pa.Schema | None = None
-) -> Iterator[GrowingFile]:
-    """Open an output that may be unfinished, locked against other processes.
-
-    Args:
-        target: Path of the output; its extension gives the format. `.txt` is rejected, since it cannot hold columns.
-        made_from: Everything that determines the rows apart from the input; must be the same when resuming.
-        added: Schema of the columns that are added to those of the input.
-        schema: Schema of the input's columns in a Parquet file; None infers it from the first rows.
-
-    Raises:
-        DataError: The extension is not supported, an unfinished output was made from something else or is damaged, or
-            another process is writing the output.
-        MachineError: The folder cannot be written.
-    """
-    if format_of(target) == "txt":
-        raise DataError(
-            f"{target}: rows with columns cannot be written as .txt; choose .jsonl, .csv, .tsv or .parquet."
-        )
-    path = target.with_name(f".{target.name}.lock")
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        lock = _locked(path, target)
+def _types_named(target: Path) -> Iterator[None]:
     try:
-        yield GrowingFile(target, made_from=made_from, added=added, schema=schema)
-    finally:
-        with suppress(OSError):
-            path.unlink()
-        lock.close()
+        yield
+    except (pa.ArrowException, OverflowError) as error:
+        raise DataError(
+            f"{target}: {error}. Columns of mixed types fit into .jsonl only; choose that ending."
+        ) from error
 
 
-def _locked(path: Path, target: Path) -> TextIO:
-    """Lock a file; the kernel releases the lock when the process ends."""
-    while True:
-        handle = path.open("a")
-        if lock_file(handle) is False:
-            handle.close()
-            raise DataError(f"{target} is being written by another process; wait for it, or end it.")
-        # A process that just finished may have removed the file: the lock would then be on a deleted file.
-        if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
-            return handle
-        handle.close()
-
-
-def _join(parts: list[Path], path: Path) -> None:
-    """Join parts into one file, keeping only a few of them in memory."""
+def _join_tables(blocks: list[Path], path: Path) -> None:
+    """Join Parquet files into one, keeping only a few of them in memory."""
     waiting: list[pa.Table] = []
-    with pq.ParquetWriter(path, pq.read_schema(parts[0]), compression="zstd") as writer:
-        for part in parts:
-            waiting.append(pq.read_table(part))
-            if part == parts[-1] or sum(map(len, waiting)) >= _ROW_GROUP:
+    with pq.ParquetWriter(path, pq.read_schema(blocks[0]), compression="zstd") as writer:
+        for block in blocks:
+            waiting.append(pq.read_table(block))
+            if block == blocks[-1] or sum(map(len, waiting)) >= _ROW_GROUP:
                 writer.write_table(pa.concat_tables(waiting))
                 waiting = []
 

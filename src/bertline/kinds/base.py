@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from bertline.encoders.loading import Head
     from bertline.export.usage import Usage
-    from bertline.inference.predictor import TaskPredictor
+    from bertline.inference.model import TaskPredictor
     from bertline.modeling.attention import AttentionKind
     from bertline.sweep.baselines.base import Baseline, BaselineInputs
     from bertline.tokenization.tokenizer import Tokenizer

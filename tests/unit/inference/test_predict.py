@@ -191,3 +191,20 @@ def test_impossible_outputs_are_refused(model: LoadedModel, encoder_folder: Path
     write(tmp_path / "in.jsonl", [{"text": "a"}])
     with pytest.raises(DataError, match="is the input itself"):
         predict_file(model, tmp_path / "in.jsonl", tmp_path / "in.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("target", "last", "message"),
+    [
+        ("out.csv", {"text": "a", "m": 1}, "a row has the column 'm', the first rows have text, n, predicted"),
+        ("out.parquet", {"text": "a", "n": "x"}, "rows from in.jsonl:513 on have string, the first rows have int64"),
+    ],
+)
+def test_later_rows_that_the_format_cannot_hold_are_named(
+    model: LoadedModel, tmp_path: Path, target: str, last: dict[str, Any], message: str
+) -> None:
+    write(tmp_path / "in.jsonl", [*[{"text": "a", "n": n} for n in range(512)], last])
+    with pytest.raises(DataError, match=message):
+        predict_file(model, tmp_path / "in.jsonl", tmp_path / target)
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    assert read(tmp_path / "out.jsonl")[-1].items() >= last.items()

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertline.finetuning.finetune import fine_tune
-from bertline.inference.predictor import TaskPredictor
+from bertline.inference.model import TaskPredictor
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.modeling.losses import focal_factor

@@ -6,12 +6,12 @@ import gzip
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
 from bertline.inference.loading import load
-from bertline.inference.model import LoadedModel
+from bertline.inference.model import LoadedModel, TaskPredictor
 from bertline.inference.predict import predict_file
 
 
@@ -24,10 +24,10 @@ def test_memory_does_not_grow_with_the_file(
     model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The model itself is left out: PyTorch's memory is not Python's, and it would take most of the test's time.
-    def constant(texts: list[str], pairs: None = None) -> np.ndarray:
-        return np.ones((len(texts), 3), dtype=np.float32)
+    def constant(self: TaskPredictor, texts: list[str]) -> list[dict[str, Any]]:
+        return [{"predicted": "animal", "probability": 1.0, "probabilities": [1.0, 0.0, 0.0]} for _ in texts]
 
-    monkeypatch.setattr(model.task, "probabilities", constant)
+    monkeypatch.setattr(TaskPredictor, "file_outputs", constant)
 
     def peak(num_rows: int) -> int:
         source = tmp_path / f"{num_rows}.txt.gz"
