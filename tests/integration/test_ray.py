@@ -13,8 +13,8 @@ import pytest
 
 from bertline.foundation.engine import LocalEngine
 from bertline.foundation.files import sha256_of_path
-from data_stages import write_stages
 from servers import RayNode, wait_until
+from staged_runs import write_stages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,7 @@ import ray
 from bertline.foundation.engine import RayEngine
 import pytest
 
-from data_stages import write_stages
+from staged_runs import write_stages
 
 ray.init(log_to_driver=False)
 while sum(node["Alive"] for node in ray.nodes()) < 2:

@@ -13,7 +13,7 @@ from bertline.foundation.files import sha256_of_path
 RUNS = """
 import os, pathlib, random, signal, sys, time
 from bertline.foundation.engine import LocalEngine
-from data_stages import write_stages
+from staged_runs import write_stages
 
 def run(folder, dies_after_s):
     if not (child := os.fork()):
