@@ -43,7 +43,7 @@ from domain_arms import ARMS, DOMAINS, Pipeline
 from finetuning import minilm_folder
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from public_tasks import Holder, runtime_config
+from public_tasks import Holder, fine_tuning_of, runtime_config
 from records import current_commit, device_name
 
 from bertline.finetuning.config import FineTuningConfig
@@ -92,7 +92,7 @@ class Comparison:
         self._folder, self._tasks, self._settings = folder, tasks, settings
         self._runtime = runtime_config("cpu", settings.threads)
         self._machine = resolve_machine(self._runtime, settings.precision)
-        self._recipe = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/sweep/finetune.yaml").fine_tuning)
+        self._recipe = fine_tuning_of("finetune")
         self._kinds = {name: kind_of(name, place) for name, place in tasks.items()}
         self._used: list[Scored] = []
 

@@ -51,11 +51,19 @@ from bertline.training.devices import Machine, resolve_machine
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "public_tasks.jsonl"
+
+
+def fine_tuning_of(preset: str) -> dict[str, Any]:
+    """Return the recipe of fine-tuning of a preset of `conf/sweep`: what all presets share, and what differs."""
+    presets = [OmegaConf.load(ROOT / "conf" / "sweep" / name) for name in ("base/recipe.yaml", f"{preset}.yaml")]
+    recipe: Any = OmegaConf.to_container(OmegaConf.merge(*(each.get("fine_tuning", {}) for each in presets)))
+    return recipe
+
+
 # Values that apply unless a recipe below changes them (Devlin et al., arXiv 1810.04805, A.3; bias correction: Zhang et
 # al., arXiv 2006.05987). The learning rates are for encoders of about 6 layers with hidden size 384; encoders of BERT's
 # size need 2e-5 to 5e-5.
-_DEFAULT: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "sweep" / "default.yaml").fine_tuning)
-COMMON: dict[str, Any] = {**_DEFAULT, "learning_rate": 1e-4}
+COMMON: dict[str, Any] = {**fine_tuning_of("default"), "learning_rate": 1e-4}
 
 
 @dataclass(frozen=True, kw_only=True)
