@@ -55,7 +55,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "public_tasks.jsonl"
 
 def fine_tuning_of(preset: str) -> dict[str, Any]:
     """Return the recipe of fine-tuning of a preset of `conf/sweep`: what all presets share, and what differs."""
-    presets = [OmegaConf.load(ROOT / "conf" / "sweep" / name) for name in ("base/recipe.yaml", f"{preset}.yaml")]
+    presets: Any = [OmegaConf.load(ROOT / "conf" / "sweep" / name) for name in ("base/recipe.yaml", f"{preset}.yaml")]
     recipe: Any = OmegaConf.to_container(OmegaConf.merge(*(each.get("fine_tuning", {}) for each in presets)))
     return recipe
 
