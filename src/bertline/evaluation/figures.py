@@ -47,7 +47,7 @@ _MOST_POINTS = 400
 """Curves with more points are thinned: they look the same and would make the file large."""
 _FEW_TICKS, _STEPS = 4, (1, 2, 2.5, 5, 10)
 _COLUMNS = 4
-"""Panels beside each other."""
+"""Panels next to each other."""
 _CHARACTERS = 75
 """Characters of a line of the legend."""
 

@@ -175,7 +175,7 @@ def _answer(given: Fit, here: Fit) -> str:
 def survey_vocabulary(
     folder: Path, corpus: CorpusText, *, compare: Sequence[str] = (), was_trained: bool = True
 ) -> VocabularySurvey:
-    """Measure the vocabulary of a tokenizer folder on a corpus, beside others, which are WordPiece.
+    """Measure the vocabulary of a tokenizer folder on a corpus, compared with others, which are WordPiece.
 
     Args:
         folder: The tokenizer artifact.

@@ -238,7 +238,7 @@ def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 class Epochs:
-    """Batches that are made anew for each epoch.
+    """Batches that each epoch makes from scratch.
 
     Args:
         num_items: Number of items of an epoch.

@@ -3,7 +3,7 @@
     counts = engine.map(partial(clean_shard, config), shards, work / "clean")
 
 Each shard gets a folder below `out`, in which the task writes its files. The folder has a manifest with their digests
-when it is whole, so that a run that was killed goes on with the shards that are missing. The engine decides where the
+when it is complete, so that a killed run resumes with the missing shards. The engine decides where the
 work is done, never what comes out.
 """
 

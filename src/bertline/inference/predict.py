@@ -182,7 +182,7 @@ def predict_file(
     each line, with the columns `line` and `text`; input only), .csv, .tsv, .jsonl, each also with .gz, and .parquet;
     `layout` may set that of the input.
 
-    Blocks of rows are written to the folder `NAME.unfinished` beside the output and joined at the end, so a complete
+    Blocks of rows are written to the folder `NAME.unfinished` next to the output and joined at the end, so a complete
     output of that name stays until then. After a crash, or an error in the input, the same call predicts the blocks
     that are missing or whose rows are others now. A row's predictions depend neither on resuming nor on the number of
     threads.

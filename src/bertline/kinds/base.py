@@ -208,11 +208,17 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     # ---- the model
 
+    @property
+    def num_marks(self) -> int:
+        """Number of marks that a token's type can carry (`finetuning.token_marks`); 0 if tokens are not marked."""
+        return 0
+
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
         """Load the encoder of any folder and add a new head."""
         from bertline.encoders.loading import load_model
+        from bertline.finetuning.token_marks import add_marked_types
 
-        return load_model(
+        model: Any = load_model(
             folder,
             self.head,
             is_new=True,
@@ -221,6 +227,9 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
             seed=head.seed,
             attention=head.attention,
         )
+        if self.num_marks:
+            add_marked_types(model.bert, self.num_marks)
+        return model
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
         """Load a fine-tuned model from a folder that `save_model` wrote."""

@@ -33,14 +33,13 @@ from bertline.finetuning.temperature import (
     with_sigmoid_temperature,
     with_softmax_temperature,
 )
-from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
+from bertline.finetuning.token_marks import NUM_MATCHES, with_shared_marked
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.kinds.base import (
     Batch,
     Batches,
     Calibration,
-    HeadSettings,
     LossOptions,
     Statistics,
     TaskKind,
@@ -242,11 +241,9 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
 
     # ---- the model
 
-    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        model: Any = super().new_model(folder, head)
-        if self.config.shared_tokens == "marked":
-            add_marked_types(model.bert, NUM_MATCHES)
-        return model
+    @property
+    def num_marks(self) -> int:
+        return NUM_MATCHES if self.config.shared_tokens == "marked" else 0
 
     def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
         config = self.config

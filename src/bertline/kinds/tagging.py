@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import scoring_batches
-from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
+from bertline.finetuning.token_marks import NUM_CASES, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, token_ids_in_rows, word_means
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
@@ -23,7 +23,6 @@ from bertline.foundation.progress import warn
 from bertline.kinds.base import (
     Batch,
     Calibration,
-    HeadSettings,
     LossOptions,
     Statistics,
     TaskKind,
@@ -141,11 +140,9 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     # ---- the model
 
-    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        tagger: Any = super().new_model(folder, head)
-        if self.config.word_case == "marked":
-            add_marked_types(tagger.bert, NUM_CASES)
-        return tagger
+    @property
+    def num_marks(self) -> int:
+        return NUM_CASES if self.config.word_case == "marked" else 0
 
     def encode(self, rows: TaggedRows, tokenizer: Tokenizer) -> EncodedWords:
         return encode_words(

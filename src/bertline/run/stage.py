@@ -135,7 +135,7 @@ class StageRun:
 
     @property
     def shards(self) -> Path:
-        """Folder of what `engine` makes of shards, with which a run that was killed goes on; gone after `finish`."""
+        """Folder of what `engine` makes of shards, from which a killed run resumes; removed by `finish`."""
         return self.folder / "shards"
 
     @property
