@@ -2,12 +2,12 @@
 
 python benchmarks/large_text.py --text ../shared/data/corpora --gigabytes 0.5 5 --keep
 
-The text of a folder (`.txt` and `.gz`; WikiExtractor's or plain) is repeated with changes in JSONL files: in nine of ten
-paragraphs a number is put between two words, the others are duplicates. Each stage is a process of its own with two
-workers. Memory is what each process holds for itself (`RssAnon`), sampled five times a second: pages of mapped files can
-be taken back by the system. The last line is JSON: for each size the bytes, wall and processor seconds and the largest
-memory of a process by stage; `memory_ratio`, that of the largest size by that of the smallest; `planning_share`, the part of
-the processor time of a stage that its first process takes.
+The text of a folder (`.txt` and `.gz`; WikiExtractor's or plain) is repeated with changes in JSONL files: in nine of
+ten paragraphs a number is put between two words, the others are duplicates. Each stage is a process of its own with
+two workers. Memory is what each process holds for itself (`RssAnon`), sampled five times a second: the system can take
+back the pages of mapped files. The last line is JSON: for each size the bytes, wall and processor seconds and the
+largest memory of a process by stage; `memory_ratio`, that of the largest size by that of the smallest;
+`planning_share`, the part of the processor time of a stage that its first process takes.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ def documents(folder: Path) -> Iterator[list[str]]:
     for path in sorted(folder.rglob("*")):
         if path.suffix not in (".txt", ".gz"):
             continue
-        opened = gzip.open(path, "rt", encoding="utf-8", errors="replace") if path.suffix == ".gz" else path.open()
         paragraphs: list[str] = []
-        with opened as lines:
+        with (
+            gzip.open(path, "rt", encoding="utf-8", errors="replace") if path.suffix == ".gz" else path.open() as lines
+        ):
             for line in lines:
                 if line.startswith(("<doc ", "</doc>")) or len(paragraphs) >= 200:
                     if paragraphs:
@@ -105,8 +106,13 @@ def measured(command: Sequence[str], folder: Path, *, open_files: int | None = N
         if open_files is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
 
-    begun, most, first, of_all = time.monotonic(), 0, 0.0, {}
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    begun, most = time.monotonic(), 0
+    seconds_of: dict[int, float] = {}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(folder / "src"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
     with (folder / "stage.log").open("a") as log:
         process = psutil.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, preexec_fn=limit)
         while process.poll() is None:
@@ -118,11 +124,11 @@ def measured(command: Sequence[str], folder: Path, *, open_files: int | None = N
                     continue
                 anonymous = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")]
                 most = max(most, int(anonymous[0]) * 1024 if anonymous else 0)
-                of_all[one.pid] = max(of_all.get(one.pid, 0.0), seconds)
+                seconds_of[one.pid] = max(seconds_of.get(one.pid, 0.0), seconds)
             time.sleep(_EVERY_S)
     if process.returncode:
         sys.exit(f"{' '.join(command)} failed: {(folder / 'stage.log').read_text()[-3000:]}")
-    first, total = of_all.get(process.pid, 0.0), sum(of_all.values())
+    first, total = seconds_of.get(process.pid, 0.0), sum(seconds_of.values())
     return {
         "wall_s": round(time.monotonic() - begun, 1),
         "processor_s": round(total, 1),
@@ -145,8 +151,10 @@ def of_size(source: Sequence[Sequence[str]], gigabytes: float, folder: Path) -> 
     python, choices = sys.executable, [*_CHOICES]
     subprocess.run([python, "-m", "bertline", "configure", *choices, "--save"], cwd=folder, check=True)
     for stage in _STAGES:
+        os.environ["DVC_STAGE"] = stage  # as DVC runs it: the result is put into artifacts/
         figures[stage] = measured([python, f"pipelines/{stage}.py"], folder)
         print(json.dumps({"gigabytes": gigabytes, "stage": stage, **figures[stage]}), flush=True)
+    os.environ["DVC_STAGE"] = "pretrain"
     figures["pretrain"] = measured([python, "pipelines/pretrain.py"], folder, open_files=256)
     return figures
 
@@ -164,7 +172,7 @@ def main() -> None:
         for gigabytes in arguments.gigabytes:
             sizes[f"{gigabytes:g}"] = of_size(source, gigabytes, Path(folder) / f"text-{gigabytes:g}")
     small, large = (sizes[f"{gigabytes:g}"] for gigabytes in (min(arguments.gigabytes), max(arguments.gigabytes)))
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     ratios = {stage: round(large[stage]["memory_bytes"] / small[stage]["memory_bytes"], 3) for stage in _STAGES}
     figures = {
         "device": processor_name(), "commit": commit, "sizes": sizes, "memory_ratio": ratios,
