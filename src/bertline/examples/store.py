@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 from bertline.tokenization.tokenizer import Layout, Tokenizer
 from bertline.tokenization.vocabulary import CLS, PAD, SEP, SPECIAL_TOKENS
+
+if TYPE_CHECKING:
+    import datasets
 
 KIND = "examples"
 FORMAT_VERSION = 1
@@ -161,6 +164,26 @@ class ExampleStore:
         _, lengths, first_segment_lengths, labels = facts.T
         input_ids[columns >= lengths[:, None]] = self.pad_id
         return PaddedExamples(input_ids, lengths, first_segment_lengths, labels)
+
+    def to_dataset(self) -> datasets.Dataset:
+        """Return the examples, without masks and padding, as a dataset whose token ids are not copied.
+
+        Its columns are `input_ids`, `token_type_ids` and `next_sentence_label`.
+        """
+        import datasets
+        import pyarrow as pa
+
+        tables = []
+        for ids, rows in self._shards:
+            starts, lengths, first, labels = rows.astype(np.int64).T
+            places = np.arange(len(ids)) - np.repeat(starts, lengths)
+            types = (places >= np.repeat(first, lengths)).astype(np.uint8) * self.layout.second_type
+            lists = [
+                pa.LargeListArray.from_arrays(np.append(starts, len(ids)), pa.array(values)) for values in (ids, types)
+            ]
+            names = ["input_ids", "token_type_ids", "next_sentence_label"]
+            tables.append(pa.table([*lists, labels], names=names))
+        return datasets.Dataset(pa.concat_tables(tables))
 
     def id_shards(self) -> Iterable[Array]:
         """Yield the token ids of all examples, including special tokens, one shard at a time."""

@@ -42,6 +42,19 @@ def test_examples_come_back_whatever_the_size_of_shards(tmp_path: Path, shard_se
     assert sum(len(ids) for ids in store.id_shards()) == sum(LENGTHS)
 
 
+def test_a_dataset_has_the_examples_without_a_copy_of_the_ids(tmp_path: Path) -> None:
+    store = write_store(tmp_path, 3)
+    rows = store.to_dataset()
+    assert len(rows) == len(LENGTHS)
+    for index, row in enumerate(rows):
+        example = store[index]
+        assert row["input_ids"] == example.input_ids.tolist()
+        assert row["token_type_ids"] == example.token_type_ids.tolist()
+        assert row["next_sentence_label"] == example.next_sentence_label
+    buffers = rows.data.column("input_ids").chunk(0).values.buffers()
+    assert buffers[1].address == store.shards()[0][0].ctypes.data
+
+
 def test_padded_rows_are_the_examples_one_by_one_in_the_order_asked_for(tmp_path: Path) -> None:
     store = write_store(tmp_path, 3)
     wanted = [9, 0, 3, 3, 8, 5]
