@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.formats import with_spread
@@ -22,9 +25,9 @@ Score = tuple[str, str]
 class Layout:
     """A known layout of a data set's files."""
 
-    folders: tuple[str, ...]
+    folders: Sequence[str]
     """Names of folders below the folder of all sets; the first that has the files is used."""
-    files: tuple[str, ...]
+    files: Sequence[str]
     """Files that must exist."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the task's `source` for this layout."""
@@ -38,9 +41,9 @@ class GlueSet:
     name: str
     """Name of the task, as in conf/task."""
     title: str
-    scores: tuple[Score, ...]
+    scores: Sequence[Score]
     """Test splits and metrics by which GLUE scores the set; the average uses their mean."""
-    layouts: tuple[Layout, ...]
+    layouts: Sequence[Layout]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,70 +55,23 @@ class FoundSet:
     path: Path
 
 
-def _set(name: str, title: str, scores: str, *layouts: Layout) -> GlueSet:
-    """Return a data set; `scores` are its metrics, of `test` unless another split is named as `SPLIT:METRIC`."""
-    pairs = tuple((split or "test", metric) for split, _, metric in (one.rpartition(":") for one in scores.split()))
-    return GlueSet(name=name, title=title, scores=pairs, layouts=layouts)
+def _read_sets() -> tuple[GlueSet, ...]:
+    sets = yaml.safe_load(files("bertline.sweep").joinpath("glue.yaml").read_text(encoding="utf-8"))
+    return tuple(
+        GlueSet(
+            name=one["name"],
+            title=one["title"],
+            scores=tuple(
+                pair for each in one["scores"] for pair in (each if isinstance(each, dict) else {"test": each}).items()
+            ),
+            layouts=tuple(Layout(**layout) for layout in one["layouts"]),
+        )
+        for one in sets
+    )
 
 
-def _plain(*folders: str) -> Layout:
-    return Layout(folders=folders, files=("train.tsv", "dev.tsv"))
-
-
-_COLA_OWN = Layout(
-    folders=("CoLA", "CoLA/raw", "cola_public/raw"),
-    files=("in_domain_train.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv"),
-    source={
-        "train_file": "in_domain_train.tsv",
-        "test_file": "in_domain_dev.tsv",
-        "extra_tests": {"out_of_domain": "out_of_domain_dev.tsv"},
-    },
-    note="scored on in_domain_dev of the authors' release",
-)
-_MRPC_OWN = Layout(
-    folders=("MRPC", "mrpc"),
-    files=("train.tsv", "dev.tsv", "msr_paraphrase_test.txt"),
-    note="scored on the test of the original release",
-)
-_MRPC_GLUE = replace(_plain("MRPC", "mrpc"), source={"dev_file": None, "test_file": "dev.tsv"})
-_STSB_OWN = Layout(
-    folders=("STS-B", "stsbenchmark", "stsb"),
-    files=("sts-train.csv", "sts-dev.csv", "sts-test.csv"),
-    note="scored on the test of the original release",
-)
-_STSB_GLUE = replace(
-    _plain("STS-B", "stsb"),
-    source={
-        "train_file": "train.tsv",
-        "dev_file": None,
-        "test_file": "dev.tsv",
-        "header": True,
-        "text_column": "sentence1",
-        "text_pair_column": "sentence2",
-        "label_column": "score",
-        "extra_fields": "error",
-    },
-)
-_QNLI_SHARE = Layout(
-    folders=("QNLI_share", "QNLI"),
-    files=("dev_share.tsv",),
-    source={"train_file": "dev_share.tsv", "dev_file": None, "test_file": None},
-    note="only a share of dev is there: train, dev and test are cut from it, so the score compares with no other",
-)
-_MNLI = Layout(folders=("MNLI", "mnli"), files=("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv"))
-
-GLUE = (
-    _set("wnli", "WNLI", "accuracy", _plain("WNLI", "wnli")),
-    _set("rte", "RTE", "accuracy", _plain("RTE", "rte")),
-    _set("mrpc", "MRPC", "f1 accuracy", _MRPC_OWN, _MRPC_GLUE),
-    _set("stsb", "STS-B", "pearson spearman", _STSB_OWN, _STSB_GLUE),
-    _set("cola", "CoLA", "matthews", _plain("CoLA", "cola", "CoLA/glue"), _COLA_OWN),
-    _set("sst2", "SST-2", "accuracy", _plain("SST-2", "SST2", "sst2")),
-    _set("qnli", "QNLI", "accuracy", _plain("QNLI", "QNLIv2", "qnli"), _QNLI_SHARE),
-    _set("qqp", "QQP", "f1 accuracy", _plain("QQP", "qqp")),
-    _set("mnli", "MNLI", "accuracy test_mismatched:accuracy", _MNLI),
-)
-"""The nine data sets, those with the fewest rows first. The diagnostic set AX is left out, as it has no labels."""
+GLUE = _read_sets()
+"""The nine data sets, those with the fewest rows first."""
 
 
 def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
