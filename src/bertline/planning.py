@@ -10,7 +10,6 @@ import math
 import os
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -20,9 +19,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bertline.config import PipelineConfig
-from bertline.corpus.compression import COMPRESSED_SUFFIXES
-from bertline.corpus.input_files import find_files
-from bertline.corpus.registry import CorpusConfig, readers_of
+from bertline.corpus.files import COMPRESSED_SUFFIXES, find_files
+from bertline.corpus.registry import CorpusConfig, key_of, readers_of
 from bertline.examples.masking import max_targets
 from bertline.examples.store import FORMAT_VERSION, KIND
 from bertline.foundation.errors import ConfigError, DataError
@@ -438,17 +436,17 @@ def text_size(corpus: CorpusConfig, changed: Set[str]) -> TextSize:
     if changed.isdisjoint(_MADE_OF - {"tokenizer"}) and headline.exists():
         characters = read_json(headline)["train/characters"]
         return _text(characters, f"{headline}: {characters:,} characters of text")
-    paths = {f"{key}.{reader.user_data}": reader.user_path for key, reader in readers_of(corpus)}
+    paths = {f"{key_of(name)}.{reader.user_data}": reader.user_path for name, reader in readers_of(corpus).items()}
     if not paths or None in paths.values():
         return _text(None, f"the corpus ({corpus.kind}) has not been made yet (dvc repro corpus)")
     files = []
     for key, path in paths.items():  # the weights of sources are not counted
         try:
-            files += find_files(str(Path(path or "").expanduser()), (), Counter())
+            files += find_files(str(Path(path or "").expanduser()), ())[0]
         except DataError:
             return _text(None, f"nothing is at {path} ({key})")
     suffixes = (*COMPRESSED_SUFFIXES, ".parquet")
-    size = sum(file.path.stat().st_size * (_COMPRESSION if file.path.suffix in suffixes else 1) for file in files)
+    size = sum(file.size * (_COMPRESSION if file.name.endswith(suffixes) else 1) for file in files)
     return _text(size, f"{', '.join(map(str, paths.values()))}: {len(files):,} files, about {size / 1e6:,.1f} MB")
 
 

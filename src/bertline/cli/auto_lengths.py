@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import prepare_documents
-from bertline.corpus.reader import CorpusReader
+from bertline.corpus.reader import CorpusReader, documents_of
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig
 from bertline.examples.bounds import suited_lengths
 from bertline.foundation.errors import ConfigError
@@ -55,7 +54,7 @@ def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
-    corpus = validate(_Corpus, {"corpus": json.loads(composed)}).corpus
+    corpus: Any = validate(_Corpus, {"corpus": json.loads(composed)}).corpus
     if corpus.kind == "none":
         raise ConfigError("examples.lengths is auto, but there is no corpus (corpus.kind is none). Set it to [].")
     if not isinstance(corpus, CorpusReader):
@@ -73,7 +72,7 @@ def _sample(corpus: CorpusReader) -> list[SourceDocument]:
     """Return the first documents, up to a few million characters."""
     found: list[SourceDocument] = []
     characters = 0
-    for document in corpus.read(Counter()):
+    for document in documents_of(corpus):
         found.append(document)
         characters += sum(map(len, document.paragraphs))
         if characters >= _SAMPLE_CHARACTERS:

@@ -6,17 +6,16 @@ Documents are read only until there are enough, which in most folders are the fi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from bertline.config import PipelineConfig
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import clean, duplicate_key
-from bertline.corpus.reader import CorpusReader
-from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, SourcesCorpusConfig, readers_of
-from bertline.corpus.sources import source_documents
+from bertline.corpus.reader import CorpusReader, documents_of
+from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, readers_of
 from bertline.corpus.writer import more_documents
 from bertline.demo.reader import PythonDocsCorpusConfig
-from bertline.foundation.errors import ConfigError
+from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.progress import silent
 from bertline.run.user_data import at_hand
 
@@ -46,7 +45,7 @@ def check_enough_text(config: PipelineConfig) -> None:
             f"{needed} document{'s' * (needed > 1)}. Set a fraction above 0, such as 0.02; of a small text it "
             "takes the few documents that are needed."
         )
-    readers = dict(readers_of(corpus))
+    readers = readers_of(corpus)
     if not all(reader.user_path is not None and at_hand(reader.user_path) for reader in readers.values()):
         return
     groups: Counter[str] = Counter()
@@ -54,7 +53,7 @@ def check_enough_text(config: PipelineConfig) -> None:
     left_out: Counter[str] = Counter()
     characters = 0
     with silent():  # the corpus stage says what it leaves out
-        for number, document in enumerate(_documents(corpus, readers), start=1):
+        for number, document in enumerate(_documents(readers), start=1):
             text = " ".join(filter(None, map(clean, document.paragraphs)))
             key = duplicate_key(text)
             if len(text) < max(1, corpus.min_document_characters):
@@ -71,12 +70,12 @@ def check_enough_text(config: PipelineConfig) -> None:
     raise ConfigError(_too_few(corpus, readers, groups, left_out, needed))
 
 
-def _documents(corpus: CorpusConfig, readers: dict[str, CorpusReader]) -> Iterator[SourceDocument]:
-    if isinstance(corpus, SourcesCorpusConfig):
-        for name in sorted(corpus.sources):
-            yield from source_documents(name, corpus.sources[name], Counter())
-    else:
-        yield from readers["corpus"].read(Counter())
+def _documents(readers: Mapping[str, CorpusReader]) -> Iterator[SourceDocument]:
+    for name, reader in readers.items():
+        try:
+            yield from documents_of(reader)
+        except BertlineError as error:
+            raise (type(error)(f"source {name} ({key_of(name)}): {error}") if name else error) from error
 
 
 def _are_enough(groups: Counter[str], needed: int) -> bool:
@@ -87,12 +86,12 @@ def _are_enough(groups: Counter[str], needed: int) -> bool:
 
 def _too_few(
     corpus: CorpusConfig,
-    readers: dict[str, CorpusReader],
+    readers: Mapping[str, CorpusReader],
     groups: Counter[str],
     left_out: Counter[str],
     needed: int,
 ) -> str:
-    places = ", ".join(f"{key}.{reader.user_data} is {reader.user_path}" for key, reader in readers.items())
+    places = ", ".join(f"{key_of(name)}.{one.user_data} is {one.user_path}" for name, one in readers.items())
     besides = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))
     in_groups = f" in {len(groups)} group{'s' * (len(groups) != 1)}" if len(groups) < groups.total() else ""
     found = f"{groups.total()} document{'s' * (groups.total() != 1)}{in_groups} to train on"
@@ -100,8 +99,8 @@ def _too_few(
     fixes = {"Give more text": None}
     if left_out["too short"]:
         fixes[f"lower corpus.min_document_characters (now {corpus.min_document_characters})"] = None
-    for key, reader in readers.items():
-        fixes |= dict.fromkeys(more_documents(key if len(readers) == 1 else "corpus.sources.NAME", reader))
+    for name, reader in readers.items():
+        fixes |= dict.fromkeys(more_documents(key_of(name) if len(readers) == 1 else key_of("NAME"), reader))
     return (
         f"{places}, with {found}{f' (left out: {besides})' if besides else ''}; expected at least {needed} for each of "
         f"train and validation{why}. {', or '.join(fixes)}."

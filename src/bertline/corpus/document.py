@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Split = Literal["train", "validation"]
 
@@ -22,6 +22,19 @@ class SourceDocument:
     """Split, if the source determines it; None selects it by a hash of the group."""
     language: str | None = None
     """Language, if the source says it of each document."""
+
+
+class Dropped(NamedTuple):
+    """Something that a reader or a step leaves out (or changes), for the counts and samples of the stage."""
+
+    reason: str
+    """As it is counted, such as `documents/too_short`, `paragraphs/heading` or `encodings/cp1252`."""
+    where: str = ""
+    """Id, or NAME:LINE."""
+    text: str = ""
+    """What was left out, cut to an excerpt by whoever shows it."""
+    count: int = 1
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,26 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 import chardet
 from chardet import EncodingEra
 
-from bertline.corpus.compression import TORN, archive_kind, compression_of, is_torn, open_decompressed, text_stream
-from bertline.corpus.input_files import FileFaults, InputFile, OnUndecodable, leave_out
-from bertline.corpus.quality.drops import READ_AS, REPLACED, SECOND_ENCODING
+from bertline.corpus.document import Dropped
+from bertline.corpus.files import (
+    TORN,
+    OnUndecodable,
+    Part,
+    archive_kind,
+    compression_of,
+    fault,
+    is_torn,
+    lines_before,
+    opened,
+)
 from bertline.foundation.errors import ConfigError, DataError
-from bertline.foundation.progress import of_kind, warn
 
 # Detection of the character encoding of one file, and of the lines in it that have another.
 
@@ -45,7 +51,7 @@ _NOT_BY_CHANCE = 4
 bytes a character, and of Thai."""
 
 
-def detect_encoding(path: Path) -> str | None:
+def detect_encoding(part: Part) -> str | None:
     """Detect the encoding of a plain or compressed file: byte order mark, else UTF-8, else a detector (chardet).
 
     The file is read only up to the first non-ASCII text. That is UTF-8 if most of its non-ASCII characters are valid in
@@ -54,7 +60,7 @@ def detect_encoding(path: Path) -> str | None:
     Returns:
         Python's name of the encoding; None if the content is no text in any encoding that the detector knows.
     """
-    with open_decompressed(path) as handle:
+    with opened(part) as handle:
         chunk = handle.read(_CHUNK_BYTES)
         for mark, name in _MARKS:
             if chunk.startswith(mark):
@@ -79,13 +85,13 @@ class LineDecoder:
     """Decodes each line of a file by itself, so that none is garbled where some are UTF-8 and others are not.
 
     Args:
-        path: The file.
+        part: The file.
         codec: Encoding of the file: UTF-8, or one whose lower half is ASCII (see `suits`).
         errors: Error handler for bytes that are invalid in `codec`.
     """
 
-    def __init__(self, path: Path, codec: str, errors: str) -> None:
-        self._path = path
+    def __init__(self, part: Part, codec: str, errors: str) -> None:
+        self._part = part
         self._codec = codec
         self._errors = errors
         self._is_searched = False
@@ -114,18 +120,18 @@ class LineDecoder:
         if _is_utf8(raw):
             return text, False
         if not self._is_searched:
-            self._is_searched, self.second = True, _second_encoding(self._path)
+            self._is_searched, self.second = True, _second_encoding(self._part)
         try:
             return (text, False) if self.second is None else (raw.decode(self.second), True)
         except UnicodeDecodeError:
             return text, False
 
 
-def _second_encoding(path: Path) -> str | None:
+def _second_encoding(part: Part) -> str | None:
     """Detect the encoding of the lines that are not UTF-8; None if they are few, or in no encoding that is known."""
     sample_lines: list[bytes] = []
     rest, read = b"", 0
-    with open_decompressed(path) as handle:
+    with opened(part) as handle:
         while read < _MAX_SEARCHED_BYTES and sum(map(len, sample_lines)) < _MAX_SAMPLE_BYTES:
             chunk = handle.read(_CHUNK_BYTES)
             *lines, rest = (rest + chunk).split(b"\n") if chunk else (rest, b"")
@@ -177,7 +183,7 @@ class Line(NamedTuple):  # made several times as fast as a frozen dataclass
     """A decoded line without its line end."""
 
     number: int
-    """Line number, from 1."""
+    """Line number in its part of a file, from 1."""
     text: str
     undecodable: bool
     """Whether the line has NUL bytes or bytes that are invalid in the encoding, or is too long to be read."""
@@ -194,64 +200,83 @@ codecs.register_error("bertline.escape", _escape)
 _ERRORS = {"fail": "surrogateescape", "skip": "surrogateescape", "replace": "bertline.escape"}
 
 
-def read_lines(file: InputFile, encoding: str, on_undecodable: OnUndecodable, dropped: Counter[str]) -> Iterator[Line]:
-    """Read the lines of a plain or compressed file (detected by its first bytes, not by its name).
+def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Line | Dropped]:
+    """Read the lines of a plain or compressed file (detected by its first bytes, not by its name), or of a range.
 
-    With `skip`, a line that is no text is marked, for the caller to count; with `replace`, what is no text in it
-    becomes U+FFFD, and the line is counted under `lines/replaced`. With both, whatever else is wrong is counted: a file
-    ends at the damage of its compressed data (`files/torn`) or where it cannot be split into lines
-    (`files/undecodable`, as a file without a detectable encoding); an archive (`files/archive`), and a line over the
-    limit (`lines/too_long`).
+    With `skip`, a line that is no text is marked, for the caller to drop; with `replace`, what is no text in it becomes
+    U+FFFD (`lines/replaced`). With both, whatever else is wrong is dropped: a file ends at the damage of its compressed
+    data (`files/torn`) or where it cannot be split into lines (`files/undecodable`, as a file without a detectable
+    encoding); an archive (`files/archive`), and a line over the limit (`lines/too_long`).
 
     Args:
-        file: The file.
-        encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then counted
-            under `encodings/NAME`, and lines that have another encoding than their file are decoded from it and
-            counted under `lines/read_in_a_second_encoding`.
-        on_undecodable: What happens to input that is not text.
-        dropped: Counter.
+        part: The file.
+        encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then
+            reported as `encodings/NAME`, and lines that have another encoding than their file are decoded from it
+            (`lines/read_in_a_second_encoding`).
+        policy: What happens to input that is not text.
 
     Raises:
-        DataError: With `fail`, any of the above; the message names file, line and byte. Always, if the file cannot be
-            read.
+        DataError: With `fail`, any of the above; the message names file, line and byte.
         ConfigError: The encoding is unknown.
     """
-    faults = _Faults(file, on_undecodable, dropped)
     number = 0
     try:
-        codec = _codec_of(file, encoding, faults)
+        codec = detect_encoding(part) if encoding == AUTO else _known(encoding)
         if codec is None:
+            hint = "Take it away, or set corpus.encoding"
+            yield _archive(part, policy) or fault(part, policy, "files/undecodable", _NO_ENCODING, hint)
             return
-        name, errors = codec.removesuffix("-sig"), _ERRORS[on_undecodable]
+        if encoding == AUTO and codec != "utf-8":
+            yield Dropped(f"encodings/{codec}", part.name)
         by_line = LineDecoder.suits(codec) if encoding == AUTO else LineDecoder.never_looks_like_utf8(codec)
-        decode = LineDecoder(file.path, name, errors) if by_line else None
-        stream = (codec, errors) if decode is None else ("utf-8-sig", "surrogateescape")
-        with text_stream(file.path, *stream) as handle:
+        decode = LineDecoder(part, codec, _ERRORS[policy]) if by_line else None
+        # A byte-order mark is not part of the text.
+        stream = ("utf-8-sig", "surrogateescape") if decode else (codec.replace("utf-8", "utf-8-sig"), _ERRORS[policy])
+        with opened(part) as content, io.TextIOWrapper(content, *stream) as handle:
             while text := handle.readline(_MAX_LINE_CHARACTERS):
                 number += 1
-                undecodable = False
+                place, undecodable = f"{part.label}:{number}", False
                 if decode is not None and not text.isascii():
                     text, is_second = decode(text)
                     if is_second:
-                        faults.note_second(number, name, decode.second)
+                        yield Dropped("lines/read_in_a_second_encoding", place, text, note=f"as {decode.second}")
                 if not _is_text(text) and (found := _NOT_TEXT.search(text)):
-                    if faults.is_archive(number):
+                    if number == 1 and (archive := _archive(part, policy)):
+                        yield archive
                         return
-                    undecodable = faults.is_marked(number, found, encoding, codec)
-                    text = _NOT_TEXT.sub(_REPLACEMENT, text)
+                    if policy == "fail":
+                        raise DataError(_not_text(part, number, found, codec, is_detected=encoding == AUTO))
+                    text, undecodable = _NOT_TEXT.sub(_REPLACEMENT, text), policy == "skip"
+                    if not undecodable:
+                        yield Dropped("lines/replaced", place, text)
                 if len(text) >= _MAX_LINE_CHARACTERS:
-                    undecodable = faults.is_too_long(number)
-                    text = _past_line_end(handle, text)
+                    problem = f"line {number} has over {_MAX_LINE_CHARACTERS:,} characters"
+                    yield fault(part, policy, "lines/too_long", problem, "Put line ends into it")
+                    undecodable = policy == "skip"
+                    while text and not text.endswith("\n"):
+                        text = handle.readline(_SKIPPED_CHARACTERS)
+                    text = "\n"
                 yield Line(number, text.rstrip("\r\n"), undecodable)
     except UnicodeError as error:
         problem = f"not {encoding} text after line {number} ({error})"
-        faults.count("files/undecodable", problem, "Set corpus.encoding to the file's encoding")
+        yield fault(part, policy, "files/undecodable", problem, "Set corpus.encoding to the file's encoding")
     except (*TORN, OSError) as error:
         if not is_torn(error):
-            assert isinstance(error, OSError)
-            raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
-        problem = f"the {compression_of(file.path)} data is torn after line {number} ({error})"
-        faults.count("files/torn", problem, "Copy the file again")
+            raise
+        problem = f"the {compression_of(part.path)} data is torn after line {number} ({error})"
+        yield fault(part, policy, "files/torn", problem, "Copy the file again")
+
+
+_NO_ENCODING = "not text in any known encoding"
+
+
+def _known(encoding: str) -> str:
+    try:
+        return codecs.lookup(encoding).name
+    except LookupError as error:
+        raise ConfigError(
+            f"corpus.encoding is {encoding!r}, which Python does not know; try utf-8, or auto."
+        ) from error
 
 
 def _is_text(text: str) -> bool:
@@ -264,124 +289,28 @@ def _is_text(text: str) -> bool:
         return False
 
 
-class _Faults(FileFaults):
-    """What is wrong with a file of lines, or with a line of it."""
-
-    _line_named = _second_named = False
-
-    def is_marked(self, number: int, found: re.Match[str], encoding: str, codec: str) -> bool:
-        """Return whether a line that is not text is to be left out; False: it is counted and stays.
-
-        Raises:
-            DataError: With `fail`.
-        """
-        if self._policy == "fail":
-            detected = encoding == AUTO
-            message = self._not_text(number, found, codec.removesuffix("-sig") if detected else encoding, detected)
-            raise DataError(message)
-        if not self._line_named:
-            self._line_named = True
-            fate = "is replaced" if self._policy == "replace" else "such records of this file are left out, counted"
-            hint = "" if encoding == AUTO else " (corpus.encoding=auto detects the encoding of each file)"
-            message = f"{self._file.path}:{number} is not {codec.removesuffix('-sig')} text; {fate}{hint}"
-            warn(message, extra=of_kind("text in another encoding"))
-        if self._policy == "replace":
-            self._dropped[REPLACED] += 1
-        return self._policy == "skip"
-
-    def is_too_long(self, number: int) -> bool:
-        """Count a line over the limit; return whether the record that it belongs to is to be left out.
-
-        Raises:
-            DataError: With `fail`.
-        """
-        problem = f"line {number} has over {_MAX_LINE_CHARACTERS:,} characters"
-        self.count("lines/too_long", problem, "Put line ends into it")
-        return self._policy == "skip"
-
-    def note_encoding(self, codec: str) -> None:
-        """Count a file in another encoding than UTF-8."""
-        if codec != "utf-8":
-            self._dropped[f"{READ_AS}{codec}"] += 1
-
-    def note_second(self, number: int, codec: str, second: str | None) -> None:
-        """Count a line in another encoding than the rest of the file, and name the first one."""
-        if not self._second_named:
-            self._second_named = True
-            warn(
-                f"{self._file.path}:{number} is {second} text, and the file is read as {codec}; such lines are read as "
-                f"{second}, counted under {SECOND_ENCODING}",
-                extra=of_kind("files of two encodings"),
-            )
-        self._dropped[SECOND_ENCODING] += 1
-
-    def is_archive(self, number: int) -> bool:
-        """Return whether the file is an archive, whose first bytes are never text."""
-        kind = archive_kind(self._file.path) if number == 1 else None
-        if kind is not None:
-            problem = f"a {kind} archive, which is not opened: names in it could point anywhere"
-            self.count("files/archive", problem, "Unpack it into a folder")
-        return kind is not None
-
-    def _not_text(self, number: int, found: re.Match[str], encoding: str, is_detected: bool) -> str:
-        place = f"{self._file.path}:{number}:"
-        rest = "or corpus.on_undecodable=skip to count such records and leave them out, or replace."
-        if found[0] == "\0":
-            return f"{place} a NUL byte at character {found.start() + 1}; text has none. Take it out, {rest}"
-        with self._file.path.open("rb") as handle:
-            utf16 = handle.read(2) in _UTF16_MARKS
-        hint = "Set corpus.encoding to its encoding (auto detects it)"
-        if utf16:
-            hint = "It begins with a UTF-16 mark: try corpus.encoding=utf-16 (auto detects it)"
-        elif is_detected:
-            hint = "Most of the file is, and no other encoding is known for such lines: mend it"
-        byte = f"byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1}"
-        return f"{place} {byte} is not {encoding} text. {hint}, {rest}"
+def _archive(part: Part, policy: OnUndecodable) -> Dropped | None:
+    """Return the fault of an archive, whose first bytes are never text; None if the file is none."""
+    if (kind := archive_kind(part)) is None:
+        return None
+    problem = f"a {kind} archive, which is not opened: names in it could point anywhere"
+    return fault(part, policy, "files/archive", problem, "Unpack it into a folder")
 
 
-def _codec_of(file: InputFile, encoding: str, faults: _Faults) -> str | None:
-    """Return the codec for a file; None if it is to be detected and cannot be."""
-    if encoding == AUTO:
-        codec = detect_encoding(file.path)
-        if codec is None:
-            if not faults.is_archive(1):
-                hint = "Take it away, or set corpus.encoding"
-                faults.count("files/undecodable", "not text in any known encoding", hint)
-            return None
-        faults.note_encoding(codec)
-    else:
-        try:
-            codec = codecs.lookup(encoding).name
-        except LookupError as error:
-            raise ConfigError(
-                f"corpus.encoding is {encoding!r}, which Python does not know; try utf-8, or auto."
-            ) from error
-    # A byte-order mark is not part of the text.
-    return "utf-8-sig" if codec == "utf-8" else codec
-
-
-def _past_line_end(handle: io.TextIOWrapper, text: str) -> str:
-    """Read past the end of a line that is too long, in bounded memory; return an empty line."""
-    while text and not text.endswith("\n"):
-        text = handle.readline(_SKIPPED_CHARACTERS)
-    return "\n"
-
-
-def counted(lines: Iterator[Line], file: InputFile, dropped: Counter[str]) -> Iterator[Line]:
-    """Pass on the lines of a file; a file of blank lines only is counted under `files/empty`.
-
-    One of which nothing could be read is counted by its fault alone.
-    """
-    blank, faults = True, _faulty_files(dropped)
-    for line in lines:
-        blank = blank and not line.text.strip()
-        yield line
-    if blank and _faulty_files(dropped) == faults:
-        leave_out(dropped, "files/empty", file.name)
-
-
-def _faulty_files(dropped: Counter[str]) -> int:
-    return sum(number for reason, number in dropped.items() if reason.startswith("files/"))
+def _not_text(part: Part, number: int, found: re.Match[str], codec: str, *, is_detected: bool) -> str:
+    place = f"{part.path}:{lines_before(part) + number}:"
+    rest = "or corpus.on_undecodable=skip to count such records and leave them out, or replace."
+    if found[0] == "\0":
+        return f"{place} a NUL byte at character {found.start() + 1}; text has none. Take it out, {rest}"
+    with opened(part) as handle:
+        is_utf16 = handle.read(2) in _UTF16_MARKS
+    hint = "Set corpus.encoding to its encoding (auto detects it)"
+    if is_utf16:
+        hint = "It begins with a UTF-16 mark: try corpus.encoding=utf-16 (auto detects it)"
+    elif is_detected:
+        hint = "Most of the file is, and no other encoding is known for such lines: mend it"
+    byte = f"byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1}"
+    return f"{place} {byte} is not {codec} text. {hint}, {rest}"
 
 
 # Recognition of markup in what should be plain text.
@@ -423,13 +352,16 @@ def reader_of_markup(text: str) -> str | None:
     return "corpus=xml" if mostly else None
 
 
-def peeked(lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
+def peeked(lines: Iterator[Line | Dropped]) -> tuple[str, Iterator[Line | Dropped]]:
     """Return the beginning of the lines as one text, and all of the lines."""
-    first: list[Line] = []
+    first: list[Line | Dropped] = []
+    texts: list[str] = []
     characters = 0
     for line in lines:
         first.append(line)
-        characters += len(line.text)
+        if isinstance(line, Line):
+            texts.append(line.text[:_MAX_CHARACTERS])
+            characters += len(line.text)
         if len(first) >= _MAX_LINES or characters >= _MAX_CHARACTERS:
             break
-    return "\n".join(line.text[:_MAX_CHARACTERS] for line in first), chain(first, lines)
+    return "\n".join(texts), chain(first, lines)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.corpus.document import SourceDocument
+from bertline.corpus.document import Dropped, SourceDocument
+from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_changed, shards_of
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.sentences.rules import LinesConfig, RegexConfig, RulesConfig
 
@@ -153,32 +153,90 @@ class ReadingSettings(Checked):
 
     @property
     def user_path(self) -> str | None:
-        """Path of the user's own data."""
-        return None if self.user_data is None else getattr(self, self.user_data)
+        """Path of the user's own data on this machine; None if there is none, as in an object store."""
+        path: str | None = None if self.user_data is None else getattr(self, self.user_data)
+        return None if path is None or "://" in path else path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusReader(ReadingSettings, ABC):
     """What a reader has to provide besides its settings.
 
-    A reader is one file of `corpus/readers`. It becomes a corpus together with `CorpusSettings`, and one of several
-    sources together with `SourceSettings`; `corpus/registry.py` lists both classes.
+    A reader is one file of `corpus/readers` and a line of `corpus/registry.py`, or an entry point of a package. It
+    becomes a corpus together with `CorpusSettings`, and one of several sources together with `SourceSettings`.
     """
 
     def __init_subclass__(cls) -> None:
         """Refuse a reader that does not say what the user's data is: DVC would not see that the text changed."""
-        if "user_data" not in vars(cls) and CorpusReader in cls.__bases__:
-            raise TypeError(f"{cls.__name__}: set user_data to the field with the path of the user's data, or to None")
         if cls.user_data is not None and not any(
             cls.user_data in vars(one).get("__annotations__", ()) for one in cls.__mro__
         ):
             raise TypeError(f"{cls.__name__}: user_data is {cls.user_data!r}, which is not one of its fields")
 
     @abstractmethod
-    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
-        """Read the documents in a fixed order.
+    def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
+        """Cut the input into shards of about so many bytes, in the order of reading, from the input alone.
 
-        Args:
-            dropped: Counter of left-out documents (`documents/REASON`), paragraphs (`paragraphs/REASON`) and files
-                (`files/REASON`).
+        Returns:
+            The shards, and what is left out before anything is read.
         """
+
+    @abstractmethod
+    def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
+        """Read the documents of a shard in a fixed order, and what is left out of it, as it is met."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilesReader(CorpusReader):
+    """Base class of the readers of files."""
+
+    user_data: ClassVar[str | None] = "path"
+    path: str
+    """A file, a folder (searched recursively) or a glob; also a URL, such as `s3://bucket/folder`."""
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Endings of the names of the files of a folder that are read; empty: all."""
+        return ()
+
+    @abstractmethod
+    def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
+        """Read a file, or a range of it."""
+
+    def ranges(self, part: Part, shard_bytes: int) -> list[Part]:
+        """Cut a file into ranges of about so many bytes that are read by themselves; by default it stays whole."""
+        return [part]
+
+    def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
+        """See `CorpusReader.plan`."""
+        parts, dropped = find_files(self.path, self.endings)
+        ranges = (one for part in parts for one in self.ranges(part, shard_bytes))
+        return shards_of(source, ranges, shard_bytes), dropped
+
+    def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
+        """See `CorpusReader.read_shard`; a file of which nothing comes is counted under `files/empty`.
+
+        Raises:
+            DataError: A file cannot be read, or has changed since the plan.
+        """
+        for part in shard.parts:
+            is_empty = True
+            try:
+                with naming(part.path):
+                    for item in self.read_part(part):
+                        is_empty = False
+                        yield item
+            except Exception:
+                refuse_changed(part)  # which explains the error
+                raise
+            refuse_changed(part)
+            if is_empty and not part.start:
+                yield Dropped("files/empty", part.name)
+
+
+def documents_of(reader: CorpusReader) -> Iterator[SourceDocument]:
+    """Read the documents of all shards, without what is left out."""
+    for shard in reader.plan(1 << 60)[0]:
+        for item in reader.read_shard(shard):
+            if isinstance(item, SourceDocument):
+                yield item

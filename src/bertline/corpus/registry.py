@@ -1,22 +1,50 @@
-"""The corpus readers: a new one is a file of `corpus/readers` and a line in each of the two unions here."""
+"""The corpus readers: a new one is a file of `corpus/readers` and a line here, or an entry point of a package."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union
 
-from bertline.corpus.reader import CorpusReader, CorpusSettings
-from bertline.corpus.readers.table import HubCorpusConfig, HubSource, TableCorpusConfig, TableSource
-from bertline.corpus.readers.text import TextCorpusConfig, TextSource
-from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig, WikiExtractorSource
-from bertline.corpus.readers.xml import XmlCorpusConfig, XmlSource
-from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
+from bertline.corpus.readers.table import HubReader, TableReader
+from bertline.corpus.readers.text import TextReader
+from bertline.corpus.readers.wikiextractor import WikiExtractorReader
+from bertline.corpus.readers.xml import XmlReader
+from bertline.demo.config import PythonDocsConfig
+from bertline.demo.reader import ModulesReader, PythonDocsCorpusConfig
+from bertline.foundation.plugins import with_plugins
 
+_OWN: dict[str, type[CorpusReader]] = {
+    "text": TextReader,
+    "wikiextractor": WikiExtractorReader,
+    "xml": XmlReader,
+    "jsonl": TableReader,
+    "csv": TableReader,
+    "parquet": TableReader,
+    "hub": HubReader,
+}
+READERS = with_plugins("bertline.readers", _OWN)
+"""Readers by name, which is the value of `kind` in the configuration of a corpus, and of a source."""
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
-SourceConfig = TextSource | WikiExtractorSource | XmlSource | TableSource | HubSource
+
+def _with(reader: type[CorpusReader], settings: type[Any], what: str) -> Any:
+    name = reader.__name__.removesuffix("Reader") + what
+    members = {"__doc__": reader.__doc__, "__module__": __name__}
+    return dataclass(frozen=True, kw_only=True)(type(name, (reader, settings), members))
+
+
+_DISTINCT = dict.fromkeys(READERS.values())
+CORPORA = {reader: _with(reader, CorpusSettings, "CorpusConfig") for reader in _DISTINCT}
+"""By reader, its settings together with those of every corpus."""
+SOURCES = {reader: _with(reader, SourceSettings, "Source") for reader in _DISTINCT}
+"""By reader, its settings together with those of one of several sources."""
+
+if TYPE_CHECKING:
+    SourceConfig: TypeAlias = Any  # classes that are known when the program runs
+else:
+    SourceConfig = Union[tuple(SOURCES.values())]  # noqa: UP007
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +87,10 @@ class SourcesCorpusConfig(CorpusSettings):
             )
 
 
-CorpusConfig = (
-    PythonDocsCorpusConfig
-    | TextCorpusConfig
-    | WikiExtractorCorpusConfig
-    | XmlCorpusConfig
-    | TableCorpusConfig
-    | HubCorpusConfig
-    | SourcesCorpusConfig
-)
+if TYPE_CHECKING:
+    CorpusConfig: TypeAlias = Any
+else:
+    CorpusConfig = Union[(PythonDocsCorpusConfig, *CORPORA.values(), SourcesCorpusConfig)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,10 +100,21 @@ class NoCorpusConfig:
     kind: Literal["none"]
 
 
-def readers_of(corpus: CorpusConfig | NoCorpusConfig) -> Iterator[tuple[str, CorpusReader]]:
-    """Yield the readers of a corpus, each with its key in the configuration: `corpus`, or `corpus.sources.NAME`."""
+def readers_of(
+    corpus: CorpusConfig | NoCorpusConfig, python_docs: PythonDocsConfig | None = None
+) -> dict[str, CorpusReader]:
+    """Return the readers of a corpus by the name of their source, in the order of names; of a single one it is empty.
+
+    The default corpus has a reader where `python_docs`, its packages, are given.
+    """
     if isinstance(corpus, SourcesCorpusConfig):
-        for name, source in corpus.sources.items():
-            yield f"corpus.sources.{name}", source
-    elif isinstance(corpus, CorpusReader):
-        yield "corpus", corpus
+        return {name: corpus.sources[name] for name in sorted(corpus.sources)}
+    if isinstance(corpus, PythonDocsCorpusConfig) and python_docs is not None:
+        reader: Any = ModulesReader(python_docs, fails=corpus.on_undecodable == "fail")
+        return {"": reader}
+    return {"": corpus} if isinstance(corpus, CorpusReader) else {}
+
+
+def key_of(source: str) -> str:
+    """Return the key of a source in the configuration: `corpus`, or `corpus.sources.NAME`."""
+    return f"corpus.sources.{source}" if source else "corpus"

@@ -19,11 +19,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from bertline.corpus.files import Part
 from bertline.corpus.storage import KIND
 from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.demo.prose import Prose, prose_paragraphs
@@ -74,19 +75,11 @@ class ModuleDocs:
     docstrings: tuple[Docstring, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    package: str
-    files: dict[str, Path]
-    """Source files by the name of their module."""
-    kept: Path | None
-    """Cache file of the batch; None without a cache."""
-    reader: str
-
-
 _ReadFile = str | list[Any]
 """Why a file cannot be read, or its docstrings as plain data: `[name, kind, parameters, text, paragraphs, dropped]`."""
-_KEPT_IN: ContextVar[tuple[Path, str] | None] = ContextVar("kept_in", default=None)
+Cache = tuple[Path, str]
+"""Folder of `docstrings_kept_in`, and what its entries depend on besides the files."""
+_KEPT_IN: ContextVar[Cache | None] = ContextVar("kept_in", default=None)
 
 
 @contextmanager
@@ -116,28 +109,66 @@ def read_modules(
     Order: packages as configured, modules by name. Test folders (`tests`, `test`, `test_*`, `conftest`) are left out:
     their docstrings describe checks, not the library.
 
+    Args:
+        config: The packages.
+        num_workers: Number of processes.
+        dropped: Takes the number of modules left out, by reason.
+
     Raises:
         ConfigError: A package is not installed.
     """
     dropped = Counter() if dropped is None else dropped
-    roots = {package.module: _locate(package) for package in config.packages}
-    folder, reader = _KEPT_IN.get() or (None, "")
-    batches: list[_Batch] = []
-    for package, root in roots.items():
-        files = list(_module_files(package, root, dropped).items())
-        for start in range(0, len(files), _FILES_A_BATCH):
-            kept = folder / f"{package}-{start:05d}.json" if folder else None
-            batches.append(_Batch(package, dict(files[start : start + _FILES_A_BATCH]), kept, reader))
-    read_batches = ordered_map(_read_batch, batches, num_workers=num_workers)
-    for batch, read_files in zip(batches, read_batches, strict=True):
-        for name, found in zip(batch.files, read_files, strict=True):
-            if isinstance(found, str) or not found:
-                dropped[found if isinstance(found, str) else "no_docstring"] += 1
-                continue
-            group = group_of(name, package=batch.package)
-            fraction, seed = config.held_out_fraction, config.split_seed
-            held_out = is_held_out(group, package=batch.package, fraction=fraction, seed=seed)
-            yield ModuleDocs(batch.package, name, group, held_out, tuple(map(_docstring, found)))
+    batches, num_tests = module_batches(config)
+    dropped.update(test_module=num_tests)
+    read = ordered_map(partial(_read_files, _KEPT_IN.get()), batches, num_workers=num_workers)
+    for batch, files in zip(batches, read, strict=True):
+        for module in modules_of(config, batch, files):
+            if isinstance(module, ModuleDocs):
+                yield module
+            else:
+                dropped[module[1]] += 1
+
+
+def module_batches(config: PythonDocsConfig) -> tuple[list[tuple[Part, ...]], int]:
+    """Return the source files of the packages in batches, named by their modules, and how many are tests."""
+    batches: list[tuple[Part, ...]] = []
+    tests: Counter[str] = Counter()
+    for package in config.packages:
+        files = [
+            Part(str(path), name, path.stat().st_size, str(path.stat().st_mtime_ns))
+            for name, path in _module_files(package.module, _locate(package), tests).items()
+        ]
+        starts = range(0, len(files), _FILES_A_BATCH)
+        batches += [tuple(files[start : start + _FILES_A_BATCH]) for start in starts]
+    return batches, tests["test_module"]
+
+
+def read_batch(
+    config: PythonDocsConfig, batch: Sequence[Part], cache: Cache | None
+) -> Iterator[ModuleDocs | tuple[str, str]]:
+    """Read a batch of `module_batches`: modules, or the name of one that is left out and why."""
+    return modules_of(config, batch, _read_files(cache, batch))
+
+
+def docstrings_cache() -> Cache | None:
+    """Return the cache of `docstrings_kept_in`, for other processes."""
+    return _KEPT_IN.get()
+
+
+def modules_of(
+    config: PythonDocsConfig, batch: Sequence[Part], files: Sequence[_ReadFile]
+) -> Iterator[ModuleDocs | tuple[str, str]]:
+    """Yield what `read_batch` does, of files that were read."""
+    packages = {package.module for package in config.packages}
+    for part, found in zip(batch, files, strict=True):
+        if isinstance(found, str) or not found:
+            yield part.name, found if isinstance(found, str) else "no_docstring"
+            continue
+        first = part.name.partition(".")[0]
+        package = first if first in packages else STANDARD_LIBRARY
+        group = group_of(part.name, package=package)
+        held_out = is_held_out(group, package=package, fraction=config.held_out_fraction, seed=config.split_seed)
+        yield ModuleDocs(package, part.name, group, held_out, tuple(map(_docstring, found)))
 
 
 def package_versions(config: PythonDocsConfig) -> dict[str, str]:
@@ -252,14 +283,15 @@ def _module_files(package: str, root: Path, dropped: Counter[str]) -> dict[str, 
     return {name: paths[name] for name in sorted(paths) if name}
 
 
-def _read_batch(batch: _Batch) -> list[_ReadFile]:
-    sources = [path.read_bytes() for path in batch.files.values()]
-    if batch.kept is None:
+def _read_files(cache: Cache | None, batch: Sequence[Part]) -> list[_ReadFile]:
+    sources = [Path(part.path).read_bytes() for part in batch]
+    if cache is None:
         return _read_sources(sources)
-    made_of = hashlib.sha256(batch.reader.encode())
+    folder, reader = cache
+    made_of = hashlib.sha256(reader.encode())
     for source in sources:
         made_of.update(hashlib.sha256(source).digest())
-    return kept_json(batch.kept, made_of.hexdigest(), lambda: _read_sources(sources))
+    return kept_json(folder / f"{batch[0].name}.json", made_of.hexdigest(), lambda: _read_sources(sources))
 
 
 def _read_sources(sources: Sequence[bytes]) -> list[_ReadFile]:

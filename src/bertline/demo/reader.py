@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from bertline.corpus.document import SourceDocument
+from bertline.corpus.document import Dropped, SourceDocument
+from bertline.corpus.files import InputShard
 from bertline.corpus.reader import CorpusSettings, ReadingSettings
 from bertline.demo.config import PythonDocsConfig
-from bertline.demo.docstrings import read_modules
+from bertline.demo.docstrings import Cache, ModuleDocs, docstrings_cache, module_batches, read_batch
 from bertline.foundation.errors import DataError
 
 
@@ -21,26 +21,43 @@ class PythonDocsCorpusConfig(ReadingSettings, CorpusSettings):
     kind: Literal["python_docs"]
 
 
-def module_documents(
-    config: PythonDocsCorpusConfig, python_docs: PythonDocsConfig, dropped: Counter[str], *, num_workers: int
-) -> Iterator[SourceDocument]:
-    """Read each module as a document: the prose of its docstrings in source order."""
-    modules: Counter[str] = Counter()
-    for module in read_modules(python_docs, num_workers=num_workers, dropped=modules):
-        paragraphs: list[str] = []
-        for docstring in module.docstrings:
-            prose = docstring.prose
-            paragraphs.extend(prose.paragraphs)
-            dropped.update({f"paragraphs/{reason}": count for reason, count in prose.dropped.items()})
-        yield SourceDocument(
-            module.name, module.group, tuple(paragraphs), split="validation" if module.held_out else "train"
-        )
-    dropped.update({f"documents/{reason}": count for reason, count in modules.items()})
-    if modules["undecodable"] and config.on_undecodable == "fail":
-        raise DataError(
-            f"{modules['undecodable']} modules of the packages in python_docs are not text in their encoding. Set "
-            "corpus.on_undecodable=skip to leave them out."
-        )
+@dataclass(frozen=True, slots=True)
+class ModulesReader:
+    """Reads each module as a document: the prose of its docstrings in source order."""
+
+    packages: PythonDocsConfig
+    fails: bool
+    """Whether a module that is not text is an error."""
+    cache: Cache | None = field(default_factory=docstrings_cache)
+
+    def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
+        """See `CorpusReader.plan`: shards are batches of files of one package."""
+        batches, num_tests = module_batches(self.packages)
+        return [InputShard(source, batch) for batch in batches], [Dropped("documents/test_module", count=num_tests)]
+
+    def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
+        """See `CorpusReader.read_shard`.
+
+        Raises:
+            DataError: A module is not text in its encoding, and that is an error.
+        """
+        for module in read_batch(self.packages, shard.parts, self.cache):
+            if not isinstance(module, ModuleDocs):
+                name, reason = module
+                if reason == "undecodable" and self.fails:
+                    raise DataError(
+                        f"the module {name} is not text in its encoding. Set corpus.on_undecodable=skip to leave it "
+                        "out."
+                    )
+                yield Dropped(f"documents/{reason}", name)
+                continue
+            paragraphs: list[str] = []
+            for docstring in module.docstrings:
+                paragraphs.extend(docstring.prose.paragraphs)
+                for reason, count in docstring.prose.dropped.items():
+                    yield Dropped(f"paragraphs/{reason}", module.name, count=count)
+            split: Literal["train", "validation"] = "validation" if module.held_out else "train"
+            yield SourceDocument(module.name, module.group, tuple(paragraphs), split=split)
 
 
 def all_on_one_side(config: PythonDocsConfig, *, held_out: bool) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.config import PipelineConfig, each_section, pipeline_config
-from bertline.corpus.registry import SourcesCorpusConfig, readers_of
+from bertline.corpus.registry import SourcesCorpusConfig, key_of, readers_of
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
@@ -112,10 +112,10 @@ def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
     if isinstance(config.tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig):
         hub_or_path[USER_VOCABULARY] = ("tokenizer.path", config.tokenizer.path)
     named = {place: (key, path) for place, (key, path) in hub_or_path.items() if path is not None and is_local(path)}
-    for key, reader in readers_of(config.corpus):
+    for source, reader in readers_of(config.corpus).items():
         if reader.user_path is not None:
-            place = USER_TEXT if key == "corpus" else USER_SOURCES / key.rpartition(".")[2]
-            named[place] = (f"{key}.{reader.user_data}", reader.user_path)
+            place = USER_SOURCES / source if source else USER_TEXT
+            named[place] = (f"{key_of(source)}.{reader.user_data}", reader.user_path)
     for name, task in config.tasks.items():
         path = getattr(task.source, "path", None)  # sources from packages or a hub have none
         if path is not None:

@@ -2,114 +2,116 @@
 
 JSONL and CSV are read one record at a time, so that an error names its line and a single bad record can be left out.
 Of Parquet files, only the needed columns are read, in batches. Datasets of the hub are streamed by the `datasets`
-library, without a copy in a cache.
+library, without a copy in a cache; saved ones (`save_to_disk`, or a folder of Parquet files) are mapped.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import fsspec
 import pyarrow.parquet as pq
 
-from bertline.corpus.compression import without_compression
-from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import InputFile, find_files, leave_out, paragraphs_of
+from bertline.corpus.document import Dropped, SourceDocument
+from bertline.corpus.files import InputShard, Part, fault, line_ranges, lines_before, paragraphs_of, without_compression
 from bertline.corpus.lines import read_lines
-from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
+from bertline.corpus.reader import CorpusReader, FilesReader, ReadingSettings
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
-from bertline.foundation.progress import of_kind, warn
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
 _PARQUET_BATCH_ROWS = 1_000
 _PARQUET_BUFFER_BYTES = 1 << 20
 _SHOWN_COLUMNS = 20
 """Maximum number of column names in a message."""
+_QUOTES = (
+    "If the file has quotes that do not pair up, set corpus.quoting=false, which takes them as text; else fix them."
+)
+Row = tuple[int, Mapping[str, Any]]
+"""Number and values by column."""
+Where = Callable[[int], str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _RowsReader(CorpusReader):
+@dataclass(frozen=True, kw_only=True)  # without slots: a class cannot have two bases with slots of their own
+class RowsReader(ReadingSettings):
     """What corpora of rows with named columns share."""
 
-    user_data: ClassVar[str | None] = None
     text_column: str
     """Name of the text column."""
     group_column: str | None
     """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
+    language_column: str | None = None
+    """Column with the language of each row, such as `de`, where a corpus has several sources."""
 
     @property
     def columns(self) -> dict[str, str]:
         """Names of the columns that are read, by the setting that names them."""
-        named = {
-            "text_column": self.text_column,
-            "group_column": self.group_column,
-            "language_column": getattr(self, "language_column", None),
-        }
-        return {setting: column for setting, column in named.items() if column is not None}
+        settings = ("text_column", "group_column", "language_column")
+        return {name: column for name in settings if (column := getattr(self, name)) is not None}
 
-    def bad_row(self, place: str, problem: str, dropped: Counter[str], reason: str, where: str, text: str) -> None:
-        """Count a row that cannot be used under a reason, and say so.
+    def bad_row(self, place: str, problem: str, dropped: Dropped) -> Dropped:
+        """Return what is left out for a row that cannot be used.
 
         Raises:
             DataError: With `on_undecodable: fail`.
         """
         if self.on_undecodable == "fail":
             raise DataError(f"{place}: {problem}. Fix it, or set corpus.on_undecodable=skip to count such rows.")
-        leave_out(dropped, reason, where, text)
-        warn(f"{place}: {problem}; left out, counted under {reason}", extra=of_kind(reason))
+        return dropped._replace(note=problem)
 
-    def _documents(
-        self, rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, where: str, dropped: Counter[str]
-    ) -> Iterator[SourceDocument]:
-        """Convert numbered rows to documents.
+    def documents(self, rows: Iterable[Row | Dropped], label: str, where: Where) -> Iterator[SourceDocument | Dropped]:
+        """Convert numbered rows to documents; a row without text is left out.
 
         Args:
-            rows: Rows with their numbers. A row without text is counted and left out.
-            name: Beginning of the id of a document, the same on every machine.
-            where: Beginning of its place, for messages.
-            dropped: See `read`.
+            rows: Rows.
+            label: Beginning of the id of a document, the same on every machine.
+            where: Returns the place of a row for messages.
         """
-        for place, (number, row) in enumerate(rows):
+        is_first = True
+        for item in rows:
+            if isinstance(item, Dropped):
+                yield item
+                continue
+            number, row = item
+            name = f"{label}{number}"
             missing = [role for role, column in self.columns.items() if column not in row]
             if missing:
                 names = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
                 is_unsplit = len(row) == 1 and set(names) & set(";|\t,")
                 hint = " Does another mark separate them (corpus.separator)?" if is_unsplit else ""
                 problem = f"no column {self.columns[missing[0]]!r} (corpus.{missing[0]}). Columns here: {names}"
-                if not place:
-                    raise DataError(f"{where}{number}: {problem}.{hint}")
-                self.bad_row(f"{where}{number}", problem, dropped, "documents/no_column", f"{name}{number}", str(row))
+                if is_first:
+                    raise DataError(f"{where(number)}: {problem}.{hint}")
+                yield self.bad_row(where(number), problem, Dropped("documents/no_column", name, str(row)))
                 continue
+            is_first = False
             text = row[self.text_column]
             if text is None or text == "" or text != text:  # NaN, as pandas writes a missing value
-                leave_out(dropped, "documents/no_text", f"{name}{number}")
+                yield Dropped("documents/no_text", name)
                 continue
             if not isinstance(text, str):
                 held = f"holds {type(text).__name__} {str(text)[:60]!r}, expected text"
                 problem = f"column {self.text_column!r} (corpus.text_column) {held}"
-                self.bad_row(f"{where}{number}", problem, dropped, "documents/not_text", f"{name}{number}", str(text))
+                yield self.bad_row(where(number), problem, Dropped("documents/not_text", name, str(text)))
                 continue
             group = row[self.group_column] if self.group_column is not None else None
             group = "" if group is None else f"{self.group_column}={group}"
-            language = row[self.columns["language_column"]] if "language_column" in self.columns else None
+            language = row[self.language_column] if self.language_column is not None else None
             language = None if language in (None, "") else str(language)
-            paragraphs = tuple(paragraphs_of(text.splitlines()))
-            yield SourceDocument(f"{name}{number}", group, paragraphs, language=language)
+            yield SourceDocument(name, group, tuple(paragraphs_of(text.splitlines())), language=language)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TableReader(_RowsReader):
+class TableReader(RowsReader, FilesReader):
     """JSONL, CSV or Parquet files with a text column; each row is a document."""
 
-    user_data: ClassVar[str | None] = "path"
     kind: Literal["jsonl", "csv", "parquet"]
-    path: str
-    """A file, a folder (searched recursively) or a glob."""
     encoding: str = "utf-8"
     """Character encoding of JSONL and CSV files; `auto` detects that of each file."""
     separator: str | None = None
@@ -126,40 +128,42 @@ class TableReader(_RowsReader):
         if self.separator is not None and len(self.separator) != 1:
             raise ValueError(f"separator must be one character, found {self.separator!r}")
 
-    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
-        """Read files of one format, one document per row; rows without text are counted and left out.
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """See `FilesReader.endings`."""
+        return _SUFFIXES[self.kind]
+
+    def ranges(self, part: Part, shard_bytes: int) -> list[Part]:
+        """See `FilesReader.ranges`: lines of JSONL, and row groups of Parquet files."""
+        if self.kind == "jsonl" and self.encoding == "utf-8":
+            return line_ranges(part, shard_bytes)
+        if self.kind == "csv" or part.size < 2 * shard_bytes:
+            return [part]
+        return _row_group_ranges(part, shard_bytes)
+
+    def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
+        """See `FilesReader.read_part`.
 
         Raises:
             DataError: A file or record is not in the format, the column is missing, or its value is not text.
         """
         read = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}[self.kind]
-        for file in find_files(self.path, _SUFFIXES[self.kind], dropped):
-            torn = dropped["files/torn"]
-            rows = read(file, self, dropped)
-            first = next(rows, None)
-            if first is not None:
-                yield from self._documents(chain((first,), rows), f"{file.name}:", f"{file.path}:", dropped)
-            elif dropped["files/torn"] == torn:
-                leave_out(dropped, "files/empty", file.name)
+        in_lines = self.kind != "parquet"
+
+        def where(number: int) -> str:
+            return f"{part.path}:{(lines_before(part) if in_lines else 0) + number}"
+
+        yield from self.documents(read(part, self), f"{part.label}:", where)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableCorpusConfig(TableReader, CorpusSettings):
-    """Files with a text column, as the corpus."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableSource(TableReader, SourceSettings):
-    """Files with a text column, as one of several sources."""
-
-    language_column: str | None
-    """Column with the language of each row, such as `de`; None: `language` says it, or none is known."""
-
-
-def _read_jsonl(file: InputFile, config: TableReader, dropped: Counter[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for line in read_lines(file, config.encoding, config.on_undecodable, dropped):
+def _read_jsonl(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
+    for line in read_lines(part, config.encoding, config.on_undecodable):
+        if isinstance(line, Dropped):
+            yield line
+            continue
+        name = f"{part.label}:{line.number}"
         if line.undecodable:
-            leave_out(dropped, "documents/undecodable", f"{file.name}:{line.number}", line.text)
+            yield Dropped("documents/undecodable", name, line.text)
             continue
         if not line.text.strip():
             continue
@@ -169,128 +173,189 @@ def _read_jsonl(file: InputFile, config: TableReader, dropped: Counter[str]) -> 
             problem = found_instead and f"expected a JSON object with the key {config.text_column!r}{found_instead}"
         except (ValueError, RecursionError) as error:
             problem = f"not valid JSON ({error}). A JSONL file has one object per line; found {line.text[:60]!r}"
-        if not problem:
+        if problem:
+            place = f"{part.path}:{lines_before(part) + line.number}"
+            yield config.bad_row(place, problem, Dropped("documents/not_json", name, line.text))
+        else:
             yield line.number, row
-            continue
-        place, name = f"{file.path}:{line.number}", f"{file.name}:{line.number}"
-        config.bad_row(place, problem, dropped, "documents/not_json", name, line.text)
 
 
-_QUOTES = (
-    "If the file has quotes that do not pair up, set corpus.quoting=false, which takes them as text; else fix them."
-)
-
-
-def _read_csv(file: InputFile, config: TableReader, dropped: Counter[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_csv(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
     undecodable = False  # whether a line of the current record is
+    waiting: list[Dropped] = []
 
     def texts() -> Iterator[str]:
         nonlocal undecodable
-        for line in read_lines(file, config.encoding, config.on_undecodable, dropped):
+        for line in read_lines(part, config.encoding, config.on_undecodable):
+            if isinstance(line, Dropped):
+                waiting.append(line)
+                continue
             undecodable = undecodable or line.undecodable
             # A line that is too long comes empty, and an empty one would be no record that can be counted.
             yield (line.text or ("\ufffd" if line.undecodable else "")) + "\n"
 
-    separator = config.separator or ("\t" if without_compression(file.name).endswith(".tsv") else ",")
+    separator = config.separator or ("\t" if without_compression(part.name).endswith(".tsv") else ",")
     rows = (
-        quoted_rows(texts(), separator, where=str(file.path), hint=_QUOTES)
+        quoted_rows(texts(), separator, where=part.path, hint=_QUOTES)
         if config.quoting
         else unquoted_rows(texts(), separator)
     )
     header: list[str] | None = None
     for number, num_lines, cells in rows:
+        yield from waiting
+        waiting.clear()
+        name, text = f"{part.label}:{number}", separator.join(cells)
         if header is None:
-            header = [name.strip() for name in cells]
-            check_header(str(file.path), number, header)
+            header = [column.strip() for column in cells]
+            check_header(part.path, number, header)
         elif undecodable:
-            leave_out(dropped, "documents/undecodable", f"{file.name}:{number}", separator.join(cells))
+            yield Dropped("documents/undecodable", name, text)
         elif len(cells) == len(header):
             yield number, dict(zip(header, cells, strict=True))
         else:
-            place, named = f"{file.path}:{number}", ", ".join(header[:_SHOWN_COLUMNS])
+            named = ", ".join(header[:_SHOWN_COLUMNS])
             problem = f"{len(cells)} fields, but the header has {len(header)} ({named})"
             if num_lines > 1:  # a quote that does not pair up, which may have swallowed valid rows
-                raise DataError(f"{place}: {problem}, in a row over {num_lines} lines. {_QUOTES}")
+                raise DataError(f"{part.path}:{number}: {problem}, in a row over {num_lines} lines. {_QUOTES}")
             problem += ": a separator or quote in the text is not quoted, or corpus.separator is another"
-            name, text = f"{file.name}:{number}", separator.join(cells)
-            config.bad_row(place, problem, dropped, "documents/wrong_width", name, text)
+            yield config.bad_row(f"{part.path}:{number}", problem, Dropped("documents/wrong_width", name, text))
         undecodable = False
+    yield from waiting
 
 
-def _read_parquet(
-    file: InputFile, config: TableReader, dropped: Counter[str]
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _row_group_ranges(part: Part, range_bytes: int) -> list[Part]:
+    try:
+        with _parquet(part) as table:
+            sizes = [table.metadata.row_group(group).total_byte_size for group in range(table.num_row_groups)]
+    except Exception:  # reading it says what is wrong, or leaves it out
+        return [part]
+    share = part.size / max(1, sum(sizes))  # of what is unpacked
+    ranges, start, gathered = [], 0, 0.0
+    for group, size in enumerate(sizes, start=1):
+        gathered += size * share
+        if gathered >= range_bytes or group == len(sizes):
+            ranges.append(replace(part, start=start, stop=group))
+            start, gathered = group, 0.0
+    return ranges
+
+
+def _parquet(part: Part) -> pq.ParquetFile:
+    # Not mapped into memory, where a file that shrinks would end the process; a page at a time, not a row group.
+    source = fsspec.open(part.path, "rb").open() if "://" in part.path else part.path
+    return pq.ParquetFile(source, memory_map=False, buffer_size=_PARQUET_BUFFER_BYTES)
+
+
+def _read_parquet(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
     number = 0
     try:
-        # Not mapped into memory, where a file that shrinks would end the process; a page at a time, not a row group.
-        with pq.ParquetFile(file.path, memory_map=False, buffer_size=_PARQUET_BUFFER_BYTES) as table:
+        with _parquet(part) as table:
             wanted = list(config.columns.values())
             columns = wanted if set(wanted) <= set(table.schema_arrow.names) else None
-            for group in range(table.num_row_groups):  # one by one, so that a damaged one leaves those before it
+            stop = table.num_row_groups if part.stop is None else part.stop
+            for group in range(part.start, stop):  # one by one, so that a damaged one leaves those before it
                 for batch in table.iter_batches(_PARQUET_BATCH_ROWS, [group], columns, use_threads=False):
                     for row in batch.to_pylist():
                         number += 1
                         yield number, row
     except Exception as error:  # damaged data raises exceptions of Arrow, of the file and of what decodes values
-        if config.on_undecodable == "fail":
-            raise DataError(
-                f"{file.path}: not a readable Parquet file from row {number + 1} on ({type(error).__name__}: {error}). "
-                "Copy or write it again, or set corpus.on_undecodable=skip to keep the rows before and count the file."
-            ) from error
-        leave_out(dropped, "files/torn", file.name, f"not readable from row {number + 1} on")
+        behind = f" of row group {part.start}" if part.start else ""
+        problem = f"not a readable Parquet file from row {number + 1}{behind} on ({type(error).__name__}: {error})"
+        yield fault(part, config.on_undecodable, "files/torn", problem, "Copy or write it again")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HubReader(_RowsReader):
+class HubReader(RowsReader, CorpusReader):
     """A Hugging Face dataset; each row is a document."""
 
-    user_data: ClassVar[str | None] = None
+    user_data: ClassVar[str | None] = "name"
     kind: Literal["hub"]
     name: str
-    """Name of the dataset on the hub, such as `wikimedia/wikipedia`."""
-    revision: str
-    """Commit hash of the dataset, for reproducibility."""
+    """Name of the dataset on the hub, such as `wikimedia/wikipedia`, or a folder of `save_to_disk` or of data files."""
+    revision: str | None = None
+    """Commit hash of the dataset, for reproducibility; a folder has none."""
     subset: str | None
     """Name of the subset (configuration) of the dataset; None: the only one."""
     split: str
     """Split of the dataset that is read."""
 
-    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
-        """Stream one split of a Hugging Face dataset (or of a local folder of data files).
+    def check(self) -> None:
+        """Raise ValueError for a dataset of the hub without revision."""
+        if self.revision is None and not self.is_folder:
+            raise ValueError(
+                f"revision is null, and {self.name} is no folder here; give the commit hash of the dataset"
+            )
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the dataset is a folder of this machine."""
+        return Path(self.name).is_dir()
+
+    @property
+    def user_path(self) -> str | None:
+        """See `ReadingSettings.user_path`."""
+        return self.name if self.is_folder else None
+
+    def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
+        """See `CorpusReader.plan`: ranges of rows of a saved dataset, files of another one."""
+        with self._named():
+            rows = self._dataset()
+            part = Part(self._where, self.split, 0)
+            if hasattr(rows, "num_rows"):
+                num_ranges = max(1, min(rows.num_rows, round((rows.data.nbytes or 0) / shard_bytes)))
+                bounds = [rows.num_rows * place // num_ranges for place in range(num_ranges + 1)]
+            else:
+                bounds = list(range(rows.num_shards + 1))
+        ranges = [replace(part, start=start, stop=stop) for start, stop in pairwise(bounds)]
+        return [InputShard(source, (one,)) for one in ranges], []
+
+    def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
+        """See `CorpusReader.read_shard`.
 
         Raises:
             DataError: The dataset cannot be reached or read, the column is missing, or its value is not text.
         """
-        where = f"{self.name}@{self.revision}" + (f" ({self.subset})" if self.subset else "")
+        (part,) = shard.parts
+        assert part.stop is not None
+        with self._named():
+            rows = self._dataset()
+            if hasattr(rows, "num_rows"):
+                chosen = rows.select(range(part.start, part.stop))
+            else:
+                chosen = rows.shard(rows.num_shards, part.start)
+            numbered = enumerate(chosen, start=1)
+            yield from self.documents(numbered, f"{part.label}:", lambda number: f"{self._where}, row {number}")
+
+    @property
+    def _where(self) -> str:
+        revision = "" if self.revision is None else f"@{self.revision}"
+        return f"{self.name}{revision}" + (f" ({self.subset})" if self.subset else "") + f", {self.split}"
+
+    def _dataset(self) -> Any:
+        """Return the split: rows that are mapped, or a stream."""
         datasets = _datasets_library()
+        if self.is_folder and any((Path(self.name) / name).exists() for name in _SAVED):
+            saved = datasets.load_from_disk(self.name)
+            return saved[self.split] if isinstance(saved, datasets.DatasetDict) else saved
+        return datasets.load_dataset(self.name, self.subset, split=self.split, revision=self.revision, streaming=True)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
         try:
-            rows = datasets.load_dataset(
-                self.name, self.subset, split=self.split, revision=self.revision, streaming=True
-            )
-            numbered = enumerate(rows, start=1)
-            yield from self._documents(numbered, f"{self.split}:", f"{where}, {self.split} row ", dropped)
+            yield
         except DataError:
             raise
         except Exception as error:  # the hub client raises exceptions of many libraries
+            what = "as a dataset" if self.is_folder else "from the Hugging Face hub"
             raise DataError(
-                f"corpus.name: {where} cannot be read from the Hugging Face hub ({type(error).__name__}: "
+                f"corpus.name: {self._where} cannot be read {what} ({type(error).__name__}: "
                 f"{str(error).splitlines()[0] if str(error) else 'no further message'}). Check name, revision, subset, "
-                "split and the network. Without network: save it as Parquet elsewhere and use corpus=parquet. Datasets "
-                "that need their own code are never run."
+                "split and the network. Without network: save it with save_to_disk or as Parquet, and name the folder. "
+                "Datasets that need their own code are never run."
             ) from error
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HubCorpusConfig(HubReader, CorpusSettings):
-    """A Hugging Face dataset, as the corpus."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HubSource(HubReader, SourceSettings):
-    """A Hugging Face dataset, as one of several sources."""
-
-    language_column: str | None
-    """Column with the language of each row, such as `de`; None: `language` says it, or none is known."""
+_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
+"""Files of which `save_to_disk` writes at least one."""
 
 
 def _datasets_library() -> Any:

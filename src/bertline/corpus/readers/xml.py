@@ -6,15 +6,12 @@ import html
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import IO, ClassVar, Literal
+from typing import IO, Literal
 from xml.parsers import expat
 
-from bertline.corpus.compression import TORN, compression_of, is_torn, open_decompressed
-from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import FileFaults, InputFile, find_files, leave_out
-from bertline.corpus.reader import CorpusReader, CorpusSettings, SourceSettings
-from bertline.foundation.errors import DataError
-from bertline.foundation.progress import of_kind, warn
+from bertline.corpus.document import Dropped, SourceDocument
+from bertline.corpus.files import TORN, Part, compression_of, fault, is_torn, opened
+from bertline.corpus.reader import FilesReader
 
 # Text of XML files by element paths, as a stream; entity declarations are refused.
 
@@ -25,20 +22,6 @@ _MAX_DOCUMENT_CHARACTERS = 200_000_000
 
 class RefusedXmlError(ValueError):
     """XML that is well-formed and not read: it declares entities, is nested too deeply, or a document is too long."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ElementPaths:
-    """Which elements hold what. A path is local names, such as `body/p`, that end the path of an element."""
-
-    document: str | None
-    """Elements that are documents; None: the whole file is one."""
-    paragraphs: tuple[str, ...]
-    """Elements whose text is a paragraph, with the elements inside it."""
-    ignored: tuple[str, ...]
-    """Elements whose text is left out, with all that is inside."""
-    spaces: tuple[str, ...]
-    """Elements that begin with a space, such as line breaks; the attribute `break="no"` of TEI takes it away."""
 
 
 @dataclass(slots=True)
@@ -53,7 +36,7 @@ class XmlDocument:
     """With the line breaks of the file, which `corpus/sentences=lines` splits at."""
 
 
-def xml_documents(handle: IO[bytes], paths: ElementPaths, outside: Counter[str]) -> Iterator[XmlDocument]:
+def xml_documents(handle: IO[bytes], paths: XmlReader, outside: Counter[str]) -> Iterator[XmlDocument]:
     """Read the documents of an XML file in bounded memory: that of one document.
 
     Entities of the file's own (`<!ENTITY ...>`) are refused, since few of them can stand for any amount of text or for
@@ -65,7 +48,8 @@ def xml_documents(handle: IO[bytes], paths: ElementPaths, outside: Counter[str])
 
     Example:
         >>> import io
-        >>> paths = ElementPaths(document="doc", paragraphs=("p",), ignored=("note",), spaces=("lb",))
+        >>> paths = XmlReader(kind="xml", path="", on_undecodable="fail", document="doc", paragraphs=("p",),
+        ...                   ignored=("note",), spaces=("lb",))
         >>> text = b"<x><doc><p>One<lb/>or <i>t</i>wo<note>n</note>.</p></doc><doc id='b'><p>3</p></doc></x>"
         >>> [(document.id, document.paragraphs) for document in xml_documents(io.BytesIO(text), paths, Counter())]
         [(None, ['One or two.']), ('b', ['3'])]
@@ -83,7 +67,7 @@ def xml_documents(handle: IO[bytes], paths: ElementPaths, outside: Counter[str])
 class _Builder:
     """Handlers of the parser's events."""
 
-    def __init__(self, paths: ElementPaths, outside: Counter[str]) -> None:
+    def __init__(self, paths: XmlReader, outside: Counter[str]) -> None:
         self.finished: list[XmlDocument] = []
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
@@ -171,13 +155,14 @@ _SHOWN_ELEMENTS = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class XmlReader(CorpusReader):
-    """XML files, `.xml` or `.tei`, also compressed (`.gz`, `.bz2`, `.xz`, `.zst`)."""
+class XmlReader(FilesReader):
+    """XML files, `.xml` or `.tei`, also compressed (`.gz`, `.bz2`, `.xz`, `.zst`).
 
-    user_data: ClassVar[str | None] = "path"
+    A document without an `xml:id` or `id` is named by its line. With `document: null`, the file name is the group for
+    the split; other documents are split by their content.
+    """
+
     kind: Literal["xml"]
-    path: str
-    """A file, a folder (searched recursively) or a glob."""
     document: str | None
     """Path of the elements that are documents, such as `TEI` or `corpus/article`: local names that end an element's
     path. None: each file is a document."""
@@ -186,80 +171,54 @@ class XmlReader(CorpusReader):
     ignored: tuple[str, ...]
     """Paths of elements that are left out with all that is inside, such as notes."""
     spaces: tuple[str, ...]
-    """Paths of elements that begin with a space, such as line breaks."""
+    """Paths of elements that begin with a space, such as line breaks; TEI's attribute `break="no"` takes it away."""
 
     def check(self) -> None:
         """Raise ValueError where no element holds text."""
         if not self.paragraphs:
             raise ValueError("paragraphs must name the elements that hold text, such as [p]; found none")
 
-    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
-        """Read XML files; a document without an `xml:id` or `id` is named by its line.
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """See `FilesReader.endings`."""
+        return (".xml", ".tei")
 
-        With `document: null`, the file name is the group for the split; other documents are split by their content.
+    def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
+        """Read the documents of a file up to its end or its first fault.
 
         Raises:
-            DataError: No file was found; or (`on_undecodable: fail`) a file is not well-formed, declares entities, is
-                nested too deeply or torn, or two documents of a file have one id.
+            DataError: With `on_undecodable: fail`, the file is not well-formed, declares entities, is nested too deeply
+                or torn, or two of its documents have one id.
         """
-        for file in find_files(self.path, (".xml", ".tei"), dropped):
-            outside: Counter[str] = Counter()
-            found = 0
-            for document in self._documents(file, outside, dropped):
-                found += bool(document.paragraphs)
-                whole = self.document is None
-                name = file.name if whole else f"{file.name}:{document.id or document.line}"
-                yield SourceDocument(name, file.name if whole else "", tuple(document.paragraphs))
-            if not found:
-                elements = ", ".join(f"{name} {count:,}" for name, count in outside.most_common(_SHOWN_ELEMENTS))
-                leave_out(dropped, "files/without_paragraphs", file.name, f"elements with text: {elements or 'none'}")
-                warn(
-                    f"{file.path}: no paragraph found (corpus.document={self.document}, corpus.paragraphs="
-                    f"[{','.join(self.paragraphs)}]). Characters by element that are in none: {elements or 'no text'}.",
-                    extra=of_kind("files/without_paragraphs"),
-                )
-
-    def _documents(self, file: InputFile, outside: Counter[str], dropped: Counter[str]) -> Iterator[XmlDocument]:
-        """Read the documents of a file up to its end or its first fault."""
-        faults = FileFaults(file, self.on_undecodable, dropped)
-        paths = ElementPaths(
-            document=self.document, paragraphs=self.paragraphs, ignored=self.ignored, spaces=self.spaces
-        )
+        outside: Counter[str] = Counter()
+        whole, found, policy = self.document is None, 0, self.on_undecodable
         ids: set[str] = set()
         try:
-            with open_decompressed(file.path) as handle:
-                for document in xml_documents(handle, paths, outside):
+            with opened(part) as handle:
+                for document in xml_documents(handle, self, outside):
                     if document.id is not None and document.id in ids:
                         problem = f"the document of line {document.line} has the id {document.id!r} of an earlier one"
-                        faults.count("documents/duplicate_id", problem, "Take one of them out")
+                        yield fault(part, policy, "documents/duplicate_id", problem, "Take one of them out")
                         continue
                     if document.id is not None:
                         ids.add(document.id)
-                    yield document
-        except (expat.ExpatError, RefusedXmlError, LookupError, UnicodeError, *TORN, OSError) as error:
-            faults.count(*_fault(error, file))
-
-
-def _fault(error: Exception, file: InputFile) -> tuple[str, str, str]:
-    """Return reason, problem and fix; an error of the disk is raised, with the file's name."""
-    match error:
-        case expat.ExpatError():
-            return "files/not_xml", f"not well-formed XML ({error})", "Mend it"
-        case RefusedXmlError():
-            return "files/refused", str(error), "Take such parts out; declare no entities"
-        case LookupError() | UnicodeError():
-            return "files/undecodable", f"an encoding that is not read ({error})", "Convert it to UTF-8"
-    if not is_torn(error):
-        assert isinstance(error, OSError)
-        raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
-    return "files/torn", f"the {compression_of(file.path)} data is torn ({error})", "Copy the file again"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class XmlCorpusConfig(XmlReader, CorpusSettings):
-    """XML files, as the corpus."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class XmlSource(XmlReader, SourceSettings):
-    """XML files, as one of several sources."""
+                    found += bool(document.paragraphs)
+                    name = part.name if whole else f"{part.name}:{document.id or document.line}"
+                    yield SourceDocument(name, part.name if whole else "", tuple(document.paragraphs))
+        except expat.ExpatError as error:
+            yield fault(part, policy, "files/not_xml", f"not well-formed XML ({error})", "Mend it")
+        except RefusedXmlError as error:
+            yield fault(part, policy, "files/refused", str(error), "Take such parts out; declare no entities")
+        except (LookupError, UnicodeError) as error:
+            problem = f"an encoding that is not read ({error})"
+            yield fault(part, policy, "files/undecodable", problem, "Convert it to UTF-8")
+        except (*TORN, OSError) as error:
+            if not is_torn(error):
+                raise
+            problem = f"the {compression_of(part.path)} data is torn ({error})"
+            yield fault(part, policy, "files/torn", problem, "Copy the file again")
+        if not found:
+            elements = ", ".join(f"{name} {count:,}" for name, count in outside.most_common(_SHOWN_ELEMENTS))
+            asked = f"corpus.document={self.document}, corpus.paragraphs=[{','.join(self.paragraphs)}]"
+            note = f"no paragraph found ({asked}); characters by element that are in none: {elements or 'no text'}"
+            yield Dropped("files/without_paragraphs", part.name, f"elements with text: {elements or 'none'}", note=note)

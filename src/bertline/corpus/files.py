@@ -1,0 +1,318 @@
+"""Input files over fsspec: found, cut into shards, opened (also compressed), and checked for changes.
+
+A path may be local or a URL (`s3://`, `gs://`, `hf://`), whose credentials and endpoint come from the environment.
+"""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import io
+import lzma
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+import fsspec
+from backports import zstd
+
+from bertline.corpus.document import Dropped
+from bertline.foundation.errors import DataError
+from bertline.foundation.progress import say
+
+OnUndecodable = Literal["fail", "skip", "replace"]
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
+TORN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
+"""What damaged compressed data raises. bz2 raises OSError without an error number: see `is_torn`."""
+_MARKS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
+_OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open, "zstandard": zstd.open}
+_TAR_MARK = (257, b"ustar")
+_MAX_WRAPPED_CHARACTERS = 100
+"""A line up to this length may be wrapped and is joined with the next one; a longer line ends a paragraph."""
+_SHOWN_ENDINGS, _SHOWN_FILES = 5, 3
+_MAX_LINE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file, or a range of it."""
+
+    path: str
+    name: str
+    """Path relative to the configured one, with `/` as separator: the same on every machine."""
+    size: int
+    """Bytes of the whole file."""
+    version: str = ""
+    """Time of change or entity tag: with `size` it tells that the file has changed."""
+    start: int = 0
+    stop: int | None = None
+    """Range of bytes, row groups or rows, as the reader counts; None: to the end."""
+
+    @property
+    def label(self) -> str:
+        """Beginning of the ids of documents: `rows.jsonl`, and where a later range begins `rows.jsonl@64000000`."""
+        return f"{self.name}@{self.start}" if self.start else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class InputShard:
+    """Some of the input, which is read at once. The shards of an input do not depend on who reads them."""
+
+    source: str
+    """Name of one of several sources, else empty."""
+    parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return sum(min(part.size, (part.stop or part.size) - part.start) for part in self.parts)
+
+
+def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[Dropped]]:
+    """Find the files of a folder (searched recursively) or a glob, or a single file.
+
+    Args:
+        place: The setting `corpus.path`.
+        suffixes: File name suffixes to include from a folder, each optionally followed by that of a compression; empty
+            includes all.
+
+    Returns:
+        The files sorted by name, without hidden ones, and those of a folder with other suffixes.
+
+    Raises:
+        DataError: No file was found, or the place cannot be read.
+    """
+    with naming(place):
+        system, root = fsspec.url_to_fs(place)
+        is_folder = system.isdir(root)
+        if system.isfile(root):
+            shown, base, paths = _parent(place), _parent(root), [root]
+        elif is_folder:
+            shown, base, paths = place.rstrip("/"), root.rstrip("/"), system.find(root)
+        else:
+            shown, base = _without_magic(place), _without_magic(root)
+            paths = [path for path in system.glob(root) if system.isfile(path)]
+        names = {path[len(base) :].lstrip("/"): path for path in paths}
+        if is_folder:
+            names = {name: path for name, path in names.items() if not any(one[0] == "." for one in name.split("/"))}
+        wanted = sorted(
+            name for name in names if not (is_folder and suffixes) or without_compression(name).endswith(suffixes)
+        )
+        parts = [Part(f"{shown}/{name}" if shown else name, name, *_state(system, names[name])) for name in wanted]
+    others = sorted(names.keys() - set(wanted))
+    if others:
+        endings = Counter(Path(name).suffix or "no ending" for name in others).most_common(_SHOWN_ENDINGS)
+        listed = ", ".join(f"{count:,} with {ending}" for ending, count in endings)
+        say(
+            f"{place}: {len(others):,} files that this reader does not take are left out ({listed}), such as "
+            f"{', '.join(others[:_SHOWN_FILES])}"
+        )
+    if not wanted:
+        kinds = f"files ending in {' or '.join(suffixes)} (or with {', '.join(COMPRESSED_SUFFIXES)} after it)"
+        besides = f"; it holds {len(others)} other files, such as {others[0]}" if others else ""
+        state = f"holds no {kinds if suffixes else 'files'}{besides}" if is_folder else "matches nothing"
+        raise DataError(f"corpus.path: {place!r} (in {Path.cwd()}) {state}. Put your text there, or name its place.")
+    return parts, [Dropped("files/other_suffix", name) for name in others]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _without_magic(pattern: str) -> str:
+    return "/".join(takewhile(lambda part: not glob.has_magic(part), pattern.split("/")[:-1]))
+
+
+def _state(system: Any, path: str) -> tuple[int, str]:
+    info = system.info(path)
+    return int(info["size"] or 0), str(info.get("ETag") or info.get("mtime") or info.get("LastModified") or "")
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Turn what a file system raises into one error that names the path.
+
+    Raises:
+        DataError: The file or the object store cannot be read.
+    """
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # object stores raise exceptions of many libraries
+        if isinstance(error, OSError) or "://" in path:
+            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
+            raise DataError(f"{path} cannot be read: {reason}.") from error
+        raise
+
+
+def refuse_changed(part: Part) -> None:
+    """Check that a file is still as it was when the shards were planned.
+
+    Raises:
+        DataError: It has changed, or is gone.
+    """
+    system, path = fsspec.url_to_fs(part.path)
+    if not part.version and not part.size:
+        return
+    try:
+        state = _state(system, path)
+    except OSError as error:
+        raise DataError(f"{part.path} is gone while it was read. Leave the text as it is, and run again.") from error
+    if state != (part.size, part.version):
+        raise DataError(
+            f"{part.path} has changed while it was read ({part.size:,} bytes are {state[0]:,}). Leave the text as it "
+            "is, and run again: what was made of other files is kept."
+        )
+
+
+def shards_of(source: str, parts: Iterable[Part], shard_bytes: int) -> list[InputShard]:
+    """Gather parts, in order, to shards of about so many bytes."""
+    shards: list[InputShard] = []
+    gathered: list[Part] = []
+    for part in parts:
+        gathered.append(part)
+        shard = InputShard(source, tuple(gathered))
+        if shard.size >= shard_bytes:
+            shards.append(shard)
+            gathered = []
+    return [*shards, InputShard(source, tuple(gathered))] if gathered else shards
+
+
+def line_ranges(part: Part, range_bytes: int) -> list[Part]:
+    """Cut a plain file of lines into ranges of about so many bytes that end with a line; others are not cut."""
+    if part.size < 2 * range_bytes or compression_of(part.path) is not None:
+        return [part]
+    bounds = [0]
+    with naming(part.path), _opened_file(part.path) as handle:
+        for place in range(range_bytes, part.size - range_bytes // 2, range_bytes):
+            handle.seek(max(place, bounds[-1]))
+            handle.readline(_MAX_LINE_BYTES)
+            bounds.append(handle.tell())
+    stops = [*bounds[1:], part.size]
+    return [replace(part, start=start, stop=stop) for start, stop in zip(bounds, stops, strict=True) if start < stop]
+
+
+def lines_before(part: Part) -> int:
+    """Return the number of lines of a file before a range, which is read for it: for messages."""
+    count, left = 0, part.start
+    with _opened_file(part.path) as handle:
+        while left and (chunk := handle.read(min(left, 1 << 20))):
+            count, left = count + chunk.count(b"\n"), left - len(chunk)
+    return count
+
+
+# Content, plain or compressed.
+
+
+def _opened_file(path: str) -> IO[bytes]:
+    return fsspec.open(path, "rb").open() if "://" in path else Path(path).open("rb")
+
+
+@contextmanager
+def opened(part: Part) -> Iterator[IO[bytes]]:
+    """Open the content of a part as a stream of bytes in bounded memory; compression is told by the first bytes."""
+    with ExitStack() as stack:
+        handle = stack.enter_context(_opened_file(part.path))
+        if part.stop is not None:
+            handle.seek(part.start)
+            yield cast("IO[bytes]", io.BufferedReader(_Range(handle, part.stop - part.start), 1 << 18))
+        elif (kind := _compression(handle)) is None:
+            yield handle
+        else:
+            yield stack.enter_context(_OPENERS[kind](handle))
+
+
+class _Range(io.RawIOBase):
+    """The next bytes of a file, up to a number."""
+
+    def __init__(self, handle: IO[bytes], left: int) -> None:
+        self._handle, self._left = handle, left
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._handle.read(min(len(buffer), self._left))
+        self._left -= len(chunk)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+def _compression(handle: IO[bytes]) -> str | None:
+    head = handle.read(max(map(len, _MARKS)))
+    handle.seek(0)
+    return next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+
+
+def compression_of(path: str) -> str | None:
+    """Return the name of a file's compression, by its first bytes; None if it is not compressed."""
+    with naming(path), _opened_file(path) as handle:
+        return _compression(handle)
+
+
+def is_torn(error: BaseException) -> bool:
+    """Return whether an exception was raised by damaged compressed data, not by the disk."""
+    return isinstance(error, TORN) or (type(error) is OSError and error.errno is None)
+
+
+def without_compression(name: str) -> str:
+    """Return a file name in lower case, without the ending of a compression.
+
+    Example:
+        >>> without_compression("Rows.TSV.zst")
+        'rows.tsv'
+    """
+    name = name.lower()
+    return next((name.removesuffix(ending) for ending in COMPRESSED_SUFFIXES if name.endswith(ending)), name)
+
+
+def archive_kind(part: Part) -> str | None:
+    """Return `tar` or `zip` for an archive of files, plain or compressed, whose members would be read as one text."""
+    with opened(part) as handle:
+        start = handle.read(512)
+    if start.startswith(b"PK\x03\x04"):
+        return "zip"
+    place, mark = _TAR_MARK
+    return "tar" if start[place:].startswith(mark) else None
+
+
+def fault(part: Part, policy: OnUndecodable, reason: str, problem: str, fix: str) -> Dropped:
+    """Return what is left out for a fault of a whole file.
+
+    Raises:
+        DataError: The policy is `fail`.
+    """
+    if policy == "fail":
+        raise DataError(
+            f"{part.path}: {problem}. {fix}, or set corpus.on_undecodable=skip to keep what can be read and count the "
+            "rest."
+        )
+    return Dropped(reason, part.name, problem)
+
+
+def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
+    r"""Gather wrapped lines to paragraphs; a blank line, or a line too long to be wrapped, ends a paragraph.
+
+    Example:
+        >>> list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."]))[0]
+        'It was\nlate.'
+        >>> len(list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."])))
+        3
+    """
+    waiting: list[str] = []
+    for line in lines:
+        text = line.strip()
+        if text:
+            waiting.append(text)
+        if waiting and (not text or len(text) > _MAX_WRAPPED_CHARACTERS):
+            yield "\n".join(waiting)
+            waiting = []
+    if waiting:
+        yield "\n".join(waiting)
