@@ -23,12 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.reader import CorpusReader
-from bertline.corpus.readers.table import TableCorpusConfig
-from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
-from bertline.corpus.readers.xml import XmlCorpusConfig
 from bertline.corpus.sentences.rules import RulesConfig
 from bertline.foundation.errors import DataError
+from reading import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConfig, XmlCorpusConfig, read
 
 COMMON = {
     "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10,
@@ -129,7 +126,7 @@ def test_a_damaged_file_gives_documents_or_an_error_that_names_it(
         path.write_bytes(content)
         try:
             with soon():
-                found = list(reader(kind, folder, on_undecodable=policy).read(Counter()))
+                found = list(read(reader(kind, folder, on_undecodable=policy)))
         except DataError as error:
             assert str(path) in str(error)
             return
@@ -163,7 +160,7 @@ def test_a_damaged_parquet_file_gives_documents_or_is_named_or_counted_in_little
         path.write_bytes(content)
         try:
             with soon():
-                found = list(reader("parquet", folder, on_undecodable=policy).read(dropped))
+                found = list(read(reader("parquet", folder, on_undecodable=policy), dropped))
         except DataError as error:
             assert str(path) in str(error)
             assert policy == "fail" or "column" in str(error)  # a damaged name or type of a column
@@ -183,7 +180,7 @@ def test_an_undamaged_file_is_read_without_loss(tmp_path: Path, kind: str, compr
     (tmp_path / f"a.{ending}").write_bytes(COMPRESSIONS[compression](SEEDS[kind].encode()))
     dropped: Counter[str] = Counter()
 
-    found = list(reader(kind, str(tmp_path), on_undecodable="fail").read(dropped))
+    found = list(read(reader(kind, str(tmp_path), on_undecodable="fail"), dropped))
 
     assert len(found) >= 2
     assert "zurück" in " ".join(paragraph for item in found for paragraph in item.paragraphs).lower()

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -53,6 +53,8 @@ class Part:
     start: int = 0
     stop: int | None = None
     """Range of bytes, row groups or rows, as the reader counts; None: to the end."""
+    range_bytes: int | None = None
+    """Bytes of the range, about; None: all."""
 
     @property
     def label(self) -> str:
@@ -71,7 +73,7 @@ class InputShard:
     @property
     def size(self) -> int:
         """Bytes, about."""
-        return sum(min(part.size, (part.stop or part.size) - part.start) for part in self.parts)
+        return sum(part.size if part.range_bytes is None else part.range_bytes for part in self.parts)
 
 
 def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[Dropped]]:
@@ -195,8 +197,11 @@ def line_ranges(part: Part, range_bytes: int) -> list[Part]:
             handle.seek(max(place, bounds[-1]))
             handle.readline(_MAX_LINE_BYTES)
             bounds.append(handle.tell())
-    stops = [*bounds[1:], part.size]
-    return [replace(part, start=start, stop=stop) for start, stop in zip(bounds, stops, strict=True) if start < stop]
+    return [
+        replace(part, start=start, stop=stop, range_bytes=stop - start)
+        for start, stop in pairwise([*bounds, part.size])
+        if start < stop
+    ]
 
 
 def lines_before(part: Part) -> int:

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from bertline.corpus.readers.table import TableCorpusConfig
-from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
-from bertline.corpus.readers.xml import XmlCorpusConfig
 from bertline.corpus.sentences.rules import RulesConfig
+from reading import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConfig, XmlCorpusConfig
 
 COMMON = {
     "validation_fraction": 0.2,

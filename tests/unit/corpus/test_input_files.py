@@ -1,29 +1,26 @@
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
+import fsspec
 import pytest
 
-from bertline.corpus.input_files import InputFile, find_files
-from bertline.corpus.lines import read_lines
+from bertline.corpus.document import Dropped
+from bertline.corpus.files import Part, find_files
+from bertline.corpus.lines import Line, read_lines
+from bertline.corpus.readers.table import TableReader
+from bertline.corpus.readers.text import TextReader
 from bertline.foundation.errors import DataError
-
-
-def lines_of(path: Path, encoding: str = "utf-8", on_undecodable: str = "fail") -> tuple[list[str], Counter[str]]:
-    dropped: Counter[str] = Counter()
-    file = InputFile(path, path.name)
-    return [line.text for line in read_lines(file, encoding, on_undecodable, dropped)], dropped
+from reading import read
 
 
 def test_a_folder_is_searched_in_order_of_names_and_other_files_are_counted(tmp_path: Path) -> None:
     for name in ("b.txt", "a/z.TXT.gz", "a.txt", "notes.pdf", ".hidden.txt", ".git/c.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("text")
-    dropped: Counter[str] = Counter()
-
-    assert [file.name for file in find_files(str(tmp_path), (".txt",), dropped)] == ["a.txt", "a/z.TXT.gz", "b.txt"]
-    assert dropped == {"files/other_suffix": 1}
+    parts, dropped = find_files(str(tmp_path), (".txt",))
+    assert [part.name for part in parts] == ["a.txt", "a/z.TXT.gz", "b.txt"]
+    assert dropped == [Dropped("files/other_suffix", "notes.pdf")]
 
 
 def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
@@ -31,7 +28,7 @@ def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real" / "a.txt").write_text("text")
     (tmp_path / "link").symlink_to(tmp_path / "real")
 
-    assert [file.name for file in find_files(str(tmp_path / "link"), (".txt",), Counter())] == ["a.txt"]
+    assert [part.name for part in find_files(str(tmp_path / "link"), (".txt",))[0]] == ["a.txt"]
 
 
 def test_a_glob_takes_what_it_matches_whatever_the_ending(tmp_path: Path) -> None:
@@ -39,7 +36,7 @@ def test_a_glob_takes_what_it_matches_whatever_the_ending(tmp_path: Path) -> Non
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("text")
 
-    assert [file.name for file in find_files(f"{tmp_path}/*/wiki_*", (".txt",), Counter())] == [
+    assert [part.name for part in find_files(f"{tmp_path}/*/wiki_*", (".txt",))[0]] == [
         "x/wiki_00",
         "x/wiki_01",
     ]
@@ -47,16 +44,46 @@ def test_a_glob_takes_what_it_matches_whatever_the_ending(tmp_path: Path) -> Non
 
 def test_a_path_that_matches_nothing_says_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere.*matches nothing"):
-        find_files(str(tmp_path / "nowhere"), (".txt",), Counter())
+        find_files(str(tmp_path / "nowhere"), (".txt",))
     (tmp_path / "report.pdf").write_text("text")
     with pytest.raises(DataError, match=r"holds no files ending in .txt.*1 other files, such as report.pdf"):
-        find_files(str(tmp_path), (".txt",), Counter())
+        find_files(str(tmp_path), (".txt",))
 
 
 def test_undecodable_bytes_are_named_with_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes(b"fine\ncaf\xe9\n")
+    part = Part(str(path), path.name, 0)
 
     with pytest.raises(DataError, match=r"latin.txt:2: byte 0xe9 at character 4 is not utf-8 text"):
-        lines_of(path)
-    assert lines_of(path, "latin-1")[0] == ["fine", "café"]
+        list(read_lines(part, "utf-8", "fail"))
+    assert [line.text for line in read_lines(part, "latin-1", "fail") if isinstance(line, Line)] == ["fine", "café"]
+
+
+def test_a_file_that_changes_after_the_plan_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\n")
+    reader = TextReader(
+        kind="text", path=str(tmp_path), document="line", document_start=None, encoding="utf-8", on_markup="keep",
+        on_undecodable="skip",
+    )  # fmt: skip
+    (shard,), _ = reader.plan(1_000)
+    (tmp_path / "a.txt").write_text("One, and more.\n")
+    with pytest.raises(DataError, match=r"a\.txt has changed while it was read \(5 bytes are 15\)"):
+        list(reader.read_shard(shard))
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(DataError, match=r"a\.txt is gone while it was read"):
+        list(reader.read_shard(shard))
+
+
+def test_text_is_read_from_an_object_store_and_its_errors_name_the_url() -> None:
+    with fsspec.open("memory://bucket/a.jsonl", "w") as file:
+        file.write("".join(f'{{"text": "Text {number}."}}\n' for number in range(100)))
+
+    def reader(path: str) -> TableReader:
+        return TableReader(kind="jsonl", path=path, text_column="text", group_column=None, on_undecodable="fail")
+
+    found = list(read(reader("memory://bucket"), shard_bytes=500))
+    assert [item.paragraphs for item in found] == [(f"Text {number}.",) for number in range(100)]
+    assert reader("memory://bucket").user_path is None
+    with pytest.raises(DataError, match="memory://nowhere.*matches nothing"):
+        reader("memory://nowhere").plan(500)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset, DatasetDict
 
-from bertline.corpus.input_files import ShownCounts
-from bertline.corpus.readers.table import HubCorpusConfig, TableCorpusConfig
+from bertline.corpus.document import Dropped
 from bertline.corpus.sentences.rules import RulesConfig
 from bertline.foundation.errors import DataError
+from reading import HubCorpusConfig, TableCorpusConfig, read
 
 Make = Callable[..., TableCorpusConfig]
 
@@ -25,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def hub_config(name: str, **changes: object) -> HubCorpusConfig:
     fields: dict = {
-        "revision": "main",
+        "revision": None,
         "subset": None,
         "split": "train",
         "text_column": "text",
@@ -47,7 +49,7 @@ def test_jsonl_rows_are_documents_with_their_line(folder: Path, table_config: Ma
     (folder / "a.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
     dropped: Counter[str] = Counter()
 
-    found = list(table_config("jsonl").read(dropped))
+    found = list(read(table_config("jsonl"), dropped))
 
     assert [(item.id, item.paragraphs) for item in found] == [
         ("a.jsonl.gz:1", ("One.", "Two.")),
@@ -66,18 +68,18 @@ def test_an_undecodable_record_is_an_error_or_left_out_alone(
     (folder / f"a.{kind}").write_bytes(content)
     dropped: Counter[str] = Counter()
 
-    found = table_config(kind, on_undecodable="skip").read(dropped)
+    found = read(table_config(kind, on_undecodable="skip"), dropped)
 
     assert [item.paragraphs for item in found] == [("a",), ("b",)]
     assert dropped["documents/undecodable"] == 1
     with pytest.raises(DataError, match=rf"a.{kind}:\d: byte 0xff"):
-        list(table_config(kind).read(Counter()))
+        list(read(table_config(kind)))
 
 
 def test_csv_cells_may_hold_lines_delimiters_and_words_that_look_like_nothing(folder: Path, table_config: Make) -> None:
     (folder / "a.csv").write_text('id,text,site\n1,"One,\nand ""two"".",x\n2,NA,y\n3,,x\n')
 
-    found = list(table_config("csv", group_column="site").read(Counter()))
+    found = list(read(table_config("csv", group_column="site")))
 
     assert [(item.id, item.group, item.paragraphs) for item in found] == [
         ("a.csv:2", "site=x", ('One,\nand "two".',)),
@@ -101,12 +103,12 @@ def test_damage_that_would_lose_rows_in_silence_is_an_error_however_bad_rows_are
 ) -> None:
     (folder / "a.csv").write_text(content)
     with pytest.raises(DataError, match=message):
-        list(table_config("csv", on_undecodable=policy).read(Counter()))
+        list(read(table_config("csv", on_undecodable=policy)))
 
 
 def test_separator_and_quoting_can_be_set_and_names_may_have_spaces(folder: Path, table_config: Make) -> None:
     (folder / "a.csv").write_text('id ; text\n1;5" of rain, and\n2;snow"\n')
-    found = table_config("csv", separator=";", quoting=False).read(Counter())
+    found = read(table_config("csv", separator=";", quoting=False))
     assert [item.paragraphs for item in found] == [('5" of rain, and',), ('snow"',)]
     for changes in ({"separator": "::"}, {"separator": ";", "kind": "jsonl"}, {"quoting": False, "kind": "parquet"}):
         kind = str(changes.pop("kind", "csv"))
@@ -132,15 +134,13 @@ def test_a_row_that_cannot_be_used_is_left_out_alone_and_counted_with_its_line(
     fine = '{"text": "fine"}' if kind == "jsonl" else "1,fine"
     head = "" if kind == "jsonl" else "id,text\n"
     (folder / f"a.{kind}").write_text(f"{head}{fine}\n{bad}\n{fine}\n")
-    shown: list[tuple[str, str, str]] = []
-    dropped = ShownCounts(lambda *one: shown.append(one))
-    found = list(table_config(kind, on_undecodable="skip").read(dropped))
-    assert len(found) == 2 and dropped == {f"documents/{reason}": 1}
+    dropped: list[Dropped] = []
+    assert len(list(read(table_config(kind, on_undecodable="skip"), dropped))) == 2
     line = 2 + bool(head)
-    assert shown[0][:2] == (f"documents/{reason}", f"a.{kind}:{line}")
+    assert [one[:2] for one in dropped] == [(f"documents/{reason}", f"a.{kind}:{line}")]
     if reason != "no_text":
         with pytest.raises(DataError, match=rf"a.{kind}:{line}: .*corpus.on_undecodable=skip"):
-            list(table_config(kind).read(Counter()))
+            list(read(table_config(kind)))
 
 
 def test_parquet_rows_are_documents(folder: Path, table_config: Make) -> None:
@@ -148,24 +148,58 @@ def test_parquet_rows_are_documents(folder: Path, table_config: Make) -> None:
     pq.write_table(pa.table(columns), folder / "a.parquet")
     dropped: Counter[str] = Counter()
 
-    found = list(table_config("parquet", group_column="site").read(dropped))
+    found = list(read(table_config("parquet", group_column="site"), dropped))
 
     assert [(item.id, item.group) for item in found] == [("a.parquet:1", "site=x"), ("a.parquet:3", "")]
     assert dropped["documents/no_text"] == 1
     with pytest.raises(DataError, match=r"a.parquet:1: no column 'body'.*Columns here: text, site, n"):
-        list(table_config("parquet", text_column="body").read(Counter()))
+        list(read(table_config("parquet", text_column="body")))
     with pytest.raises(DataError, match=r"a.parquet:1: column 'n'.*holds int"):
-        list(table_config("parquet", text_column="n").read(Counter()))
+        list(read(table_config("parquet", text_column="n")))
 
 
-def test_a_dataset_is_streamed_by_name(folder: Path) -> None:
-    pq.write_table(pa.table({"text": ["One.", "Two."]}), folder / "train.parquet")
-
-    found = list(hub_config(str(folder)).read(Counter()))
-
-    assert [(item.id, item.paragraphs) for item in found] == [("train:1", ("One.",)), ("train:2", ("Two.",))]
+@pytest.mark.parametrize("form", ["parquet", "save_to_disk", "dataset_dict"])
+def test_a_dataset_is_read_from_a_folder_however_it_was_saved(folder: Path, form: str) -> None:
+    data = Dataset.from_dict({"text": [f"Text {number}." for number in range(10)]})
+    if form == "parquet":
+        data.to_parquet(folder / "train-00000-of-00001.parquet")
+    else:
+        (data if form == "save_to_disk" else DatasetDict(train=data)).save_to_disk(folder / "saved")
+        folder = folder / "saved"
+    whole = list(read(hub_config(str(folder))))
+    assert [(item.id, item.paragraphs) for item in whole[:2]] == [("train:1", ("Text 0.",)), ("train:2", ("Text 1.",))]
+    in_ranges = list(read(hub_config(str(folder)), shard_bytes=40))
+    assert [item.paragraphs for item in in_ranges] == [item.paragraphs for item in whole]
+    assert len({item.id for item in in_ranges}) == 10
     with pytest.raises(DataError, match=r"no column 'body'.*Columns here: text"):
-        list(hub_config(str(folder), text_column="body").read(Counter()))
+        list(read(hub_config(str(folder), text_column="body")))
+
+
+def test_a_dataset_of_the_hub_needs_its_revision() -> None:
+    with pytest.raises(ValueError, match="revision is null"):
+        hub_config("wikimedia/wikipedia")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_large_file_is_cut_into_ranges_that_give_the_same_documents(
+    folder: Path, table_config: Make, kind: str
+) -> None:
+    texts = [f"Text {number} " + "é" * (number % 40) for number in range(500)]
+    if kind == "jsonl":
+        (folder / "a.jsonl").write_text("\n".join(json.dumps({"text": text}, ensure_ascii=False) for text in texts))
+    else:
+        pq.write_table(pa.table({"text": texts}), folder / "a.parquet", row_group_size=50)
+    shards, _ = table_config(kind).plan(1_000)
+    assert len(shards) > 2
+    found = list(read(table_config(kind), shard_bytes=1_000))
+    assert ["".join(item.paragraphs) for item in found] == [text.strip() for text in texts]
+    assert len({item.id for item in found}) == len(texts)
+
+
+def test_an_error_in_a_later_range_names_the_line_of_the_file(folder: Path, table_config: Make) -> None:
+    (folder / "a.jsonl").write_text('{"text": "fine"}\n' * 300 + "not JSON\n")
+    with pytest.raises(DataError, match=r"a\.jsonl:301: not valid JSON"):
+        list(read(table_config("jsonl"), shard_bytes=1_000))
 
 
 @pytest.mark.parametrize(("name", "kind"), [("a.jsonl", "jsonl"), ("a.csv", "csv")])
@@ -175,9 +209,9 @@ def test_the_encoding_of_a_table_is_detected(folder: Path, table_config: Make, n
     (folder / name).write_bytes("\n".join(lines).encode("cp1252"))
     dropped: Counter[str] = Counter()
 
-    found = list(table_config(kind, encoding="auto").read(dropped))
+    found = list(read(table_config(kind, encoding="auto"), dropped))
 
     assert [item.paragraphs for item in found] == [(text,) for text in texts]
     assert sum(dropped.values()) == 1 and next(iter(dropped)).startswith("encodings/")
     with pytest.raises(DataError, match="is not utf-8 text"):
-        list(table_config(kind).read(Counter()))
+        list(read(table_config(kind)))

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
 from bertline.foundation.errors import DataError
+from reading import TextCorpusConfig, WikiExtractorCorpusConfig, read
 
 POEM = "Roses are\nred.\n\n\nViolets\nare blue.\n"
 
@@ -35,7 +34,7 @@ def test_a_document_is_what_the_configuration_says(
 ) -> None:
     (folder / "poem.txt").write_text(POEM)
 
-    found = text_config(document=document).read(Counter())
+    found = read(text_config(document=document))
 
     assert [(item.id, item.group, item.paragraphs) for item in found] == expected
 
@@ -49,7 +48,7 @@ def test_only_the_undecodable_document_is_left_out(
     (folder / "b.txt").write_bytes(b"good\nb\xffd\n\nfine\n")
     dropped: Counter[str] = Counter()
 
-    found = text_config(document=document, on_undecodable="skip").read(dropped)
+    found = read(text_config(document=document, on_undecodable="skip"), dropped)
 
     assert [item.id for item in found] == left
     assert dropped["documents/undecodable"] == 1
@@ -73,7 +72,7 @@ def test_articles_lose_title_and_tags(folder: Path, wiki_config: Callable[..., W
     (folder / "wiki_00").write_text(WIKI)
     dropped: Counter[str] = Counter()
 
-    found = list(wiki_config().read(dropped))
+    found = list(read(wiki_config(), dropped))
 
     assert [(item.id, item.group) for item in found] == [("wiki_00:12", "12"), ("wiki_00:13", "13")]
     assert found[0].paragraphs == ("Cats chase  mice.", "Dogs chase cats.")
@@ -86,12 +85,12 @@ def test_a_file_of_another_kind_is_counted_and_stray_text_is_an_error(
 ) -> None:
     (folder / "README.md").write_text("These are articles.")
     dropped: Counter[str] = Counter()
-    assert list(wiki_config().read(dropped)) == []
+    assert list(read(wiki_config(), dropped)) == []
     assert dropped["files/not_wikiextractor"] == 1
 
     (folder / "wiki_00").write_text(WIKI + "stray\n")
     with pytest.raises(DataError, match=r"wiki_00:12: text between articles, 'stray'"):
-        list(wiki_config().read(Counter()))
+        list(read(wiki_config()))
 
 
 def test_a_regular_expression_says_where_a_document_begins(
@@ -99,7 +98,7 @@ def test_a_regular_expression_says_where_a_document_begins(
 ) -> None:
     (folder / "all.txt").write_text("Before.\n== One ==\nFirst.\n\nMore.\n== Two == with a rest\nSecond.\n")
 
-    found = text_config(document="regex", document_start="^== .* ==").read(Counter())
+    found = read(text_config(document="regex", document_start="^== .* =="))
 
     assert [(item.id, item.paragraphs) for item in found] == [
         ("all.txt:1", ("Before.",)),
@@ -125,7 +124,7 @@ def test_markup_is_an_error_that_names_its_reader_or_counted_or_kept(
     dropped: Counter[str] = Counter()
 
     with pytest.raises(DataError, match=f"novel.xml: markup.*{reader}"):
-        list(text_config(path=place).read(Counter()))
-    assert list(text_config(path=place, on_markup="skip").read(dropped)) == []
+        list(read(text_config(path=place)))
+    assert list(read(text_config(path=place, on_markup="skip"), dropped)) == []
     assert dropped == {"files/markup": 1}
-    assert len(list(text_config(path=place, on_markup="keep").read(Counter()))) == 1
+    assert len(list(read(text_config(path=place, on_markup="keep")))) == 1

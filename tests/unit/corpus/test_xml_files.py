@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from bertline.corpus.readers.xml import XmlCorpusConfig
+from bertline.corpus.document import Dropped
 from bertline.foundation.errors import DataError
+from reading import XmlCorpusConfig, read
 
 ROOT = Path(__file__).resolve().parents[3]
 Make = Callable[..., XmlCorpusConfig]
@@ -44,7 +45,7 @@ def test_the_preset_reads_a_novel_in_tei(tmp_path: Path, xml_config: Make) -> No
     (tmp_path / "text" / "novel.xml.gz").write_bytes(gzip.compress(TEI.encode()))
     dropped: Counter[str] = Counter()
 
-    found = list(tei(xml_config).read(dropped))
+    found = list(read(tei(xml_config), dropped))
 
     assert [item.id for item in found] == ["novel.xml.gz:N1"]
     assert found[0].paragraphs == (
@@ -61,7 +62,7 @@ def test_documents_by_element_are_named_by_id_or_line(tmp_path: Path, xml_config
         "<front><doc><p>Not in corpus/doc.</p></doc></front></corpus>"
     )
 
-    found = xml_config(document="corpus/doc", paragraphs=("body/p",)).read(Counter())
+    found = read(xml_config(document="corpus/doc", paragraphs=("body/p",)))
 
     assert [(item.id, item.group, item.paragraphs) for item in found] == [
         ("all.xml:a", "", ("One.",)),
@@ -73,7 +74,7 @@ def test_names_of_html_entities_become_characters(tmp_path: Path, xml_config: Ma
     (tmp_path / "text" / "a.xml").write_text(
         '<!DOCTYPE TEI.2 SYSTEM "http://example.org/tei.dtd"><x><p>One&mdash;two &amp; three.</p></x>'
     )
-    assert [item.paragraphs for item in xml_config().read(Counter())] == [("One—two & three.",)]
+    assert [item.paragraphs for item in read(xml_config())] == [("One—two & three.",)]
 
 
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]><x><p>&b;</p></x>'
@@ -97,8 +98,8 @@ def test_a_fault_is_an_error_that_names_file_and_line_or_counted(tmp_path: Path,
     dropped: Counter[str] = Counter()
 
     with pytest.raises(DataError, match=rf"(?s)bad\.xml: .*({message})"):
-        list(xml_config().read(Counter()))
-    found = list(xml_config(on_undecodable="skip").read(dropped))
+        list(read(xml_config()))
+    found = list(read(xml_config(on_undecodable="skip"), dropped))
     assert found[-1].paragraphs == ("Good.",)
     assert sum(count for name, count in dropped.items() if name.startswith(reason)) >= 1
 
@@ -108,17 +109,15 @@ def test_two_documents_of_one_id_are_named_or_counted(tmp_path: Path, xml_config
     dropped: Counter[str] = Counter()
 
     with pytest.raises(DataError, match="the document of line 2 has the id '1' of an earlier one"):
-        list(xml_config(document="d").read(Counter()))
-    assert len(list(xml_config(document="d", on_undecodable="skip").read(dropped))) == 1
+        list(read(xml_config(document="d")))
+    assert len(list(read(xml_config(document="d", on_undecodable="skip"), dropped))) == 1
     assert dropped == {"documents/duplicate_id": 1}
 
 
-def test_a_file_without_paragraphs_names_the_elements_that_hold_its_text(
-    tmp_path: Path, xml_config: Make, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_without_paragraphs_names_the_elements_that_hold_its_text(tmp_path: Path, xml_config: Make) -> None:
     (tmp_path / "text" / "a.xml").write_text("<x><para>Here is the text.</para></x>")
-    dropped: Counter[str] = Counter()
+    dropped: list[Dropped] = []
 
-    assert [item.paragraphs for item in xml_config().read(dropped)] == [()]
-    assert dropped == {"files/without_paragraphs": 1}
-    assert "in none: para 17" in capsys.readouterr().err
+    assert [item.paragraphs for item in read(xml_config(), dropped)] == [()]
+    assert [one.reason for one in dropped] == ["files/without_paragraphs"]
+    assert "in none: para 17" in dropped[0].note

@@ -234,7 +234,7 @@ def _row_group_ranges(part: Part, range_bytes: int) -> list[Part]:
     for group, size in enumerate(sizes, start=1):
         gathered += size * share
         if gathered >= range_bytes or group == len(sizes):
-            ranges.append(replace(part, start=start, stop=group))
+            ranges.append(replace(part, start=start, stop=group, range_bytes=round(gathered)))
             start, gathered = group, 0.0
     return ranges
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from backports import zstd
 
+HERE = Path(__file__).parents[1]
 LIMIT = 200_000_000
 MAX_BYTES = 1_500_000_000  # one line up to the limit and its copies; not 5 GB
 READ = """
 import json, re, sys
 from collections import Counter
 from pathlib import Path
-sys.path.insert(0, {here!r})
+sys.path[:0] = [{here!r}, {support!r}]
 import conftest
-from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.readers.xml import XmlCorpusConfig
+from reading import TextCorpusConfig, XmlCorpusConfig, read
 from bertline.foundation.errors import DataError
 
 path, kind, policy = sys.argv[1:]
@@ -30,7 +30,7 @@ xml = {{"document": None, "paragraphs": ("p",), "ignored": (), "spaces": ()}}
 config = TextCorpusConfig(**fields, **text) if kind == "text" else XmlCorpusConfig(**fields, **xml)
 dropped, error, texts = Counter(), None, []
 try:
-    texts = [document.paragraphs for document in config.read(dropped)]
+    texts = [document.paragraphs for document in read(config, dropped)]
 except DataError as problem:
     error = str(problem)
 # Not ru_maxrss, which begins with that of the process that started this one.
@@ -52,7 +52,7 @@ def test_a_line_of_25_times_the_limit_is_an_error_with_its_place_or_counted(tmp_
     path.write_bytes(zstd.compress(before.encode()) + 100 * frame + zstd.compress(after.encode()))
 
     def read(policy: str) -> dict[str, Any]:
-        script = READ.format(here=str(Path(__file__).parents[1]))
+        script = READ.format(here=str(HERE), support=str(HERE.parents[1] / "support"))
         command = [sys.executable, "-c", script, str(path), kind, policy]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
