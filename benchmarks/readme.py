@@ -371,12 +371,7 @@ def sentences() -> str:
         "| MB/s of a core |",
         "|---|---|---|---|---|---|",
     ]
-    titles = {
-        "learned": "`learned`",
-        "rules": "`rules`",
-        "punkt": "Punkt (NLTK), trained on the same",
-        "pysbd": "pysbd",
-    }
+    titles = {"learned": "`learned`", "punkt": "Punkt (NLTK), trained on the same", "pysbd": "pysbd"}
     for system, title in titles.items():
         of_ewt = " | ".join(f"{f1[f'ewt_test/{ends}'][system]:.3f}" for ends in ("ends_in_mark", "all"))
         tatoeba = record["tatoeba"].get(system)

@@ -1,4 +1,4 @@
-"""Sentence splitting compared: learned, rules, NLTK's Punkt and pysbd, on text whose sentences are known.
+"""Sentence splitting compared: learned, NLTK's Punkt and pysbd, on text whose sentences are known.
 
 python benchmarks/sentences.py                     # prints a table; the last line is JSON
 python benchmarks/sentences.py --keep              # records it in benchmarks/results
@@ -33,7 +33,6 @@ from records import HERE, current_commit
 from sentences_texts import ENCYCLOPEDIA, GERMAN, LAW, paragraphs
 
 from bertline.corpus.preparation import clean
-from bertline.corpus.sentences import split_sentences
 from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.processor import processor_name
@@ -138,7 +137,6 @@ def learned(texts: Iterable[str]) -> Split:
 def fixed() -> dict[str, Split]:
     """Return the systems that learn nothing."""
     return {
-        "rules": split_sentences,
         "punkt_untrained": nltk.tokenize.punkt.PunktSentenceTokenizer().tokenize,
         "pysbd": pysbd.Segmenter(language="en", clean=False).segment,
     }

@@ -32,6 +32,17 @@ class Grades(Classification):
 """
 
 
+NOTES = """
+from dataclasses import dataclass
+from typing import Literal
+from bertline.corpus.readers.text import TextReader
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotesReader(TextReader):
+    kind: Literal["notes"]
+"""
+
+
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Install a package of one module, as pip leaves it."""
@@ -60,6 +71,20 @@ def test_a_kind_of_another_package_is_one_of_the_kinds(install, tmp_path: Path) 
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
     )
     assert done.stdout.split() == ["Grades", "GradesTaskConfig"]
+
+
+def test_a_reader_of_another_package_is_a_corpus_and_a_source(install, tmp_path: Path) -> None:
+    install("notes = school_grades:NotesReader", group="bertline.readers")
+    (tmp_path / "school_grades.py").write_text(NOTES)
+    code = (
+        "from typing import get_args\nfrom bertline.corpus.registry import CorpusConfig, SourceConfig\n"
+        "print(*(get_args(union)[at].__name__ for union, at in ((CorpusConfig, -2), (SourceConfig, -1))))"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.stdout.split() == ["NotesCorpusConfig", "NotesSource"]
 
 
 def test_its_version_is_one_of_the_stages_that_use_it_alone(install) -> None:
