@@ -28,8 +28,8 @@ class _Shipped:
     task: TaskConfig
 
 
-def shipped(name: str, path: Path, **source: Any) -> TaskConfig:
-    """The task of `conf/task/NAME.yaml` with its files elsewhere."""
-    section = shipped_task(name)
-    section["source"] |= {"path": str(path), **source}
-    return validate(_Shipped, {"task": section}, where=f"tasks.{name}").task
+def shipped(task: str, path: Path | None, /, **source: Any) -> TaskConfig:
+    """The task of `conf/task/TASK.yaml` with its files elsewhere; None: its source has none."""
+    section = shipped_task(task)
+    section["source"] |= {**({} if path is None else {"path": str(path)}), **source}
+    return validate(_Shipped, {"task": section}, where=f"tasks.{task}").task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 Separator = Literal["tab", "space", "whitespace"]
@@ -86,9 +87,9 @@ class HubSourceConfig:
 
     kind: Literal["hub"]
     name: str
-    """Name of the dataset on the hub."""
-    revision: str
-    """Commit hash of the dataset, for reproducibility."""
+    """Name of the dataset on the hub, or a folder of `save_to_disk` or of data files, such as Parquet."""
+    revision: str | None
+    """Commit hash of the dataset, for reproducibility; a folder has none."""
     subset: str | None
     """Name of the subset (configuration) of the dataset; None: the only one."""
     train_split: str
@@ -111,7 +112,16 @@ class HubSourceConfig:
     """Column that is equal in rows that are not independent, such as their patient or author. A group must be in one
     split, and verdicts count it as one row; None: all rows are independent."""
 
+    @property
+    def path(self) -> str | None:
+        """The folder, which DVC watches; None for a dataset of the hub."""
+        return self.name if Path(self.name).is_dir() else None
+
     def __post_init__(self) -> None:
+        if self.revision is None and self.path is None:
+            raise ValueError(
+                f"revision is null, and {self.name} is no folder here; give the commit hash of the dataset"
+            )
         _check_names(self.extra_tests)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bertline.corpus.readers.table import open_dataset
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
@@ -388,13 +389,9 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceR
 
 
 def _dataset(config: HubSourceConfig, split: str) -> Any:
-    # Imported here because it takes two seconds and most tasks do not need it.
-    from datasets import load_dataset
-    from datasets.exceptions import DatasetNotFoundError
-
     try:
-        return load_dataset(config.name, config.subset, split=split, revision=config.revision)
-    except (DatasetNotFoundError, ConnectionError, ValueError, OSError, RuntimeError) as error:
+        return open_dataset(config, split, streaming=False)
+    except Exception as error:  # the hub client raises exceptions of many libraries
         raise DataError(
             f"The dataset {config.name!r} cannot be read (subset {config.subset!r}, split {split!r}, "
             f"revision {config.revision!r}): {error}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import datasets
 import pytest
 
 from bertline.foundation.errors import DataError
@@ -68,8 +69,30 @@ def test_a_dataset_is_read_by_column_names(tmp_path, monkeypatch):
         hub_rows(hub_config(tmp_path / "data", dev_split="validation"), OneLabel)
 
 
+@pytest.mark.parametrize("form", ["save_to_disk", "parquet"])
+def test_a_saved_dataset_gives_the_rows_of_the_same_table(tmp_path, python_docs, form):
+    rows = {"text": [f"text {n}" for n in range(60)], "label": [("good", "bad")[n % 2] for n in range(60)]}
+    data = datasets.Dataset.from_dict(rows)
+    if form == "parquet":
+        (tmp_path / "data").mkdir()
+        data.to_parquet(tmp_path / "data" / "train.parquet")
+    else:
+        datasets.DatasetDict(train=data).save_to_disk(tmp_path / "data")
+    data.to_csv(tmp_path / "train.csv")
+    read = {}
+    for name, config in (
+        ("hub", shipped("hub", None, name=str(tmp_path / "data"), dev_split=None, test_split=None)),
+        ("table", shipped("table", tmp_path / "train.csv", train_file=None)),
+    ):
+        build_task(name, config, python_docs, tmp_path / name)
+        parts = (read_rows(tmp_path / name, split, TextRows) for split in ("train", "dev", "test"))
+        read[name] = sorted(
+            (text, label) for part in parts for text, label in zip(part.texts, part.labels, strict=True)
+        )
+    assert read["hub"] == read["table"] and len(read["hub"]) == 60
+
+
 def test_class_numbers_of_a_dataset_get_their_names_and_unlabelled_rows_are_bad_rows(tmp_path, monkeypatch):
-    datasets = pytest.importorskip("datasets")
     features = datasets.Features({
         "text": datasets.Value("string"),
         "label": datasets.ClassLabel(names=["no", "yes"]),

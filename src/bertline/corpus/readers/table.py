@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import fsspec
 import pyarrow.parquet as pq
@@ -298,7 +298,7 @@ class HubReader(RowsReader, CorpusReader):
     def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
         """See `CorpusReader.plan`: ranges of rows of a saved dataset, files of another one."""
         with self._named():
-            rows = self._dataset()
+            rows = open_dataset(self, self.split, streaming=True)
             part = Part(self._where, self.split, 0)
             if hasattr(rows, "num_rows"):
                 num_ranges = max(1, min(rows.num_rows, round((rows.data.nbytes or 0) / shard_bytes)))
@@ -317,7 +317,7 @@ class HubReader(RowsReader, CorpusReader):
         (part,) = shard.parts
         assert part.stop is not None
         with self._named():
-            rows = self._dataset()
+            rows = open_dataset(self, self.split, streaming=True)
             if hasattr(rows, "num_rows"):
                 chosen = rows.select(range(part.start, part.stop))
             else:
@@ -329,14 +329,6 @@ class HubReader(RowsReader, CorpusReader):
     def _where(self) -> str:
         revision = "" if self.revision is None else f"@{self.revision}"
         return f"{self.name}{revision}" + (f" ({self.subset})" if self.subset else "") + f", {self.split}"
-
-    def _dataset(self) -> Any:
-        """Return the split: rows that are mapped, or a stream."""
-        datasets = _datasets_library()
-        if self.is_folder and any((Path(self.name) / name).exists() for name in _SAVED):
-            saved = datasets.load_from_disk(self.name)
-            return saved[self.split] if isinstance(saved, datasets.DatasetDict) else saved
-        return datasets.load_dataset(self.name, self.subset, split=self.split, revision=self.revision, streaming=True)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -354,13 +346,35 @@ class HubReader(RowsReader, CorpusReader):
             ) from error
 
 
+class Dataset(Protocol):
+    """What names a dataset."""
+
+    @property
+    def name(self) -> str:
+        """Name on the hub, or a folder."""
+
+    @property
+    def revision(self) -> str | None:
+        """Commit hash on the hub."""
+
+    @property
+    def subset(self) -> str | None:
+        """Subset; None: the only one."""
+
+
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
 """Files of which `save_to_disk` writes at least one."""
 
 
-def _datasets_library() -> Any:
-    """Import the datasets library, with progress bars off; on demand, because the import takes over a second."""
-    import datasets
+def open_dataset(dataset: Dataset, split: str, *, streaming: bool) -> Any:
+    """Return a split of a dataset: mapped rows of a folder of `save_to_disk`; of another folder or the hub, rows or a
+    stream. Code of a dataset is never run."""
+    import datasets  # on demand: the import takes over a second
 
     datasets.disable_progress_bars()
-    return datasets
+    if any((Path(dataset.name) / file).exists() for file in _SAVED):
+        saved = datasets.load_from_disk(dataset.name)
+        return saved[split] if isinstance(saved, datasets.DatasetDict) else saved
+    return datasets.load_dataset(
+        dataset.name, dataset.subset, split=split, revision=dataset.revision, streaming=streaming
+    )
