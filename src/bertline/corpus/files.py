@@ -36,7 +36,6 @@ _TAR_MARK = (257, b"ustar")
 _MAX_WRAPPED_CHARACTERS = 100
 """A line up to this length may be wrapped and is joined with the next one; a longer line ends a paragraph."""
 _SHOWN_ENDINGS, _SHOWN_FILES = 5, 3
-_MAX_LINE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +193,22 @@ def line_ranges(part: Part, range_bytes: int) -> list[Part]:
     bounds = [0]
     with naming(part.path), _opened_file(part.path) as handle:
         for place in range(range_bytes, part.size - range_bytes // 2, range_bytes):
-            handle.seek(max(place, bounds[-1]))
-            handle.readline(_MAX_LINE_BYTES)
-            bounds.append(handle.tell())
+            bounds.append(_line_end(handle, max(place, bounds[-1])))
     return [
         replace(part, start=start, stop=stop, range_bytes=stop - start)
         for start, stop in pairwise([*bounds, part.size])
         if start < stop
     ]
+
+
+def _line_end(handle: IO[bytes], place: int) -> int:
+    """Return where the line ends that a byte is of."""
+    handle.seek(place)
+    while chunk := handle.read(1 << 16):
+        if (at := chunk.find(b"\n")) >= 0:
+            return place + at + 1
+        place += len(chunk)
+    return place
 
 
 def lines_before(part: Part) -> int:
