@@ -12,6 +12,8 @@ from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_c
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.sentences.rules import LinesConfig, RegexConfig, RulesConfig
 
+_SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 32
+
 # The kinds of sentence splitting: a new one is a file of `corpus/sentences` and a line here.
 
 SentencesConfig = LearnedConfig | RulesConfig | LinesConfig | RegexConfig
@@ -208,8 +210,9 @@ class FilesReader(CorpusReader):
         return [part]
 
     def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
-        """See `CorpusReader.plan`."""
+        """See `CorpusReader.plan`; shards of a small text are smaller, so that several processes have work."""
         parts, dropped = find_files(self.path, self.endings)
+        shard_bytes = min(shard_bytes, max(_SMALL_SHARD_BYTES, sum(part.size for part in parts) // _MANY_SHARDS))
         ranges = (one for part in parts for one in self.ranges(part, shard_bytes))
         return shards_of(source, ranges, shard_bytes), dropped
 
