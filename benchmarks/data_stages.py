@@ -38,15 +38,15 @@ from typing import Any
 import repository_source  # noqa: F401
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.input_files import find_files
-from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
-from bertline.corpus.registry import CorpusConfig
+from bertline.corpus.files import find_files
+from bertline.corpus.reader import documents_of
+from bertline.corpus.readers.text import TextReader
+from bertline.corpus.readers.wikiextractor import WikiExtractorReader
+from bertline.corpus.registry import CORPORA, CorpusConfig, readers_of
 from bertline.corpus.sentences.learned import LearnedConfig
-from bertline.corpus.sentences.rules import RulesConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import PackageConfig, PythonDocsConfig
-from bertline.demo.reader import PythonDocsCorpusConfig, module_documents
+from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.store import token_id_dtype
@@ -84,27 +84,26 @@ def corpus_config(folder: str | None) -> CorpusConfig:
         "deduplicate": "document",
         "min_document_characters": 100,
         "on_undecodable": "skip",
-        "shard_documents": 20_000,
     }
     if folder is None:
-        rules = RulesConfig(kind="rules", headings="stay")
+        rules = LearnedConfig(kind="learned", headings="stay", abbreviations=())
         return PythonDocsCorpusConfig(kind="python_docs", sentences=rules, **settings)
     settings["sentences"] = LearnedConfig(kind="learned", headings="stay", abbreviations=())
-    first = _bytes_of(find_files(folder, (), Counter())[0].path)
+    first = _bytes_of(Path(find_files(folder, ())[0][0].path))
     if first.startswith(b"<doc "):
-        return WikiExtractorCorpusConfig(kind="wikiextractor", path=folder, encoding="utf-8", **settings)
+        return CORPORA[WikiExtractorReader](kind="wikiextractor", path=folder, encoding="utf-8", **settings)
     plain: dict[str, Any] = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
-    return TextCorpusConfig(kind="text", path=folder, **plain, **settings)
+    return CORPORA[TextReader](kind="text", path=folder, **plain, **settings)
 
 
 def input_bytes(config: CorpusConfig) -> int:
     """Return the UTF-8 bytes of the input: of unpacked files, or of the documentation's paragraphs."""
     if isinstance(config, PythonDocsCorpusConfig):
-        documents = module_documents(config, _PYTHON_DOCS, Counter(), num_workers=1)
+        documents = documents_of(readers_of(config, _PYTHON_DOCS)[""])
         return sum(len(text.encode()) for document in documents for text in document.paragraphs)
-    suffixes: tuple[str, ...] = (".txt",) if isinstance(config, TextCorpusConfig) else ()
-    assert isinstance(config, TextCorpusConfig | WikiExtractorCorpusConfig)
-    return sum(len(_bytes_of(file.path)) for file in find_files(config.path, suffixes, Counter()))
+    suffixes: tuple[str, ...] = (".txt",) if isinstance(config, TextReader) else ()
+    assert isinstance(config, TextReader | WikiExtractorReader)
+    return sum(len(_bytes_of(Path(part.path))) for part in find_files(config.path, suffixes)[0])
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -115,7 +114,7 @@ def _bytes_of(path: Path) -> bytes:
 def measured_stages(config: CorpusConfig, folder: Path, vocab_size: int, workers: int) -> dict[str, float]:
     """Build corpus and examples in `folder`; return wall times and the peak memory of this process, in bytes."""
     started, started_processor = time.perf_counter(), _processor_s()
-    build_corpus(config, _PYTHON_DOCS, folder / "corpus", num_workers=workers)
+    build_corpus(config, _PYTHON_DOCS, folder / "corpus", engine=LocalEngine(workers), work=folder / "shards")
     corpus_s, processor_s = time.perf_counter() - started, _processor_s() - started_processor
     counts = _words(folder, workers)
     tokens = train_wordpiece(counts, vocab_size=vocab_size, min_frequency=2, max_alphabet=1000)

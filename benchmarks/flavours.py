@@ -104,12 +104,11 @@ def make_data(folder: Path) -> None:
     from bertline.tokenization.build import build_tokenizer
 
     config = composed()
-    workers: Any = {"num_workers": 2}
     engine = LocalEngine(2)
     corpus: Any = config.corpus
     tokenizer: Any = config.tokenizer
     if not (folder / "corpus").exists():
-        build_corpus(corpus, config.python_docs, folder / "corpus", **workers)
+        build_corpus(corpus, config.python_docs, folder / "corpus", engine=engine, work=folder / "shards")
     if not (folder / "tokenizer").exists():
         build_tokenizer(tokenizer, folder / "corpus", folder / "tokenizer", engine=engine, work=folder / "words")
     for flavour in FLAVOURS:
@@ -119,7 +118,7 @@ def make_data(folder: Path) -> None:
             build_examples(examples, folder / "tokenizer", folder / "corpus", out, engine=engine, work=work)
     for name, task in config.tasks.items():
         if not (folder / "tasks" / name).exists():
-            build_task(name, task, config.python_docs, folder / "tasks" / name, **workers)
+            build_task(name, task, config.python_docs, folder / "tasks" / name, num_workers=2)
 
 
 def examples_of(folder: Path, flavour: str) -> Path:

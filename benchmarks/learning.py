@@ -212,10 +212,9 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> None:
         return
     shutil.rmtree(folder, ignore_errors=True)
     corpus = section(CorpusConfig, "corpus/python_docs")
-    build_corpus(
-        corpus, section(PythonDocsConfig, "python_docs/default"), folder / "corpus", num_workers=arguments.workers
-    )
     engine = LocalEngine(arguments.workers)
+    packages = section(PythonDocsConfig, "python_docs/default")
+    build_corpus(corpus, packages, folder / "corpus", engine=engine, work=folder / "shards")
     tokenizer = section(TokenizerConfig, "tokenizer/wordpiece", vocab_size=arguments.vocab_size)
     build_tokenizer(tokenizer, folder / "corpus", arguments.tokenizer, engine=engine, work=folder / "words")
     examples = section(ExamplesConfig, "examples/sentence_pairs", lengths=[arguments.length])

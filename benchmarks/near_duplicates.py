@@ -20,10 +20,12 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,9 @@ from typing import Any
 import repository_source  # noqa: F401
 from records import current_commit
 
-from bertline.corpus.quality.selection import NearDuplicateIndex, signatures
+from bertline.corpus.quality.duplicates import find_near_duplicates, near_duplicates_of, write_signatures
+from bertline.corpus.storage import Steps
+from bertline.foundation.engine import LocalEngine
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.processor import processor_name
 
@@ -96,11 +100,12 @@ def near_duplicate_figures(documents: Sequence[Sequence[str]], num_copies: int =
     planted = with_copies(documents, num_copies)
     start = time.process_time()
     removed: set[int] = set()
-    with NearDuplicateIndex(THRESHOLD) as index:
-        for first in range(0, len(planted.documents), _BATCH):
-            for offset, one in enumerate(signatures(planted.documents[first : first + _BATCH], NGRAM)):
-                if index.partner_or_keep(one) is not None:
-                    removed.add(first + offset)
+    with tempfile.TemporaryDirectory() as folder:
+        steps = Steps(LocalEngine(0), Path(folder))
+        numbered = list(enumerate(planted.documents))
+        batches = [numbered[first : first + _BATCH] for first in range(0, len(numbered), _BATCH)]
+        signed = steps.run("signatures", partial(_sign, batches=batches), [0])
+        removed.update(near_duplicates_of(find_near_duplicates(steps, signed, THRESHOLD), 0))
     seconds = time.process_time() - start
     size = sum(len(part.encode()) for one in planted.documents for part in one)
     above = [copy for copy, original in planted.source.items() if _jaccard(planted, copy, original) >= THRESHOLD]
@@ -114,6 +119,11 @@ def near_duplicate_figures(documents: Sequence[Sequence[str]], num_copies: int =
         "copies_above_threshold": len(above),
         "removed": len(removed),
     }
+
+
+def _sign(shard: int, out: Path, *, batches: Any) -> dict[str, Any]:
+    write_signatures(out, batches, ngram=NGRAM, shard=shard)
+    return {}
 
 
 def _ngrams(sentences: Sequence[str]) -> set[tuple[str, ...]]:
@@ -148,21 +158,16 @@ def _without_partner(planted: Planted, removed: set[int]) -> int:
 
 def documents_of(folder: str, kind: str) -> Iterator[list[str]]:
     """Yield the paragraphs of each document of a folder."""
-    from bertline.corpus.readers.text import TextCorpusConfig
-    from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
-    from bertline.corpus.sentences.rules import RulesConfig
+    from bertline.corpus import reader
+    from bertline.corpus.readers.text import TextReader
+    from bertline.corpus.readers.wikiextractor import WikiExtractorReader
 
-    common: dict[str, Any] = {
-        "path": folder, "encoding": "utf-8", "validation_fraction": 0.0, "split_seed": 0, "deduplicate": "none",
-        "min_document_characters": 0, "on_undecodable": "skip", "shard_documents": 1,
-        "sentences": RulesConfig(kind="rules", headings="stay"),
-    }  # fmt: skip
-    config: TextCorpusConfig | WikiExtractorCorpusConfig
+    common: dict[str, Any] = {"path": folder, "encoding": "utf-8", "on_undecodable": "skip"}
     if kind == "text":
-        config = TextCorpusConfig(kind="text", document="file", document_start=None, on_markup="fail", **common)
+        files: Any = TextReader(kind="text", document="file", document_start=None, on_markup="fail", **common)
     else:
-        config = WikiExtractorCorpusConfig(kind="wikiextractor", **common)
-    for document in config.read(Counter()):
+        files = WikiExtractorReader(kind="wikiextractor", **common)
+    for document in reader.documents_of(files):
         yield list(document.paragraphs)
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from bertline.cli.composition import recipe
 from bertline.corpus.build import build_corpus
-from bertline.corpus.quality.drops import DROPS_NAME, DropSamples
-from bertline.foundation.files import write_json
 from bertline.run.pages import show_corpus
 from bertline.run.stage import open_stage
 from bertline.run.unused import leave_out
@@ -22,19 +20,11 @@ def main(composed: dict[str, Any]) -> None:
     with open_stage("corpus", composed) as stage:
         config = stage.config
         assert config.corpus.kind != "none"
-        samples = DropSamples()
-        metrics = build_corpus(
-            config.corpus,
-            config.python_docs,
-            stage.output,
-            num_workers=config.runtime.num_workers,
-            samples=samples,
-        )
+        metrics = build_corpus(config.corpus, config.python_docs, stage.output, engine=stage.engine, work=stage.shards)
         for shard in sorted(stage.output.glob("train-*.parquet"))[:1]:
             stage.record.log_table(shard, "documents", num_rows=20)
-        write_json(stage.output / DROPS_NAME, samples.content())
         stage.finish(metrics)
-        show_corpus(stage, samples)
+        show_corpus(stage)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.masking import masked_batch, masking_policy
@@ -22,6 +22,7 @@ from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
+from corpora import ShardWriter
 from engines import local
 
 GOLDEN = Path(__file__).with_suffix(".json")

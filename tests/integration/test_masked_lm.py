@@ -13,7 +13,7 @@ import transformers
 import bertline
 import pretraining_processes as processes
 from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.encoders.loading import load_model
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
@@ -24,6 +24,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from corpora import ShardWriter
 from engines import local
 from export_inputs import EXPORT
 from pretraining_inputs import pretrain_job

@@ -47,7 +47,7 @@ def test_a_lost_node_changes_no_byte(tmp_path: Path) -> None:
         finally:
             driver.kill()
             driver.wait()
-    for name in ("tokenizer", "examples"):
+    for name in ("corpus", "tokenizer", "examples"):
         assert sha256_of_path(tmp_path / "ray" / name) == sha256_of_path(tmp_path / "local" / name)
 
 

@@ -12,20 +12,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.preparation import clean, duplicate_key, prepare_documents
+from bertline.corpus.preparation import clean, duplicate_key, split_document
 from bertline.corpus.quality.cleaning import _BROKEN, _WORD, broken_words, count_forms, divided_words, wanted_forms
-from bertline.corpus.readers.table import TableCorpusConfig
-from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.sentences import split_sentences
-from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
-from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count, learn, nothing_learned
 from bertline.demo.docstrings import group_of, is_held_out
 from bertline.demo.prose import prose_paragraphs
 from bertline.foundation.errors import DataError
+from reading import TableCorpusConfig, TextCorpusConfig, read
 
 COMMON = {
-    "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10,
-    "sentences": RulesConfig(kind="rules", headings="stay"),
+    "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none",
+    "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
 }  # fmt: skip
 WORDS = st.lists(st.sampled_from(["Dr.", "a.", "The", "end.", '"No!"', "e.g.", "3.5", "(See", "X.", "it)", "…", "?"]))
 DOCSTRING_LINES = st.lists(
@@ -44,14 +41,6 @@ def test_cleaning_twice_changes_nothing_more(text: str) -> None:
     assert unicodedata.is_normalized("NFC", cleaned)
     assert "\n" not in cleaned
     cleaned.encode()
-
-
-@given(st.text(st.characters(exclude_characters="。！？")) | WORDS.map(" ".join))
-def test_sentences_joined_again_are_the_paragraph(text: str) -> None:
-    cleaned = clean(text)
-    sentences = split_sentences(cleaned)
-    assert " ".join(sentences) == cleaned
-    assert all(sentences)
 
 
 _MARKS = 'ბআ।።։۔؟。.!?…:; )"’a漢Aաα1§-*'
@@ -123,9 +112,10 @@ def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: 
             on_markup="fail",
             min_document_characters=1, **COMMON,
         )  # fmt: skip
-        found = list(config.read(Counter()))
-    for prepared in prepare_documents(found):
-        assert all(sentence.encode() for sentence in prepared.sentences)
+        found = list(read(config))
+    for document in found:
+        prepared, _ = split_document(document, splitter=LearnedSplitter.of(nothing_learned()))
+        assert prepared is None or all(sentence.encode() for sentence in prepared.sentences)
 
 
 @settings(max_examples=60)
@@ -143,7 +133,7 @@ def test_any_bytes_are_a_table_or_an_error_that_names_the_file(content: bytes, k
             min_document_characters=1, **COMMON,
         )  # fmt: skip
         try:
-            found = list(config.read(Counter()))
+            found = list(read(config))
         except DataError as error:
             assert str(path) in str(error)
         else:

@@ -23,13 +23,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.reader import CorpusReader
-from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.foundation.errors import DataError
 from reading import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConfig, XmlCorpusConfig, read
 
 COMMON = {
-    "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10,
-    "sentences": RulesConfig(kind="rules", headings="stay"),
+    "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none",
+    "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
     "min_document_characters": 1,
 }  # fmt: skip
 TEXT = "Der Weg führt über die Brücke.\n\nCHAPTER II\nEr kehrt zurück: 東京.\n"

@@ -1,19 +1,22 @@
-"""The stages tokenizer and examples on a text that is spelt out here."""
+"""The stages corpus, tokenizer and examples on a text that is spelt out here."""
 
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
-from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.corpus.build import build_corpus
+from bertline.corpus.reader import CleaningConfig, NearDuplicatesConfig
+from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.foundation.engine import Engine
-from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
+from no_packages import NO_PACKAGES
+from reading import TextCorpusConfig
 
 TOKENIZER = TrainedTokenizerConfig(
     kind="trained",
@@ -39,10 +42,11 @@ EXAMPLES = ExamplesConfig(
 
 
 def write_stages(folder: Path, engine: Engine, *, texts: int = 60) -> None:
-    """Write `corpus`, `tokenizer` and `examples` in a folder; what was done of the last two is resumed."""
-    if not (folder / "corpus/manifest.json").exists():
-        shutil.rmtree(folder / "corpus", ignore_errors=True)
-        write_corpus(folder / "corpus", texts)
+    """Write `corpus`, `tokenizer` and `examples` in a folder; what was done is resumed."""
+    text = folder.parent / "text"
+    write_text(text, texts)
+    with patch("bertline.corpus.build.SHARD_BYTES", 20_000):
+        build_corpus(corpus_config(text), NO_PACKAGES, folder / "corpus", engine=engine, work=folder / "work/corpus")
     build_tokenizer(TOKENIZER, folder / "corpus", folder / "tokenizer", engine=engine, work=folder / "work/tokenizer")
     build_examples(
         EXAMPLES,
@@ -54,18 +58,28 @@ def write_stages(folder: Path, engine: Engine, *, texts: int = 60) -> None:
     )
 
 
-def write_corpus(folder: Path, texts: int) -> None:
-    """Write documents of made-up words, ten to a file."""
+def corpus_config(text: Path) -> Any:
+    """Return a corpus of documents of a line each, in which everything is looked for."""
+    return TextCorpusConfig(
+        kind="text", path=str(text), document="blank_line", document_start=None, encoding="utf-8", on_markup="fail",
+        validation_fraction=0.1, split_seed=0, deduplicate="paragraph", min_document_characters=20,
+        on_undecodable="fail", sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+        near_duplicates=NearDuplicatesConfig(threshold=0.7, ngram=3),
+        cleaning=CleaningConfig(fix_mojibake=True, join_hyphens=True, markup="remove", repeated_lines=50),
+    )  # fmt: skip
+
+
+def write_text(folder: Path, texts: int) -> None:
+    """Write documents of made-up words, ten to a file, some of them nearly or wholly equal."""
     rng = random.Random(0)
     words = ["".join(rng.choices("aeioubdfgklmnprstz", k=rng.randint(2, 9))) for _ in range(300)]
-    folder.mkdir(parents=True)
-    shards, counts = {}, {}
-    for split, number in (("train", texts), ("validation", texts // 10)):
-        writer, characters = ShardWriter(folder, split, shard_documents=10), 0  # type: ignore[arg-type]
-        for index in range(number):
-            sentences = [" ".join(rng.choices(words, k=rng.randint(3, 12))) for _ in range(rng.randint(1, 12))]
-            characters += sum(map(len, sentences))
-            writer.write(Document(f"{split}-{index}", f"{split}-{index}", tuple(sentences)))
-        shards[split] = writer.close()
-        counts[split] = {"documents": number, "characters": characters}
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"shards": shards, "counts": counts})
+    folder.mkdir(parents=True, exist_ok=True)
+    documents: list[str] = []
+    for number in range(texts):
+        sentences = [" ".join(rng.choices(words, k=rng.randint(3, 12))).capitalize() for _ in range(rng.randint(1, 12))]
+        earlier = documents[rng.randrange(number)] if number % 5 == 4 else ""
+        documents.append(earlier + " So it is." * (number % 2) if earlier else ". ".join(sentences) + ".")
+    for start in range(0, texts, 10):
+        path = folder / f"{start:05}.txt"
+        if not path.exists():
+            path.write_text("\n\n".join(documents[start : start + 10]))

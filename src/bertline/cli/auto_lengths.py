@@ -8,12 +8,14 @@ from functools import cache
 from typing import Any
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.preparation import prepare_documents
+from bertline.corpus.preparation import split_document
 from bertline.corpus.reader import CorpusReader, documents_of
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig
+from bertline.corpus.sentences.learned import count, learn
 from bertline.examples.bounds import suited_lengths
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import silent
+from bertline.foundation.stretches import with_single_spaces
 from bertline.foundation.validation import validate
 
 AUTO = "auto"
@@ -57,15 +59,17 @@ def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
     corpus: Any = validate(_Corpus, {"corpus": json.loads(composed)}).corpus
     if corpus.kind == "none":
         raise ConfigError("examples.lengths is auto, but there is no corpus (corpus.kind is none). Set it to [].")
-    if not isinstance(corpus, CorpusReader):
+    sentences = getattr(corpus, "sentences", None)
+    if not isinstance(corpus, CorpusReader) or sentences is None:
         return _DOCSTRINGS
     if corpus.user_path is None:
         return _NOT_AT_HAND
     with silent():  # the stage corpus says what is wrong with the text
         sample = _sample(corpus)
-        splitter = corpus.sentences.splitter(lambda: [sample], num_workers=1)
-        documents = prepare_documents(sample, splitter=splitter, headings=corpus.sentences.headings)
-    return suited_lengths([document.sentences for document in documents], longest=longest)
+        texts = [with_single_spaces(paragraph) for document in sample for paragraph in document.paragraphs]
+        splitter, headings = sentences.splitter(learn(count(texts))), sentences.headings
+        split = (split_document(document, splitter=splitter, headings=headings)[0] for document in sample)
+    return suited_lengths([document.sentences for document in split if document is not None], longest=longest)
 
 
 def _sample(corpus: CorpusReader) -> list[SourceDocument]:

@@ -44,19 +44,23 @@ def corpus_dry_run(composed: dict[str, Any]) -> None:
     bertline corpus-dry-run corpus=text corpus.path=data/text corpus.near_duplicates.threshold=0.7
     """
     from bertline.corpus.build import build_corpus
-    from bertline.corpus.quality.drops import DropSamples, drops_in_words
+    from bertline.corpus.quality.drops import DROPS_NAME, drops_in_words, lines_of_drops, names_of_files
+    from bertline.foundation.engine import engine_named
+    from bertline.foundation.files import read_json
 
     config = sections_in(composed)
     if config.corpus.kind == "none":
         say("corpus.kind is none: there is nothing to drop")
         return
-    samples = DropSamples()
+    runtime = config.runtime
     with tempfile.TemporaryDirectory(prefix="bertline-corpus-dry-run-") as folder:
         out = Path(folder) / "corpus"
-        build_corpus(config.corpus, config.python_docs, out, num_workers=config.runtime.num_workers, samples=samples)
-    for line in samples.lines():
+        engine = engine_named(runtime.engine, runtime.num_workers)
+        build_corpus(config.corpus, config.python_docs, out, engine=engine, work=out.with_name("work"))
+        drops = read_json(out / DROPS_NAME)
+    for line in lines_of_drops(drops):
         say(line)
-    say(f"dry run: {drops_in_words(samples.counts, samples.names_of_files())}; the corpus was not kept")
+    say(f"dry run: {drops_in_words(drops['counts'], names_of_files(drops))}; the corpus was not kept")
 
 
 def average(arguments: list[str]) -> None:

@@ -13,7 +13,7 @@ from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import clean, duplicate_key
 from bertline.corpus.reader import CorpusReader, documents_of
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, readers_of
-from bertline.corpus.writer import more_documents
+from bertline.corpus.splits import more_documents
 from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.progress import silent

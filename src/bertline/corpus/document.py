@@ -33,7 +33,7 @@ class Dropped(NamedTuple):
     """Id, or NAME:LINE."""
     text: str = ""
     """What was left out, cut to an excerpt by whoever shows it."""
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # tuples have a method of this name
     note: str = ""
 
 

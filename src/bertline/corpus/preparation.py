@@ -1,4 +1,4 @@
-"""Documents before they are written: cleaned, split into sentences, selected, and assigned to train or validation."""
+"""From the documents of a source to cleaned sentences, and the files in which they lie between the steps."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import dataclasses
 import hashlib
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
-from bertline.corpus.document import SourceDocument, Split
-from bertline.corpus.quality.drops import Change, DropSamples
-from bertline.corpus.quality.word_hashes import Signature
-from bertline.corpus.registry import CorpusConfig
-from bertline.corpus.sentences.rules import RuleSplitter
+import pyarrow as pa
+
+from bertline.corpus.document import Dropped, SourceDocument, Split
+from bertline.corpus.quality.cleaning import clean_document, read_plan
+from bertline.corpus.quality.contamination import Needles, read_needles
+from bertline.corpus.quality.drops import Drops
+from bertline.corpus.quality.duplicates import write_keys
+from bertline.corpus.reader import CorpusSettings
+from bertline.corpus.sentences.learned import Knowledge, nothing_learned
 from bertline.corpus.sentences.splitter import Headings, Splitter, place_headings
-from bertline.foundation.seeds import unit_interval
+from bertline.corpus.storage import read_batches, write_batches
+from bertline.foundation.engine import Counts
+from bertline.foundation.parallel import batches
 from bertline.foundation.stretches import has_single_spaces
 
 # Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
@@ -25,19 +32,16 @@ from bertline.foundation.stretches import has_single_spaces
 _UNWANTED = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ud800-\udfff\ufeff\ufffd]"
 )
-_RULES = RuleSplitter()
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _KEY_BYTES = 12  # the probability of any collision among 10**9 texts is below 10**-10
-
-
-class PreparedParagraph(NamedTuple):  # made, and sent by workers, several times as fast as a frozen dataclass
-    """One cleaned block of text."""
-
-    key: bytes
-    """Duplicate key, equal for blocks that differ only in case and white space; empty if it was not asked for."""
-    sentences: tuple[str, ...]
-    characters: int
-    """Total length of the sentences."""
-    words: int
+_BATCH_CHARACTERS = 500_000
+_BATCH_DOCUMENTS = 1_000
+_TEXT = pa.string()
+_SOURCE = pa.schema([("id", _TEXT), ("group", _TEXT), ("paragraphs", pa.list_(pa.large_string())), ("split", _TEXT)])
+_PREPARED = pa.schema(
+    [("id", _TEXT), ("group", _TEXT), ("split", _TEXT), ("paragraphs", pa.list_(pa.list_(pa.large_string())))]
+)
+_FILE = "documents.arrow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,54 +51,149 @@ class PreparedDocument:
     id: str
     group: str
     split: Split | None
-    key: bytes
-    """Duplicate key, equal for documents that differ only in case and white space."""
-    paragraphs: tuple[PreparedParagraph, ...]
-    contaminated: tuple[int, ...] = ()
-    """Indices of the paragraphs with text of `corpus.decontaminate`."""
-    signature: Signature | None = None
-    """What near duplicates are found by, if they are looked for."""
-    dropped_headings: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
-    """What cleaning changed, dropped or found."""
+    paragraphs: tuple[tuple[str, ...], ...]
+    """Sentences of each paragraph."""
+    keys: tuple[bytes, ...] = ()
+    """Keys of the document or of its paragraphs, equal for those that differ only in case and white space."""
+    number: int = 0
+    """Place among the prepared documents of its shard."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        return tuple(sentence for paragraph in self.paragraphs for sentence in paragraph.sentences)
+        return tuple(sentence for paragraph in self.paragraphs for sentence in paragraph)
+
+    def left_out(self, reason: str, note: str = "") -> Dropped:
+        """Return what is counted when the document is left out."""
+        return Dropped(f"documents/{reason}", self.id, " ".join(self.sentences), note=note)
+
+    def without(self, indices: Iterable[int], reason: str) -> tuple[PreparedDocument | None, list[Dropped]]:
+        """Return the document without some paragraphs, if there are others, and what is counted."""
+        gone = set(indices)
+        dropped = [Dropped(f"paragraphs/{reason}", self.id, " ".join(self.paragraphs[index])) for index in sorted(gone)]
+        left = [index for index in range(len(self.paragraphs)) if index not in gone]
+        if not left:
+            return None, [*dropped, self.left_out(reason)]
+        keys = tuple(self.keys[index] for index in left) if len(self.keys) == len(self.paragraphs) else self.keys
+        paragraphs = tuple(self.paragraphs[index] for index in left)
+        return dataclasses.replace(self, paragraphs=paragraphs, keys=keys), dropped
 
 
-def prepare_documents(
-    batch: list[SourceDocument],
+def write_source(folder: Path, documents: Iterable[SourceDocument]) -> int:
+    """Write the documents of a shard as they were read; return the number of batches."""
+    return write_batches(folder / _FILE, _batches(map(_encodable, documents), _length), _SOURCE)
+
+
+def _batches(documents: Iterable[Any], length: Callable[[Any], int]) -> Iterator[list[Any]]:
+    return batches(documents, size=length, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
+
+
+def _length(document: SourceDocument) -> int:
+    return sum(map(len, document.paragraphs))
+
+
+def read_source(folder: Path, wanted: Iterable[int] | None = None) -> Iterator[SourceDocument]:
+    """Read the documents of a shard, or those of some batches."""
+    for columns in read_batches(folder / _FILE, wanted):
+        for key, group, paragraphs, split in zip(*columns.values(), strict=True):
+            yield SourceDocument(key, group, tuple(paragraphs), split)
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """How documents are prepared, and where that lies which was learned beforehand."""
+
+    config: CorpusSettings
+    knowledge: dict[str, Path]
+    """Files of what each source says of its words, if sentences are learned."""
+    plan: Path | None
+    """File of `learn_cleaning`."""
+    needles: Path | None
+    """File of `write_needles`."""
+
+    def __call__(self, shard: tuple[str, Path], out: Path) -> Counts:
+        """Prepare the documents of a shard, named by its source and folder; the task of a shard."""
+        source, folder = shard
+        config, drops = self.config, Drops()
+        knowledge = Knowledge.read(self.knowledge[source]) if self.knowledge else nothing_learned()
+        documents = read_source(folder)
+        if config.cleaning.is_active:
+            documents = drops.run(partial(clean_document, config=config.cleaning, plan=read_plan(self.plan)), documents)
+        split = partial(
+            split_document,
+            splitter=config.sentences.splitter(knowledge),
+            headings=config.sentences.headings,
+            unit=config.deduplicate,
+        )
+        prepared = drops.run(split, documents)
+        if self.needles is not None:
+            prepared = drops.run(partial(without_contaminated, needles=read_needles(self.needles)), prepared)
+        keys: list[bytes] = []
+        places: list[tuple[int, int]] = []
+
+        def with_keys_kept() -> Iterator[PreparedDocument]:
+            for number, document in enumerate(prepared):
+                keys.extend(document.keys)
+                places.extend((number, paragraph) for paragraph in range(len(document.keys)))
+                yield document
+
+        write_batches(out / _FILE, in_batches(with_keys_kept()), _PREPARED)
+        write_keys(out, keys, (number for number, _ in places), (paragraph for _, paragraph in places))
+        return {"drops": drops.content()}
+
+
+def in_batches(documents: Iterable[PreparedDocument]) -> Iterator[list[PreparedDocument]]:
+    """Yield documents in lists of about half a million characters."""
+    return _batches(documents, lambda document: sum(map(len, document.sentences)))
+
+
+def read_prepared(folder: Path) -> Iterator[PreparedDocument]:
+    """Read the prepared documents of a shard, without their keys."""
+    number = 0
+    for columns in read_batches(folder / _FILE):
+        for key, group, split, paragraphs in zip(*columns.values(), strict=True):
+            yield PreparedDocument(key, group, split, tuple(map(tuple, paragraphs)), number=number)
+            number += 1
+
+
+def split_document(
+    document: SourceDocument,
     *,
-    splitter: Splitter = _RULES,
+    splitter: Splitter,
     headings: Headings = "stay",
-    paragraph_keys: bool = True,
-) -> list[PreparedDocument]:
-    """Clean a batch of documents and split it into sentences.
-
-    This is a pure function, so the corpus does not depend on the number of workers.
-    """
-    return [_prepare(document, splitter, headings, paragraph_keys) for document in batch]
-
-
-def _prepare(
-    document: SourceDocument, splitter: Splitter, headings: Headings, paragraph_keys: bool
-) -> PreparedDocument:
+    unit: Literal["document", "paragraph", "none"] = "none",
+) -> tuple[PreparedDocument | None, list[Dropped]]:
+    """Clean a document and split it into sentences; the keys are those of the `unit`."""
     texts = [text for text in map(clean, document.paragraphs) if text]
     key = _key_of_folded(" ".join(map(str.casefold, texts)))  # one by one: most are ASCII, which is folded faster
     if splitter.keeps_lines:
         lines = (map(clean, paragraph.splitlines()) for paragraph in document.paragraphs)
         texts = [text for text in ("\n".join(filter(None, part)) for part in lines) if text]
     split, left_out = place_headings([(text, splitter.split(text)) for text in texts], headings)
-    paragraphs = tuple(_paragraph(text, tuple(sentences), paragraph_keys) for text, sentences in split)
+    keys = tuple(duplicate_key(text) for text, _ in split) if unit == "paragraph" else (key,) * (unit == "document")
     # Without a group from the source, the key is the group, so that equal texts are in the same split.
-    group = clean(document.group) or key.hex()
-    return PreparedDocument(clean(document.id), group, document.split, key, paragraphs, dropped_headings=left_out)
+    name, group = clean(document.id), clean(document.group) or key.hex()
+    dropped = [Dropped("paragraphs/heading", name, heading) for heading in left_out]
+    if not split:
+        return None, [*dropped, Dropped("documents/empty", name)]
+    paragraphs = tuple(tuple(sentences) for _, sentences in split)
+    return PreparedDocument(name, group, document.split, paragraphs, keys), dropped
 
 
-def _paragraph(text: str, sentences: tuple[str, ...], with_key: bool) -> PreparedParagraph:
-    words = text.count(" ") + text.count("\n") + 1  # of cleaned text
-    return PreparedParagraph(duplicate_key(text) if with_key else b"", sentences, sum(map(len, sentences)), words)
+def without_contaminated(document: PreparedDocument, needles: Needles) -> tuple[PreparedDocument | None, list[Dropped]]:
+    """Remove the paragraphs with text of `corpus.decontaminate`; a document without any other is left out."""
+    found = needles.found_in(document.paragraphs)
+    return document.without(found, "contaminated") if found else (document, [])
+
+
+def _encodable(document: SourceDocument) -> SourceDocument:
+    """Take out lone surrogates, which JSON can have, Arrow does not store, and cleaning takes out."""
+    texts = "".join((document.id, document.group, *document.paragraphs))
+    if texts.isascii() or not _SURROGATES.search(texts):
+        return document
+    key, group, *paragraphs = (
+        _SURROGATES.sub("", text) for text in (document.id, document.group, *document.paragraphs)
+    )
+    return dataclasses.replace(document, id=key, group=group, paragraphs=tuple(paragraphs))
 
 
 def clean(text: str) -> str:
@@ -123,69 +222,3 @@ def duplicate_key(text: str) -> bytes:
 
 def _key_of_folded(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=_KEY_BYTES).digest()
-
-
-# Which documents are kept, and which of them are for validation.
-
-
-def select_documents(
-    documents: Iterable[PreparedDocument],
-    config: CorpusConfig,
-    dropped: Counter[str],
-    samples: DropSamples | None = None,
-) -> Iterator[PreparedDocument]:
-    """Drop empty, duplicate and short documents, counted by reason; the first duplicate in reading order is kept.
-
-    With `deduplicate: paragraph`, paragraphs that occurred before are removed, regardless of the split, so that no
-    validation paragraph occurs in train.
-    """
-    seen: set[bytes] = set()
-    samples = DropSamples() if samples is None else samples
-    for document in documents:
-        for heading in document.dropped_headings:
-            dropped["paragraphs/heading"] += 1
-            samples.add("paragraphs/heading", document.id, heading)
-        if not document.paragraphs:
-            dropped["documents/empty"] += 1
-            samples.add("documents/empty", document.id, "")
-            continue
-        if config.deduplicate == "document":
-            paragraphs = () if document.key in seen else document.paragraphs
-            seen.add(document.key)
-        elif config.deduplicate == "paragraph":
-            paragraphs = tuple(_first_seen(document.paragraphs, seen))
-            dropped["paragraphs/duplicate"] += len(document.paragraphs) - len(paragraphs)
-            new_ids = set(map(id, paragraphs))
-            for paragraph in document.paragraphs:
-                if id(paragraph) not in new_ids:
-                    samples.add("paragraphs/duplicate", document.id, " ".join(paragraph.sentences))
-        else:
-            paragraphs = document.paragraphs
-        if not paragraphs:
-            dropped["documents/duplicate"] += 1
-            samples.add("documents/duplicate", document.id, " ".join(document.sentences))
-        elif sum(paragraph.characters for paragraph in paragraphs) < config.min_document_characters:
-            dropped["documents/too_short"] += 1
-            samples.add("documents/too_short", document.id, " ".join(document.sentences))
-        else:
-            yield dataclasses.replace(document, paragraphs=paragraphs)
-
-
-def split_position(group: str, seed: int) -> float:
-    """Return the hash of a group as a number in [0, 1); groups below `validation_fraction` are for validation."""
-    return unit_interval(seed, "validation", group)
-
-
-def split_of(document: PreparedDocument, config: CorpusConfig) -> Split:
-    """Return the split of a document: that of the source if given, else by a hash of its group."""
-    if document.split is not None:
-        return document.split
-    position = split_position(document.group, config.split_seed)
-    return "validation" if position < config.validation_fraction else "train"
-
-
-def _first_seen(paragraphs: Iterable[PreparedParagraph], seen: set[bytes]) -> Iterator[PreparedParagraph]:
-    for paragraph in paragraphs:
-        if paragraph.key not in seen:
-            seen.add(paragraph.key)
-            yield paragraph

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_changed, shards_of
 from bertline.corpus.sentences.learned import LearnedConfig
-from bertline.corpus.sentences.rules import LinesConfig, RegexConfig, RulesConfig
+from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig, RulesConfig
 
 _SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 32
 
@@ -109,8 +109,6 @@ class CorpusSettings(Checked):
     """Largest share of sentences of one word, in (0, 1], judged from 1,000 sentences on; more stop the stage."""
     min_document_characters: int
     """Minimum document length in characters; shorter documents are dropped and counted."""
-    shard_documents: int
-    """Documents per Parquet shard."""
     sentences: SentencesConfig
     """How paragraphs are split into sentences."""
 
@@ -122,8 +120,6 @@ class CorpusSettings(Checked):
             raise ValueError(f"min_document_characters must not be negative, found {self.min_document_characters}")
         if self.max_stub_fraction is not None and not 0 < self.max_stub_fraction <= 1:
             raise ValueError(f"max_stub_fraction must be in (0, 1], or null; found {self.max_stub_fraction}")
-        if self.shard_documents < 1:
-            raise ValueError(f"shard_documents must be at least 1, found {self.shard_documents}")
 
 
 @dataclass(frozen=True, kw_only=True)

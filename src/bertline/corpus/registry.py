@@ -41,6 +41,9 @@ CORPORA = {reader: _with(reader, CorpusSettings, "CorpusConfig") for reader in _
 SOURCES = {reader: _with(reader, SourceSettings, "Source") for reader in _DISTINCT}
 """By reader, its settings together with those of one of several sources."""
 
+# A worker process finds a class by its name in a module.
+globals().update({one.__name__: one for one in (*CORPORA.values(), *SOURCES.values())})
+
 if TYPE_CHECKING:
     SourceConfig: TypeAlias = Any  # classes that are known when the program runs
 else:

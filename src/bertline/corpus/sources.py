@@ -10,63 +10,33 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
-from bertline.corpus.document import Document, SourceDocument, Split, copy_id, label_of, language_of, source_of
-from bertline.corpus.preparation import PreparedDocument, prepare_documents
-from bertline.corpus.registry import SourceConfig, SourcesCorpusConfig
-from bertline.corpus.sentences.splitter import Headings, Splitter
-from bertline.foundation.errors import BertlineError, DataError
+from bertline.corpus.document import SourceDocument, language_of, source_of
+from bertline.corpus.registry import SourcesCorpusConfig
+from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import unit_interval
 
 _LANGUAGE = re.compile(r"[^\W_][\w-]{0,39}")
 
 
-def source_documents(name: str, source: SourceConfig, dropped: Counter[str]) -> Iterator[SourceDocument]:
-    """Read one source; the ids of its documents begin with its name and their language: `wiki[de]/a.txt:3`.
+def labelled(document: SourceDocument, name: str, language: str | None) -> SourceDocument:
+    """Let the id of a document begin with the name of its source and its language: `wiki[de]/a.txt:3`.
 
     Raises:
-        BertlineError: The source cannot be read; the message names it.
+        DataError: The language is no code.
     """
-    try:
-        for document in source.read(dropped):
-            language = source.language or document.language
-            if language is not None and not _LANGUAGE.fullmatch(language):
-                raise DataError(
-                    f"{document.id}: the language is {language!r}, expected a code such as 'de' or 'pt-BR'."
-                )
-            yield dataclasses.replace(
-                document,
-                id=f"{name if language is None else f'{name}[{language}]'}/{document.id}",
-                # Texts without a group are split by their content, so that equal ones of two sources stay together.
-                group=f"{name}/{document.group}" if document.group else "",
-            )
-    except BertlineError as error:
-        raise type(error)(f"source {name} (corpus.sources.{name}): {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareBySource:
-    """Prepares batches of one source each, with sentences as that source has them; it can be sent to workers."""
-
-    splitters: Mapping[str, Splitter]
-    headings: Headings
-    paragraph_keys: bool
-
-    def __call__(self, batch: list[SourceDocument]) -> list[PreparedDocument]:
-        splitter = self.splitters[source_of(batch[0].id)]
-        return prepare_documents(batch, splitter=splitter, headings=self.headings, paragraph_keys=self.paragraph_keys)
-
-    def learned(self) -> dict[str, Any]:
-        """Return what was learned of each source, and the number of abbreviations of all; empty if nothing is."""
-        learned_by_source = {
-            name: learned for name, splitter in self.splitters.items() if (learned := splitter.learned())
-        }
-        number = sum(learned["abbreviations"] for learned in learned_by_source.values())
-        return {"abbreviations": number, "by_source": learned_by_source} if learned_by_source else {}
+    language = language or document.language
+    if language is not None and not _LANGUAGE.fullmatch(language):
+        raise DataError(f"{document.id}: the language is {language!r}, expected a code such as 'de' or 'pt-BR'.")
+    return dataclasses.replace(
+        document,
+        id=f"{name if language is None else f'{name}[{language}]'}/{document.id}",
+        # Texts without a group are split by their content, so that equal ones of two sources stay together.
+        group=f"{name}/{document.group}" if document.group else "",
+    )
 
 
 def sampling_rates(counts: Mapping[str, Mapping[str, int]], config: SourcesCorpusConfig) -> dict[str, float]:
@@ -108,18 +78,6 @@ def num_copies(document_id: str, rate: float, seed: int) -> int:
     return whole + (unit_interval(seed, "sampling", document_id) < rate - whole)
 
 
-def sampled(
-    documents: Iterable[tuple[Split, Document]], rates: Mapping[str, float], seed: int
-) -> Iterator[tuple[Split, Document]]:
-    """Repeat documents, or leave them out; copies have numbers (`#2`), and validation has each at most once."""
-    for split, document in documents:
-        copies = num_copies(document.id, rates[label_of(document.id)], seed)
-        if split == "validation":
-            copies = min(1, copies)
-        for copy in range(copies):
-            yield split, document if not copy else dataclasses.replace(document, id=copy_id(document.id, copy + 1))
-
-
 def source_table(
     read: Mapping[str, Mapping[str, int]],
     kept: Mapping[str, Mapping[str, int]],
@@ -144,7 +102,7 @@ def source_table(
             "counts": dict(sorted(counts.items())),
             "share": round(counts.get("train/characters", 0) / max(1, total), 6),
         }
-    return {"parts": parts, "dropped": {name: dict(sorted(by.items())) for name, by in sorted(dropped.items()) if by}}
+    return {"parts": parts, "dropped": {name: by for name, by in dropped.items() if by}}
 
 
 def sources_in_words(table: Mapping[str, Any], most: int = 12) -> str:

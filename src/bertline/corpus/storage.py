@@ -1,16 +1,24 @@
-"""Corpus shards: Parquet files with the columns id, group and sentences."""
+"""Corpus shards: Parquet files with the columns id, group and sentences; and files between the steps of the stage."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bertline.corpus.document import Document, Split
+from bertline.foundation.engine import Counts, Engine, Task, shard_folder
 from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import writing
 from bertline.foundation.manifests import read_manifest
+
+Uint64 = npt.NDArray[np.uint64]
 
 KIND = "corpus"
 FORMAT_VERSION = 1
@@ -81,57 +89,105 @@ def has_sources(folder: Path) -> bool:
 
 
 class ShardWriter:
-    """Writes the documents of one split into shards of `shard_documents`; `close` gives shards their final names."""
+    """Writes the documents of one shard, a row group at a time; without documents there is no file."""
 
-    def __init__(self, folder: Path, split: Split, shard_documents: int) -> None:
-        self._folder = folder
-        self._split = split
-        self._shard_documents = shard_documents
-        self._paths: list[Path] = []
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._writer: pq.ParquetWriter | None = None
         self._rows: list[Document] = []
         self._characters = 0
-        self._in_shard = 0
 
     def write(self, document: Document) -> None:
         """Add a document."""
         self._rows.append(document)
         self._characters += sum(map(len, document.sentences))
-        self._in_shard += 1
         if self._characters >= _ROW_GROUP_CHARACTERS or len(self._rows) >= _ROW_GROUP_DOCUMENTS:
             self._flush()
-        if self._in_shard >= self._shard_documents:
-            self._close_shard()
 
-    def close(self) -> list[str]:
-        """Finish the last shard and rename all shards to `SPLIT-00000-of-00003.parquet` etc.
-
-        Returns:
-            The file names in order; empty if nothing was written.
-        """
-        self._close_shard()
-        names = [f"{self._split}-{index:05d}-of-{len(self._paths):05d}.parquet" for index in range(len(self._paths))]
-        for path, name in zip(self._paths, names, strict=True):
-            path.rename(self._folder / name)
-        return names
-
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        if self._writer is None:
-            path = self._folder / f".{self._split}-{len(self._paths):05d}.parquet"
-            self._paths.append(path)
-            self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
-        columns = [
-            [row.id for row in self._rows],
-            [row.group for row in self._rows],
-            [list(row.sentences) for row in self._rows],
-        ]
-        self._writer.write_table(pa.table(columns, schema=SCHEMA))
-        self._rows, self._characters = [], 0
-
-    def _close_shard(self) -> None:
-        self._flush()
+    def close(self) -> None:
+        """Write what is left."""
+        if self._rows:
+            self._flush()
         if self._writer is not None:
             self._writer.close()
-        self._writer, self._in_shard = None, 0
+
+    def _flush(self) -> None:
+        with writing(self._path):
+            self._writer = self._writer or pq.ParquetWriter(self._path, SCHEMA, compression="zstd")
+            self._writer.write_table(pa.table(_columns(self._rows, SCHEMA), schema=SCHEMA))
+        self._rows, self._characters = [], 0
+
+
+def _columns(rows: Sequence[Any], schema: pa.Schema) -> list[pa.Array]:
+    return [pa.array([getattr(row, field.name) for row in rows], field.type) for field in schema]
+
+
+# What the steps of the stage leave for each other: folders of shards, documents as Arrow files, sorted arrays.
+
+
+class Made(NamedTuple):
+    """What a step made of its shards."""
+
+    counts: list[Counts]
+    folders: list[Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Runs the steps of the stage, each in a folder of its own."""
+
+    engine: Engine
+    folder: Path
+
+    def run(self, name: str, task: Task[Any], shards: Sequence[Any], description: str = "") -> Made:
+        """Apply a task to shards; the folder of each is below that of the step's name."""
+        out = self.folder / name
+        what = f"corpus, {description or name.replace('_', ' ')}"
+        counts = self.engine.map(task, shards, out, description=what)
+        return Made(counts, [shard_folder(out, number) for number in range(len(shards))])
+
+
+def rows_between(paths: Iterable[Path], first: int, last: int) -> list[Uint64]:
+    """Return of each array, [rows, entries] sorted by its first row, the entries from `first` to `last` (inclusive)."""
+    found = []
+    for path in paths:
+        rows = np.load(path, mmap_mode="r")
+        start = np.searchsorted(rows[0], np.uint64(first))
+        found.append(np.asarray(rows[:, start : np.searchsorted(rows[0], np.uint64(last), side="right")]))
+    return found
+
+
+def partition(number: int, num_partitions: int) -> tuple[int, int]:
+    """Return the first and the last of the 64-bit numbers of a partition."""
+    size = (1 << 64) // num_partitions
+    return number * size, (1 << 64) - 1 if number + 1 == num_partitions else (number + 1) * size - 1
+
+
+def num_partitions(num_shards: int) -> int:
+    """Return how many partitions keys of shards are divided into: one of them is as large as some shards."""
+    return -(-num_shards // 16)
+
+
+def write_batches(path: Path, rows: Iterable[list[Any]], schema: pa.Schema) -> int:
+    """Write batches of rows, whose attributes are the columns of the schema; return the number of batches.
+
+    Raises:
+        MachineError: The file cannot be written.
+    """
+    number = 0
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with writing(path):
+        sink = pa.OSFile(str(path), "wb")
+    with sink, pa.ipc.new_file(sink, schema, options=options) as file:
+        for batch in rows:
+            number += 1
+            with writing(path):
+                file.write_batch(pa.record_batch(_columns(batch, schema), schema=schema))
+    return number
+
+
+def read_batches(path: Path, wanted: Iterable[int] | None = None) -> Iterator[dict[str, list[Any]]]:
+    """Read batches that `write_batches` wrote, or those of some numbers, as columns."""
+    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
+        for number in range(file.num_record_batches) if wanted is None else wanted:
+            yield file.get_batch(number).to_pydict()

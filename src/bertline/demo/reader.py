@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.files import InputShard
+from bertline.corpus.files import InputShard, shards_of
 from bertline.corpus.reader import CorpusSettings, ReadingSettings
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import Cache, ModuleDocs, docstrings_cache, module_batches, read_batch
@@ -31,9 +32,10 @@ class ModulesReader:
     cache: Cache | None = field(default_factory=docstrings_cache)
 
     def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
-        """See `CorpusReader.plan`: shards are batches of files of one package."""
+        """See `CorpusReader.plan`: shards are files of packages, one package after the other."""
         batches, num_tests = module_batches(self.packages)
-        return [InputShard(source, batch) for batch in batches], [Dropped("documents/test_module", count=num_tests)]
+        shards = shards_of(source, chain.from_iterable(batches), shard_bytes)
+        return shards, [Dropped("documents/test_module", count=num_tests)]
 
     def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
         """See `CorpusReader.read_shard`.

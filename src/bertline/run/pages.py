@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertline.corpus.quality.drops import DROPS_NAME, DropSamples, drops_in_words
+from bertline.corpus.quality.drops import DROPS_NAME, drops_in_words, names_of_files
+from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.progress import say
 from bertline.run.provenance import git_commit, running_under_dvc
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from bertline.evaluation.facts import PipelineFolders
 
 
-def show_corpus(stage: StageRun, samples: DropSamples) -> None:
+def show_corpus(stage: StageRun) -> None:
     """Print the share of each source, and what was dropped."""
     from bertline.corpus.sources import sources_in_words
     from bertline.corpus.storage import FORMAT_VERSION, KIND
@@ -29,7 +30,8 @@ def show_corpus(stage: StageRun, samples: DropSamples) -> None:
     table = read_manifest(stage.output, kind=KIND, format_version=FORMAT_VERSION).get("sources")
     if table is not None:
         say(f"corpus: {sources_in_words(table)}")
-    dropped = drops_in_words(samples.counts, samples.names_of_files())
+    drops = read_json(stage.output / DROPS_NAME)
+    dropped = drops_in_words(drops["counts"], names_of_files(drops))
     say(f"corpus: {dropped}; samples: {stage.output / DROPS_NAME}, and on the page that the tokenizer stage writes")
 
 

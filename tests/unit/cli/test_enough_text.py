@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,10 @@ from bertline.cli.enough_text import check_enough_text
 from bertline.config import pipeline_config
 from bertline.corpus.build import build_corpus
 from bertline.corpus.document import SourceDocument
+from bertline.corpus.files import Part
 from bertline.corpus.readers.text import TextReader
 from bertline.foundation.errors import ConfigError
+from engines import local
 
 Check = Callable[..., None]
 LINE = "{}: The old gardener watered the trees before the rain came, and my sister, who was afraid, said nothing.\n"
@@ -98,7 +99,7 @@ def test_no_more_is_read_than_is_needed(
     read: list[int] = []
 
     def endless(length: int, group: str) -> Callable[..., Iterator[SourceDocument]]:
-        def documents(self: TextReader, dropped: Counter[str]) -> Iterator[SourceDocument]:
+        def documents(self: TextReader, part: Part) -> Iterator[SourceDocument]:
             while True:
                 read.append(length)
                 yield SourceDocument(str(len(read)), group, (f"{len(read)} {'word ' * length}",))
@@ -107,7 +108,7 @@ def test_no_more_is_read_than_is_needed(
 
     place = texts("a")
     for length, group, number in ((100, "", 4), (600_000, "one", 2)):
-        monkeypatch.setattr(TextReader, "read", endless(length, group))
+        monkeypatch.setattr(TextReader, "read_part", endless(length, group))
         read.clear()
         check("corpus=text", place)
         assert len(read) == number
@@ -128,5 +129,5 @@ def test_what_is_enough_for_configure_is_enough_for_the_corpus(
 ) -> None:
     config = pipeline_config(composed("corpus=text", texts("a", "b", "c", "d"), f"corpus.split_seed={seed}"))
     check_enough_text(config)
-    counts = build_corpus(config.corpus, config.python_docs, tmp_path / "corpus", num_workers=1)  # type: ignore[arg-type]
+    counts = build_corpus(config.corpus, config.python_docs, tmp_path / "corpus", **local(tmp_path / "corpus"))
     assert (counts["train/documents"], counts["validation/documents"]) == (2, 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.sentences.learned import LearnedConfig
 from reading import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConfig, XmlCorpusConfig
 
 COMMON = {
@@ -17,8 +17,7 @@ COMMON = {
     "deduplicate": "document",
     "min_document_characters": 1,
     "on_undecodable": "fail",
-    "shard_documents": 10,
-    "sentences": RulesConfig(kind="rules", headings="stay"),
+    "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
 }
 PLAIN_TEXT = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
 

@@ -3,18 +3,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bertline.corpus.build import build_corpus
-from bertline.corpus.preparation import split_position
-from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.splits import split_position
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.manifests import read_manifest
-from no_packages import NO_PACKAGES
+from corpora import build
 
-Make = Callable[..., TextCorpusConfig]
+Make = Callable[..., Any]
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def test_the_headline_and_the_manifest_count_what_is_in_the_shards(
     (texts / "copy.txt").write_text("story number 7 BEGINS. It ends.\nNobody knows why.")
     (texts / "empty.txt").write_text("")
 
-    headline = build_corpus(text_config(), NO_PACKAGES, tmp_path / "out", num_workers=1)
+    headline = build(text_config(), tmp_path / "out")
 
     manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
     for split in ("train", "validation"):
@@ -56,14 +55,12 @@ def test_the_headline_and_the_manifest_count_what_is_in_the_shards(
 
 @pytest.mark.parametrize("document", ["file", "line"])
 def test_any_number_of_workers_writes_the_same_bytes(
-    texts: Path, text_config: Make, tmp_path: Path, document: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr("bertline.corpus.build._BATCH_DOCUMENTS", 3)
+    texts: Path, text_config: Make, tmp_path: Path, document: str
+) -> None:
     config = text_config(document=document)
 
-    build_corpus(config, NO_PACKAGES, tmp_path / "one", num_workers=1)
-    build_corpus(config, NO_PACKAGES, tmp_path / "two", num_workers=2)
+    build(config, tmp_path / "one")
+    build(config, tmp_path / "two", 2)
 
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
@@ -72,22 +69,22 @@ def test_whatever_fails_the_old_corpus_stays(
     texts: Path, text_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
+    build(text_config(), out)
     before = contents(out)
 
     def full(*arguments: object, **keywords: object) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(DataError, match=r"is empty: no document is left. Dropped: 40 documents/too_short.*1000"):
-        build_corpus(text_config(min_document_characters=1000), NO_PACKAGES, out, num_workers=1)
+        build(text_config(min_document_characters=1000), out)
     with monkeypatch.context() as patch:
         patch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
-        with pytest.raises(MachineError, match=r"out cannot be written: No space left on device"):
-            build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
+        with pytest.raises(MachineError, match=r"train.parquet cannot be written: No space left on device"):
+            build(text_config(), out)
     (texts / "39.txt").write_bytes(b"\xff\xfe\xfd")  # in the middle of the input
     for num_workers in (1, 2):
         with pytest.raises(DataError, match=r"39.txt:1: byte 0xff"):
-            build_corpus(text_config(), NO_PACKAGES, out, num_workers=num_workers)
+            build(text_config(), out, num_workers)
     assert contents(out) == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
@@ -96,12 +93,11 @@ def test_whatever_fails_the_old_corpus_stays(
 def test_a_side_that_the_hash_left_empty_is_given_two_groups(
     texts: Path, text_config: Make, tmp_path: Path, fraction: float
 ) -> None:
-    headline = build_corpus(text_config(validation_fraction=fraction), NO_PACKAGES, tmp_path / "out", num_workers=1)
+    headline = build(text_config(validation_fraction=fraction), tmp_path / "out")
 
     assert sorted((headline["train/documents"], headline["validation/documents"])) == [2, 38]
     ids = [document.id for split in ("train", "validation") for document in read_documents(tmp_path / "out", split)]
     assert sorted(ids) == sorted(path.name for path in texts.iterdir())
-    assert sum(path.suffix == ".parquet" for path in (tmp_path / "out").iterdir()) == 5
 
 
 def test_a_side_with_one_document_is_given_the_nearest_other_one(
@@ -112,9 +108,9 @@ def test_a_side_with_one_document_is_given_the_nearest_other_one(
     nearest = sorted(positions, key=positions.__getitem__)
     fraction = (positions[nearest[0]] + positions[nearest[1]]) / 2
 
-    build_corpus(text_config(validation_fraction=fraction), NO_PACKAGES, tmp_path / "out", num_workers=1)
+    build(text_config(validation_fraction=fraction), tmp_path / "out")
 
-    assert [document.id for document in read_documents(tmp_path / "out", "validation")] == nearest[:2]
+    assert {document.id for document in read_documents(tmp_path / "out", "validation")} == set(nearest[:2])
     assert len(list(read_documents(tmp_path / "out", "train"))) == 38
     said = capsys.readouterr().err
     assert "1 document fell into validation" in said
@@ -126,8 +122,8 @@ def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> No
     (tmp_path / "text" / "all.txt").write_text("One file holds it all.\n\nEverything is here.")
 
     with pytest.raises(DataError, match=r"one group \('all.txt'\).*blank_line") as raised:
-        build_corpus(text_config(), NO_PACKAGES, tmp_path / "out", num_workers=1)
+        build(text_config(), tmp_path / "out")
     assert "validation_fraction" not in str(raised.value)  # 0 would leave the examples without a validation document
-    build_corpus(text_config(document="blank_line"), NO_PACKAGES, tmp_path / "blank_line", num_workers=1)
+    build(text_config(document="blank_line"), tmp_path / "blank_line")
     unsplit = dataclasses.replace(text_config(), validation_fraction=0.0)
-    assert build_corpus(unsplit, NO_PACKAGES, tmp_path / "out", num_workers=1)["train/documents"] == 1
+    assert build(unsplit, tmp_path / "out")["train/documents"] == 1

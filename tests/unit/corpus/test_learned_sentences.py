@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bertline.corpus.build import build_corpus
-from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count, learn
+from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.foundation.manifests import read_manifest
-from no_packages import NO_PACKAGES
+from corpora import build
 
 NOTHING_READ = LearnedSplitter.of(learn(count([])))
 
@@ -73,7 +72,7 @@ def test_an_abbreviation_is_learned_from_how_it_is_used() -> None:
 
     assert before == ["He met Vorgl.", "Meier.", "They spoke."]
     assert splitter.split("He met Vorgl. Meier. They spoke.") == ["He met Vorgl. Meier.", "They spoke."]
-    assert splitter.learned()["most_frequent_abbreviations"]["vorgl."] == 20
+    assert splitter.knowledge.summary()["most_frequent_abbreviations"]["vorgl."] == 20
 
 
 def test_a_word_that_ends_sentences_is_no_abbreviation() -> None:
@@ -91,15 +90,13 @@ def test_ordinals_are_learned() -> None:
 
 @pytest.mark.parametrize("num_workers", [1, 4])
 def test_what_was_learned_stands_in_the_manifest_with_any_number_of_workers(
-    text_config: Callable[..., TextCorpusConfig], tmp_path: Path, num_workers: int, monkeypatch: pytest.MonkeyPatch
+    text_config: Callable[..., Any], tmp_path: Path, num_workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bertline.corpus.build._BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr("bertline.corpus.build.SHARD_BYTES", 500)
     (tmp_path / "text").mkdir()
     for number in range(20):
         (tmp_path / f"text/{number:02d}.txt").write_text(f"{WORDS}Today Vorgl. Peter met Vorgl. Anton at no. {number}.")
-    config = text_config(sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()))
-
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=num_workers)
+    build(text_config(), tmp_path / "out", num_workers)
 
     learned = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)["sentences"]
     assert learned["abbreviations"] == 2

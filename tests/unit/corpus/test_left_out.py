@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from bertline.corpus.build import build_corpus
-from bertline.corpus.quality.drops import DropSamples
 from bertline.foundation.errors import DataError
-from no_packages import NO_PACKAGES
+from corpora import build, drops_of
 
 GOOD = "".join(f"Line number {number} of a text that is kept.\n" for number in range(20)).encode()
 TEXTS: dict[str, bytes] = {
@@ -35,9 +33,8 @@ def samples_of(tmp_path: Path, config: Any, files: dict[str, bytes]) -> dict[str
     for name, content in files.items():
         (tmp_path / "text" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "text" / name).write_bytes(content)
-    samples = DropSamples()
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1, samples=samples)
-    content = samples.content()
+    build(config, tmp_path / "out")
+    content = drops_of(tmp_path / "out")
     found = {reason: [(one["id"], one["text"]) for one in shown] for reason, shown in content["samples"].items()}
     assert {reason: len(shown) for reason, shown in found.items()} == content["counts"]
     return found

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bertline.corpus.build import select_documents, split_of
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.preparation import clean, prepare_documents
-from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.preparation import clean, split_document
+from bertline.corpus.sentences.splitter import LineSplitter
+from bertline.corpus.splits import split_of
+from bertline.corpus.storage import read_documents
+from corpora import build, drops_of
 
 
 @pytest.mark.parametrize(
@@ -31,9 +34,8 @@ def test_cleaning(dirty: str, expected: str) -> None:
     assert unicodedata.is_normalized("NFC", clean(dirty))
 
 
-Make = Callable[..., TextCorpusConfig]
-TEXTS = [("Common one.", "Only in A."), ("COMMON  one.", "Only in B."), ("Common one.",), ("common one.", "only in a.")]
-BATCH = [SourceDocument(f"d{number}", "", paragraphs) for number, paragraphs in enumerate(TEXTS)]
+Make = Callable[..., Any]
+TEXTS = ["Common one.\n\nOnly in A.", "COMMON  one.\n\nOnly in B.", "Common one.", "common one.\n\nonly in a."]
 
 
 @pytest.mark.parametrize(
@@ -44,23 +46,21 @@ BATCH = [SourceDocument(f"d{number}", "", paragraphs) for number, paragraphs in 
         ("paragraph", [2, 1], {"documents/duplicate": 2, "paragraphs/duplicate": 4}),
     ],
 )
+@pytest.mark.parametrize("shard_bytes", [1, 1000])
 def test_the_first_of_equal_texts_stays(
-    text_config: Make, deduplicate: str, left: list[int], dropped: dict[str, int]
-) -> None:
-    counts: Counter[str] = Counter()
+    text_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard_bytes: int, deduplicate: str,
+    left: list[int], dropped: dict[str, int],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("bertline.corpus.build.SHARD_BYTES", shard_bytes)
+    (tmp_path / "text").mkdir()
+    for number, text in enumerate([*TEXTS, "\u200b", "Short."]):
+        (tmp_path / "text" / f"{number}.txt").write_text(text)
+    out = tmp_path / "out"
 
-    kept = list(select_documents(prepare_documents(BATCH), text_config(deduplicate=deduplicate), counts))
+    build(text_config(deduplicate=deduplicate, min_document_characters=7, validation_fraction=0.0), out)
 
-    assert [len(document.paragraphs) for document in kept] == left
-    assert +counts == dropped
-
-
-def test_short_and_empty_documents_are_counted(text_config: Make) -> None:
-    batch = [SourceDocument("a", "", ("Short.",)), SourceDocument("b", "", (" \x00",)), SourceDocument("c", "", ())]
-    counts: Counter[str] = Counter()
-
-    assert list(select_documents(prepare_documents(batch), text_config(min_document_characters=7), counts)) == []
-    assert counts == {"documents/too_short": 1, "documents/empty": 2}
+    assert [len(document.sentences) for document in read_documents(out, "train")] == left
+    assert drops_of(out)["counts"] == dropped | {"documents/empty": 1, "documents/too_short": 1}
 
 
 def test_the_split_follows_the_group_and_comes_near_the_fraction(text_config: Make) -> None:
@@ -68,7 +68,8 @@ def test_the_split_follows_the_group_and_comes_near_the_fraction(text_config: Ma
     sides = {}
     for number in range(2000):
         batch = [SourceDocument(f"{number}.{part}", f"group {number}", (f"Text {part}.",)) for part in range(2)]
-        first, second = (split_of(document, config) for document in prepare_documents(batch))
+        prepared = [split_document(one, splitter=LineSplitter())[0] for one in batch]
+        first, second = (split_of(document, config) for document in prepared if document is not None)
         assert first == second
         sides[number] = first
     assert 0.17 < sum(side == "validation" for side in sides.values()) / len(sides) < 0.23

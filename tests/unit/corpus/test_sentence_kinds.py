@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from bertline.corpus.build import build_corpus
-from bertline.corpus.quality.drops import DropSamples
-from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.sentences import split_sentences
-from bertline.corpus.sentences.rules import LinesConfig, RegexConfig, RulesConfig
-from bertline.corpus.sentences.splitter import is_heading, place_headings
+from bertline.corpus.sentences.learned import LearnedConfig
+from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig, is_heading, place_headings
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.manifests import read_manifest
-from no_packages import NO_PACKAGES
+from corpora import build, drops_of
 
 
 @pytest.mark.parametrize(
@@ -49,7 +46,7 @@ def test_chinese_and_japanese_sentences_need_no_space() -> None:
     assert split_sentences("今天下雨。我们在家。真的吗？") == ["今天下雨。", "我们在家。", "真的吗？"]
 
 
-Make = Callable[..., TextCorpusConfig]
+Make = Callable[..., Any]
 TEXT = """EARLY LIFE
 
 It rained. Dr.
@@ -59,26 +56,30 @@ Later; much later.
 Nothing."""
 
 
-def built(tmp_path: Path, config: TextCorpusConfig, samples: DropSamples | None = None) -> list[str]:
+def built(tmp_path: Path, config: Any) -> list[str]:
     (tmp_path / "text").mkdir(exist_ok=True)
     (tmp_path / "text/a.txt").write_text(TEXT)
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1, samples=samples)
+    build(config, tmp_path / "out")
     return [sentence for item in read_documents(tmp_path / "out", "train") for sentence in item.sentences]
+
+
+def learned(headings: Any) -> LearnedConfig:
+    return LearnedConfig(kind="learned", headings=headings, abbreviations=())
 
 
 @pytest.mark.parametrize(
     ("sentences", "expected"),
     [
         (
-            RulesConfig(kind="rules", headings="stay"),
+            learned("stay"),
             ["EARLY LIFE", "It rained.", "Dr. Smith stayed.", "Later; much later.", "Nothing."],
         ),
         (
-            RulesConfig(kind="rules", headings="joined"),
+            learned("joined"),
             ["EARLY LIFE It rained.", "Dr. Smith stayed.", "Later; much later.", "Nothing."],
         ),
         (
-            RulesConfig(kind="rules", headings="dropped"),
+            learned("dropped"),
             ["It rained.", "Dr. Smith stayed.", "Later; much later.", "Nothing."],
         ),
         (
@@ -96,12 +97,12 @@ def test_a_kind_splits_the_corpus(text_config: Make, tmp_path: Path, sentences: 
 
 
 def test_dropped_headings_are_counted_and_shown(text_config: Make, tmp_path: Path) -> None:
-    sentences = RulesConfig(kind="rules", headings="dropped")
-    samples = DropSamples()
-    built(tmp_path, text_config(sentences=sentences, validation_fraction=0.0), samples)
+    built(tmp_path, text_config(sentences=learned("dropped"), validation_fraction=0.0))
     manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
     assert manifest["dropped"] == {"paragraphs/heading": 1}
-    assert samples.content()["samples"]["paragraphs/heading"] == [{"id": "a.txt", "text": "EARLY LIFE", "note": ""}]
+    assert drops_of(tmp_path / "out")["samples"]["paragraphs/heading"] == [
+        {"id": "a.txt", "text": "EARLY LIFE", "note": ""}
+    ]
 
 
 @pytest.mark.parametrize(

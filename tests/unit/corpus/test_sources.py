@@ -9,18 +9,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from bertline.corpus.build import build_corpus
 from bertline.corpus.document import label_of
-from bertline.corpus.quality.drops import DropSamples
-from bertline.corpus.readers.table import TableSource
 from bertline.corpus.registry import SourcesCorpusConfig
-from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.sources import sampling_rates
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.validation import validate
-from no_packages import NO_PACKAGES
+from corpora import build, drops_of
 
 Make = Callable[..., SourcesCorpusConfig]
 SETTINGS: dict[str, Any] = {
@@ -31,8 +27,7 @@ SETTINGS: dict[str, Any] = {
     "split_seed": 0,
     "deduplicate": "document",
     "min_document_characters": 1,
-    "shard_documents": 30,
-    "sentences": {"kind": "rules", "headings": "stay"},
+    "sentences": {"kind": "learned", "headings": "stay", "abbreviations": []},
 }
 
 
@@ -72,8 +67,8 @@ def ids(folder: Path, split: str) -> list[str]:
 
 
 def test_a_weight_repeats_the_documents_of_train_and_leaves_validation_as_it_is(corpus: Make, tmp_path: Path) -> None:
-    build_corpus(corpus(), NO_PACKAGES, tmp_path / "plain", num_workers=1)
-    build_corpus(corpus(novels={"weight": 3.0}), NO_PACKAGES, tmp_path / "out", num_workers=1)
+    build(corpus(), tmp_path / "plain")
+    build(corpus(novels={"weight": 3.0}), tmp_path / "out")
 
     plain = Counter(label_of(one) for one in ids(tmp_path / "plain", "train"))
     weighted = Counter(label_of(one) for one in ids(tmp_path / "out", "train"))
@@ -92,8 +87,7 @@ def test_copies_neither_count_as_documents_of_a_split_nor_get_into_validation(
         (texts / name / "a.txt").write_text("\n".join(lines[:3]))
     fives = {"weight": 5.0}
 
-    build_corpus(corpus(novels=fives, wiki=fives, validation_fraction=fraction), NO_PACKAGES, tmp_path / "out",
-                 num_workers=1)  # fmt: skip
+    build(corpus(novels=fives, wiki=fives, validation_fraction=fraction), tmp_path / "out")  # fmt: skip
 
     train, validation = (ids(tmp_path / "out", split) for split in ("train", "validation"))
     originals = {one.partition("#")[0] for one in train}
@@ -105,9 +99,9 @@ def test_copies_neither_count_as_documents_of_a_split_nor_get_into_validation(
 def test_a_weight_below_one_leaves_documents_out_and_takes_the_same_ones_each_time(
     corpus: Make, tmp_path: Path
 ) -> None:
-    build_corpus(corpus(), NO_PACKAGES, tmp_path / "plain", num_workers=1)
-    build_corpus(corpus(wiki={"weight": 0.5}), NO_PACKAGES, tmp_path / "half", num_workers=1)
-    build_corpus(corpus(wiki={"weight": 0.25}), NO_PACKAGES, tmp_path / "quarter", num_workers=1)
+    build(corpus(), tmp_path / "plain")
+    build(corpus(wiki={"weight": 0.5}), tmp_path / "half")
+    build(corpus(wiki={"weight": 0.25}), tmp_path / "quarter")
 
     whole, half, quarter = (set(ids(tmp_path / name, "train")) for name in ("plain", "half", "quarter"))
     assert quarter < half < whole
@@ -117,7 +111,7 @@ def test_a_weight_below_one_leaves_documents_out_and_takes_the_same_ones_each_ti
 def test_no_document_is_in_train_and_validation_and_each_source_has_its_share_of_validation(
     corpus: Make, tmp_path: Path
 ) -> None:
-    build_corpus(corpus(novels={"weight": 2.5}), NO_PACKAGES, tmp_path / "out", num_workers=1)
+    build(corpus(novels={"weight": 2.5}), tmp_path / "out")
 
     def texts_of(split: Any) -> set[tuple[str, ...]]:
         return {document.sentences for document in read_documents(tmp_path / "out", split)}
@@ -127,21 +121,17 @@ def test_no_document_is_in_train_and_validation_and_each_source_has_its_share_of
     assert 5 <= validation["novels"] <= 20 and 25 <= validation["wiki"] <= 55
 
 
-@pytest.mark.parametrize("kind", ["rules", "learned"])
 def test_any_number_of_workers_writes_the_same_bytes(
-    corpus: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    corpus: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bertline.corpus.build._BATCH_DOCUMENTS", 7)
-    sentences = {"kind": kind, "headings": "stay", **({"abbreviations": []} if kind == "learned" else {})}
-    config = corpus(novels={"weight": 1.5, "language": "en"}, wiki={"language": "la"}, language_exponent=0.7,
-                    sentences=sentences)  # fmt: skip
+    monkeypatch.setattr("bertline.corpus.build.SHARD_BYTES", 1000)
+    config = corpus(novels={"weight": 1.5, "language": "en"}, wiki={"language": "la"}, language_exponent=0.7)
 
     for number in (0, 1, 4):
-        build_corpus(config, NO_PACKAGES, tmp_path / str(number), num_workers=number)
+        build(config, tmp_path / str(number), number)
 
     none, one, four = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "014")
-    assert none == one == four
-    assert isinstance(config.sentences, LearnedConfig) == (kind == "learned")
+    assert none == one == four and len(none) > 10
 
 
 def test_duplicates_are_found_across_sources_and_the_first_name_keeps_its_copy(
@@ -149,18 +139,16 @@ def test_duplicates_are_found_across_sources_and_the_first_name_keeps_its_copy(
 ) -> None:
     with (texts / "wiki/a.txt").open("a") as handle:
         handle.write("\nDOCUMENT 3 of novels begins here. It ends  there.\n\n")
-    samples = DropSamples()
-
-    build_corpus(corpus(), NO_PACKAGES, tmp_path / "out", num_workers=1, samples=samples)
+    build(corpus(), tmp_path / "out")
 
     manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
-    assert samples.counts == {"documents/duplicate": 1}
+    assert drops_of(tmp_path / "out")["counts"] == {"documents/duplicate": 1}
     assert manifest["sources"]["dropped"] == {"wiki": {"documents/duplicate": 1}}
     assert manifest["sources"]["parts"]["novels"]["documents"] == 60
 
 
 def test_the_counts_of_the_manifest_are_those_of_the_shards(corpus: Make, tmp_path: Path) -> None:
-    build_corpus(corpus(novels={"weight": 2.0, "language": "en"}), NO_PACKAGES, tmp_path / "out", num_workers=1)
+    build(corpus(novels={"weight": 2.0, "language": "en"}), tmp_path / "out")
 
     manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
     parts = manifest["sources"]["parts"]
@@ -196,9 +184,8 @@ def test_the_language_of_a_row_comes_from_a_column(texts: Path, tmp_path: Path) 
     source = {**reader, "path": str(tmp_path / "rows.jsonl"), "language": None, "language_column": "lang"}
     mapping = {**SETTINGS, "sources": {"web": source}, "language_exponent": 0.7, "validation_fraction": 0.0}
     config = validate(SourcesCorpusConfig, mapping)
-    assert isinstance(config.sources["web"], TableSource)
 
-    build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
+    build(config, tmp_path / "out")
 
     found = Counter(map(label_of, ids(tmp_path / "out", "train")))
     share = 25**0.7 / (25**0.7 + 400**0.7)

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_documents
+from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import write_manifest
+from corpora import ShardWriter
 
 DOCUMENTS = [Document(f"d{number}", f"g{number % 3}", (f"Sentence {number}.", "Füße 漢字.")) for number in range(25)]
 

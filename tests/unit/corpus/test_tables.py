@@ -12,7 +12,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from bertline.corpus.document import Dropped
-from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.foundation.errors import DataError
 from reading import HubCorpusConfig, TableCorpusConfig, read
 
@@ -37,8 +37,7 @@ def hub_config(name: str, **changes: object) -> HubCorpusConfig:
         "deduplicate": "none",
         "min_document_characters": 1,
         "on_undecodable": "fail",
-        "shard_documents": 10,
-        "sentences": RulesConfig(kind="rules", headings="stay"),
+        "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
         **changes,
     }
     return HubCorpusConfig(kind="hub", name=name, **fields)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.demo.reader import PythonDocsCorpusConfig
@@ -24,8 +24,8 @@ FLAVOURS = {"numpy": "arrays", "pandas": "frames", "mpmath": "digits"}
 def docs_corpus_config() -> PythonDocsCorpusConfig:
     return PythonDocsCorpusConfig(
         kind="python_docs", validation_fraction=0.2, split_seed=0, deduplicate="paragraph",
-        min_document_characters=1, on_undecodable="skip", shard_documents=10,
-        sentences=RulesConfig(kind="rules", headings="stay"),
+        min_document_characters=1, on_undecodable="skip",
+        sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
     )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.sentences.rules import RulesConfig
+from bertline.corpus.files import Part
+from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import (
     DocsLibrarySourceConfig,
@@ -23,6 +24,7 @@ from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.demo.rows import PRETRAINED_ON, texts_found
 from bertline.demo.tasks import docs_library_rows, docs_match_rows, docs_parameters_sentences, docs_search_splits
+from engines import local
 
 WORDS = (
     *("array", "axis", "value", "shape", "order", "index", "count", "level", "matrix", "vector", "table", "column"),
@@ -126,15 +128,16 @@ def test_found_is_whatever_a_plain_search_finds(texts, searched):
 
 @pytest.mark.parametrize("deduplicate", ["paragraph", "document", "none"])
 def test_no_dev_or_test_row_stands_in_the_train_text_of_the_corpus_built(leaking, deduplicate, monkeypatch, tmp_path):
-    monkeypatch.setattr("bertline.demo.reader.read_modules", lambda *_, **__: iter(leaking))
+    monkeypatch.setattr("bertline.demo.reader.module_batches", lambda _: ([(Part("a", "a", size=1),)], 0))
+    monkeypatch.setattr("bertline.demo.reader.read_batch", lambda *_: iter(leaking))
     monkeypatch.setattr("bertline.corpus.build.package_versions", lambda _: {})
     config = PythonDocsCorpusConfig(
         kind="python_docs", validation_fraction=0.1, split_seed=0, deduplicate=deduplicate,
-        min_document_characters=1, on_undecodable="fail", shard_documents=10,
-        sentences=RulesConfig(kind="rules", headings="stay"),
+        min_document_characters=1, on_undecodable="fail",
+        sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
     )  # fmt: skip
     packages = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)
-    build_corpus(config, packages, tmp_path / "corpus", num_workers=1)
+    build_corpus(config, packages, tmp_path / "corpus", **local(tmp_path / "corpus"))
     train = [
         " ".join(" ".join(document.sentences).casefold().split())
         for document in read_documents(tmp_path / "corpus", "train")

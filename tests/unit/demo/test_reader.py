@@ -11,6 +11,7 @@ from bertline.demo.docstrings import read_modules
 from bertline.demo.prose import prose_paragraphs
 from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.foundation.manifests import read_manifest
+from engines import local
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -20,8 +21,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_group(
     docs_corpus_config: PythonDocsCorpusConfig, pretend_package: PythonDocsConfig, tmp_path: Path
 ) -> None:
-    build_corpus(docs_corpus_config, pretend_package, tmp_path / "one", num_workers=1)
-    build_corpus(docs_corpus_config, pretend_package, tmp_path / "two", num_workers=2)
+    build_corpus(docs_corpus_config, pretend_package, tmp_path / "one", **local(tmp_path / "one"))
+    build_corpus(docs_corpus_config, pretend_package, tmp_path / "two", **local(tmp_path / "two", 2))
 
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     held_out = {module.name for module in read_modules(pretend_package) if module.held_out}
@@ -34,7 +35,7 @@ def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_group(
 def test_no_validation_paragraph_stands_in_train(
     docs_corpus_config: PythonDocsCorpusConfig, pretend_package: PythonDocsConfig, tmp_path: Path
 ) -> None:
-    build_corpus(docs_corpus_config, pretend_package, tmp_path / "out", num_workers=1)
+    build_corpus(docs_corpus_config, pretend_package, tmp_path / "out", **local(tmp_path / "out"))
 
     texts = {
         split: " | ".join(" ".join(document.sentences) for document in read_documents(tmp_path / "out", split)).lower()

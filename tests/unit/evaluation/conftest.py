@@ -9,7 +9,6 @@ import pytest
 
 import tiny
 from bertline.corpus.document import Document
-from bertline.corpus.storage import ShardWriter
 from bertline.evaluation.facts import PROVENANCE_NAME, PipelineFolders
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
@@ -19,6 +18,7 @@ from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import Vocabulary
+from corpora import ShardWriter
 from evaluation_inputs import HOSTILE, KINDS, WORDS, write_sweep, write_task
 
 OBJECTIVE = {"kind": "mlm_nsp", "nsp_weight": 1.0}

@@ -10,27 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.build import build_corpus
 from bertline.corpus.document import Document
-from bertline.corpus.quality.drops import DROPS_NAME, DropSamples
 from bertline.corpus.reader import NearDuplicatesConfig
-from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.registry import SourcesCorpusConfig
-from bertline.corpus.sentences.rules import RulesConfig
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.corpus.sentences.learned import LearnedConfig
+from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.corpus_survey import survey_corpus
 from bertline.evaluation.data_page import write_data_page
 from bertline.evaluation.vocabulary_survey import VocabularySurvey, cut_words, fit, survey_vocabulary
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.validation import validate
 from bertline.tokenization.counting import CorpusText
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from corpora import ShardWriter, drops_of
+from corpora import build as build_corpus
 from engines import local
-from no_packages import NO_PACKAGES
+from reading import TextCorpusConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ALPHABET = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "<", ">")
@@ -65,13 +63,11 @@ def build(tmp_path: Path, *, num_workers: int = 1) -> Path:
     config = TextCorpusConfig(
         kind="text", path=str(tmp_path / "text"), document="file", document_start=None, on_markup="fail",
         encoding="utf-8", validation_fraction=0.2,
-        split_seed=0, deduplicate="document", min_document_characters=20, on_undecodable="fail", shard_documents=10,
-        sentences=RulesConfig(kind="rules", headings="stay"),
+        split_seed=0, deduplicate="document", min_document_characters=20, on_undecodable="fail",
+        sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
         near_duplicates=NearDuplicatesConfig(threshold=0.7, ngram=3),
     )  # fmt: skip
-    samples = DropSamples()
-    build_corpus(config, NO_PACKAGES, tmp_path / "corpus", num_workers=num_workers, samples=samples)
-    write_json(tmp_path / "corpus" / DROPS_NAME, samples.content())
+    build_corpus(config, tmp_path / "corpus", num_workers)
     return tmp_path / "corpus"
 
 
@@ -106,17 +102,15 @@ def test_each_source_has_samples_of_what_was_kept_and_of_each_drop(tmp_path: Pat
     config = validate(
         SourcesCorpusConfig,
         {"kind": "sources", "language_exponent": None, "sampling_seed": 0, "validation_fraction": 0.2, "split_seed": 0,
-         "deduplicate": "document", "min_document_characters": 20, "shard_documents": 30, "sources": sources,
-         "sentences": {"kind": "rules", "headings": "stay"}},
+         "deduplicate": "document", "min_document_characters": 20, "sources": sources,
+         "sentences": {"kind": "learned", "headings": "stay", "abbreviations": []}},
         where="corpus",
     )  # fmt: skip
-    samples = DropSamples()
     corpus = tmp_path / "corpus"
-    build_corpus(config, NO_PACKAGES, corpus, num_workers=1, samples=samples)
-    write_json(corpus / DROPS_NAME, samples.content())
+    build_corpus(config, corpus)
     page, survey = page_of(corpus), survey_corpus(corpus)
 
-    short_ones = samples.content()["samples"]["documents/too_short"]
+    short_ones = drops_of(corpus)["samples"]["documents/too_short"]
     assert Counter(one["source"] for one in short_ones) == {"novels1": 1, "novels2": 1, "wiki": 3}
     assert "<h4>wiki: 60</h4>" in page and "<h4>novels1: 1</h4>" in page
     assert {label: len(part.random) for label, part in survey.parts.items()} == {

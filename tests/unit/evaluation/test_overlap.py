@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.document import Document
-from bertline.corpus.storage import ShardWriter
 from bertline.evaluation.config import OverlapConfig
 from bertline.evaluation.overlap import FEWEST_WORDS, Overlap, hash_of_word, measure_overlap, ngrams
 from bertline.foundation.manifests import write_manifest
+from corpora import ShardWriter
 
 CONFIG = OverlapConfig(min_ngram=8, max_ngram=13, flag=0.1)
 SENTENCE = "the quick brown fox jumps over the lazy dog beside a slow green river today"

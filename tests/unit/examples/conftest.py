@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.masking import MaskingPolicy
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from corpora import ShardWriter
 
 WORDS = tuple(f"{first}{second}{vowel}" for first in "bdfgklmn" for second in "aeiou" for vowel in "lrst")
 TOKENS = (*SPECIAL_TOKENS, *WORDS, ".", "##s")

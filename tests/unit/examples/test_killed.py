@@ -1,4 +1,4 @@
-"""The stages tokenizer and examples, killed at random moments, resume to the bytes of an undisturbed run."""
+"""The stages corpus, tokenizer and examples, killed at random moments, resume to the bytes of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ assert signal.SIGALRM in killed and run(folder / "killed", 0) == 0
 def test_killed_stages_resume_to_the_same_bytes_and_leave_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     subprocess.run([sys.executable, "-c", RUNS, str(tmp_path)], env=environment, check=True, timeout=600)
-    for name in ("tokenizer", "examples"):
+    for name in ("corpus", "tokenizer", "examples"):
         assert sha256_of_path(tmp_path / "killed" / name) == sha256_of_path(tmp_path / "undisturbed" / name)
     left = [
         {path.relative_to(tmp_path / name) for path in (tmp_path / name).rglob("*")}

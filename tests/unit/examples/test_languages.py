@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.document import Document, copy_id
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.store import Example, ExampleStore
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.tokenizer import Tokenizer
+from corpora import ShardWriter
 from engines import local
 
 WORDS_OF = {

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.foundation.manifests import write_manifest
+from corpora import ShardWriter
 
 WriteCorpus = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Path]
 

@@ -8,20 +8,20 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from bertline.corpus.document import SourceDocument
-from bertline.corpus.preparation import PreparedDocument
-from bertline.corpus.quality.drops import CHANGED, MARKED, Change, DropSamples, excerpt
-from bertline.corpus.quality.selection import Prepare
+import numpy as np
+
+from bertline.corpus.document import Dropped, SourceDocument
+from bertline.corpus.quality.drops import CHANGED, MARKED, excerpt
 from bertline.corpus.reader import CleaningConfig
-from bertline.foundation.files import write_json
-from bertline.foundation.parallel import ordered_map
-from bertline.foundation.progress import progress
+from bertline.corpus.storage import Steps, num_partitions, partition, rows_between
+from bertline.foundation.engine import Counts
 
 # Words that a hyphen divides at the end of a line are joined; true compounds keep it.
 #
@@ -247,12 +247,7 @@ def without_markup(text: str) -> str:
 
 
 # Lines that recur in many documents: notices, menus, headers and footers of pages.
-#
-# References:
-#     Manku and Motwani, "Approximate frequency counts over data streams", 2002, section 4.2 (lossy counting).
 
-MAX_COUNTED = 1_000_000
-"""Distinct lines that are counted at a time, in about 100 MB."""
 _FEWEST_OF_SENTENCE = 5
 """Words from which a whole sentence may be boilerplate: "Yes, sir." is in every novel."""
 _FEWEST_OF_NOTICE = 7
@@ -294,47 +289,6 @@ def judged_lines(paragraph: str) -> Iterator[tuple[int, str]]:
         before = text
 
 
-class LineCounts:
-    """Number of documents with each line, in bounded memory; of very many distinct lines the rare ones are forgotten.
-
-    The result depends on the documents and their order alone.
-    """
-
-    def __init__(self, max_counted: int = MAX_COUNTED) -> None:
-        self._counts: dict[int, int] = {}
-        self._max_counted = max_counted
-        self._forgotten = 0
-        """Occurrences that a line may have lost."""
-        self._lost_before: dict[int, int] = {}
-        """`_forgotten` when each line that is counted was entered, if it was not zero."""
-
-    def add(self, keys: Iterable[int]) -> None:
-        """Count the keys of the distinct lines of a document."""
-        counts = self._counts
-        for key in keys:
-            if key in counts:
-                counts[key] += 1
-            else:
-                counts[key] = 1
-                if self._forgotten:
-                    self._lost_before[key] = self._forgotten
-        if len(counts) > self._max_counted:
-            self._forget()
-
-    def _forget(self) -> None:
-        while len(self._counts) > self._max_counted // 2:
-            self._forgotten += 1
-            lost = self._lost_before
-            self._counts = {
-                key: count for key, count in self._counts.items() if count + lost.get(key, 0) > self._forgotten
-            }
-            self._lost_before = {key: lost[key] for key in self._counts if key in lost}
-
-    def at_least(self, documents: int) -> list[int]:
-        """Return the keys of the lines that occur in as many documents, sorted."""
-        return sorted(key for key, count in self._counts.items() if count >= documents)
-
-
 def without_lines(paragraph: str, repeated: Set[int]) -> tuple[str, list[str]]:
     """Remove repeated lines.
 
@@ -348,10 +302,12 @@ def without_lines(paragraph: str, repeated: Set[int]) -> tuple[str, list[str]]:
     return "\n".join(other_lines), list(repeated_lines.values())
 
 
-Batches = Callable[[], Iterable[list[SourceDocument]]]
 _MOST_DIVIDED = 1_000_000
 """Distinct divided words that the corpus is asked about, in about 300 MB; later ones count as unseen."""
-_PLAN, _WANTED = "cleaning.json", "divided_words.json"
+_LINES, _REPEATED, _DIVIDED, _FORMS, _PLAN = "lines.npy", "repeated.npy", "divided.json", "forms.json", "plan.json"
+
+ReadShard = Callable[[Path], Iterable[SourceDocument]]
+"""Reads the documents of a shard, named by its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,135 +318,138 @@ class Plan:
     repeated: frozenset[int]
 
 
-def learn_cleaning(config: CleaningConfig, read: Batches, folder: Path, *, num_workers: int) -> Path | None:
-    """Read the corpus for what its cleaning needs: once, and once more if words are divided.
-
-    Args:
-        config: What to clean.
-        read: Reads the corpus from its beginning, in batches that do not depend on the number of workers.
-        folder: Where the plan is written, for workers to read.
-        num_workers: Number of processes; it does not affect the result.
+def learn_cleaning(config: CleaningConfig, steps: Steps, shards: Sequence[Path], read: ReadShard) -> Path | None:
+    """Read the corpus for what its cleaning needs: once, and once more for how divided words are written.
 
     Returns:
-        The file of the plan; None if nothing is to be learned.
+        The file of the plan, for `read_plan`; None if nothing is to be learned.
     """
     if not config.learns:
         return None
-    divided: dict[tuple[str, str], None] = {}
-    lines = LineCounts()
-    survey = partial(_survey, config=config)
-    batches = progress(read(), description="repeated lines and divided words, batches")
-    for words, of_documents in ordered_map(survey, batches, num_workers=num_workers):
-        if len(divided) < _MOST_DIVIDED:
-            divided.update(dict.fromkeys(words))
-        for keys in of_documents:
-            lines.add(keys)
-    counts: Counter[str] = Counter()
-    if divided:
-        wanted = folder / _WANTED
-        write_json(wanted, sorted(wanted_forms(divided)))
-        count = partial(_count, wanted=str(wanted))
-        batches = progress(read(), description="how divided words are written, batches")
-        for word_counts in ordered_map(count, batches, num_workers=num_workers):
-            counts.update(word_counts)
-    plan = folder / _PLAN
-    repeated = [] if config.repeated_lines is None else lines.at_least(config.repeated_lines)
-    write_json(plan, {"forms": forms_of(divided, counts), "repeated": repeated})
-    return plan
+    survey = steps.run("survey", partial(_survey, config=config, read=read), shards, "repeated lines, divided words")
+    repeated: list[Path] = []
+    if config.repeated_lines is not None:
+        number = num_partitions(len(shards))
+        lines = [folder / _LINES for folder in survey.folders]
+        repeat = partial(_repeated, lines=lines, number=number, documents=config.repeated_lines)
+        repeated = [folder / _REPEATED for folder in steps.run("repeated_lines", repeat, range(number)).folders]
+    divided = [folder / _DIVIDED for folder in survey.folders]
+    (divided_words,) = steps.run("divided_words", _all_divided, [tuple(divided)]).folders
+    count = partial(_count, divided=divided_words / _DIVIDED, read=read)
+    counts = steps.run("forms", count, shards if config.join_hyphens else (), "how divided words are written")
+    forms = [folder / _FORMS for folder in counts.folders]
+    (plan,) = steps.run(
+        "plan", partial(_learn, divided=divided_words / _DIVIDED, repeated=repeated), [tuple(forms)]
+    ).folders
+    return plan / _PLAN
 
 
-def _survey(batch: list[SourceDocument], config: CleaningConfig) -> tuple[list[tuple[str, str]], list[list[int]]]:
+def _survey(shard: Path, out: Path, *, config: CleaningConfig, read: ReadShard) -> Counts:
+    """Write the divided words of a shard, and in how many of its documents each line is; the task of a shard."""
     divided: dict[tuple[str, str], None] = {}
-    keys: list[list[int]] = []
-    for document in batch:
+    keys: Counter[int] = Counter()
+    for document in read(shard):
         if config.join_hyphens:
             for paragraph in document.paragraphs:
                 divided.update(dict.fromkeys(divided_words(paragraph)))
         if config.repeated_lines is not None:
             lines = {line for paragraph in document.paragraphs for _, line in judged_lines(paragraph)}
-            keys.append(sorted(set(map(line_key, lines))))
-    return list(divided), keys
+            keys.update(set(map(line_key, lines)))
+    (out / _DIVIDED).write_text(json.dumps(list(divided)), encoding="utf-8")
+    np.save(out / _LINES, np.array(sorted(keys.items()), dtype=np.uint64).reshape(-1, 2).T)
+    return {}
 
 
-def _count(batch: list[SourceDocument], wanted: str) -> Counter[str]:
-    return count_forms((paragraph for document in batch for paragraph in document.paragraphs), _wanted(wanted))
+def _repeated(index: int, out: Path, *, lines: Sequence[Path], number: int, documents: int) -> Counts:
+    """Write which lines are in enough documents; the task of a partition of their keys."""
+    keys, counts = np.concatenate(rows_between(lines, *partition(index, number)), axis=1)
+    distinct, places = np.unique(keys, return_inverse=True)
+    np.save(out / _REPEATED, distinct[np.bincount(places, counts, len(distinct)) >= documents])
+    return {}
 
 
-@lru_cache(maxsize=1)
-def _wanted(path: str) -> frozenset[str]:
-    return frozenset(json.loads(Path(path).read_text(encoding="utf-8")))
+def _all_divided(files: tuple[Path, ...], out: Path) -> Counts:
+    """Write the distinct divided words of all shards."""
+    divided = dict.fromkeys(islice(chain.from_iterable(map(_pairs_in, files)), _MOST_DIVIDED))
+    (out / _DIVIDED).write_text(json.dumps(list(divided)), encoding="utf-8")
+    return {}
 
 
-@lru_cache(maxsize=1)
-def _plan(path: str | None) -> Plan:
-    """Read what `learn_cleaning` wrote; each process reads it once."""
+def _pairs_in(file: Path) -> list[tuple[str, str]]:
+    return [(left, right) for left, right in json.loads(file.read_bytes())]
+
+
+def _count(shard: Path, out: Path, *, divided: Path, read: ReadShard) -> Counts:
+    """Count how a shard writes divided words; the task of a shard."""
+    wanted = frozenset(wanted_forms(_pairs_in(divided)))
+    counts: Counter[str] = Counter()
+    documents = iter(read(shard))
+    while batch := list(islice(documents, 1000)):
+        counts.update(count_forms((text for document in batch for text in document.paragraphs), wanted))
+    (out / _FORMS).write_text(json.dumps(counts), encoding="utf-8")
+    return {}
+
+
+def _learn(forms: tuple[Path, ...], out: Path, *, divided: Path, repeated: Sequence[Path]) -> Counts:
+    """Write the plan."""
+    counts: Counter[str] = Counter()
+    for file in forms:
+        counts.update(json.loads(file.read_bytes()))
+    lines = [key for file in repeated for key in np.load(file).tolist()]
+    plan = {"forms": forms_of(_pairs_in(divided), counts), "repeated": lines}
+    (out / _PLAN).write_text(json.dumps(plan), encoding="utf-8")
+    return {}
+
+
+def read_plan(path: Path | None) -> Plan:
+    """Read what `learn_cleaning` wrote."""
     if path is None:
         return Plan({}, frozenset())
-    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    content = json.loads(path.read_bytes())
     forms = {divided: Forms(*known) for divided, known in content["forms"].items()}
     return Plan(forms, frozenset(content["repeated"]))
 
 
-def prepare_cleaned(prepare: Prepare, config: CleaningConfig, plan: Path | None) -> Prepare:
-    """Return a preparation that cleans its batches first, if anything is to be cleaned."""
-    return PrepareCleaned(prepare, config, None if plan is None else str(plan)) if config.is_active else prepare
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareCleaned:
-    """Cleans a batch and prepares it; a pure function that can be sent to workers."""
-
-    prepare: Prepare
-    config: CleaningConfig
-    plan: str | None
-    """File of `learn_cleaning`."""
-
-    def __call__(self, batch: list[SourceDocument]) -> list[PreparedDocument]:
-        plan = _plan(self.plan)
-        cleaned = [cleaned_document(document, self.config, plan) for document in batch]
-        prepared = self.prepare([document for document, _ in cleaned])
-        return [
-            dataclasses.replace(document, changes=changes) if changes else document
-            for document, (_, changes) in zip(prepared, cleaned, strict=True)
-        ]
-
-
-def cleaned_document(
-    document: SourceDocument, config: CleaningConfig, plan: Plan
-) -> tuple[SourceDocument, tuple[Change, ...]]:
+def clean_document(
+    document: SourceDocument, *, config: CleaningConfig, plan: Plan
+) -> tuple[SourceDocument | None, list[Dropped]]:
     """Clean the paragraphs of a document; return it with everything to count."""
-    changes: list[Change] = []
+    changes: list[Dropped] = []
     paragraphs = tuple(_cleaned(paragraph, config, plan, changes) for paragraph in document.paragraphs)
+    changes = [change._replace(where=document.id) for change in changes]
+    if reasons := [change for change in changes if change.reason.startswith("documents/")]:
+        return None, reasons[:1]
     if paragraphs == document.paragraphs:
-        return document, tuple(changes)
-    return dataclasses.replace(document, paragraphs=paragraphs), tuple(changes)
+        return document, changes
+    return dataclasses.replace(document, paragraphs=paragraphs), changes
 
 
-def _cleaned(text: str, config: CleaningConfig, plan: Plan, changes: list[Change]) -> str:
+def _cleaned(text: str, config: CleaningConfig, plan: Plan, changes: list[Dropped]) -> str:
     if plan.repeated:
         text, lines = without_lines(text, plan.repeated)
-        changes += (Change("lines/repeated", line) for line in lines)
+        changes += (Dropped("lines/repeated", text=line) for line in lines)
     if config.fix_mojibake:
         text = _without_mojibake(text, changes)
     if config.join_hyphens:
         before = text
         text, place = join_hyphens(text, plan.forms)
         if place is not None:
-            changes.append(Change(f"{CHANGED}hyphens", excerpt(before, *place.span())))
+            changes.append(Dropped(f"{CHANGED}hyphens", text=excerpt(before, *place.span())))
     if config.markup != "keep":
         spans = markup_in(text)
         if spans and config.markup == "drop":
             kind, place_of_it = next(iter(spans.items()))
-            changes.append(Change("documents/markup", excerpt(text, *place_of_it), kind.replace("_", " ")))
+            note = kind.replace("_", " ")
+            changes.append(Dropped("documents/markup", text=excerpt(text, *place_of_it), note=note))
             return text
         counted = CHANGED if config.markup == "remove" else MARKED
-        changes += (Change(f"{counted}{kind}", excerpt(text, *place)) for kind, place in spans.items())
+        changes += (Dropped(f"{counted}{kind}", text=excerpt(text, *place)) for kind, place in spans.items())
         if spans and config.markup == "remove":
             text = without_markup(text)
     return text
 
 
-def _without_mojibake(text: str, changes: list[Change]) -> str:
+def _without_mojibake(text: str, changes: list[Dropped]) -> str:
     """Decode again what was decoded wrongly, line by line, where ftfy's quick test finds it."""
     if text.isascii():
         return text
@@ -502,18 +461,6 @@ def _without_mojibake(text: str, changes: list[Change]) -> str:
     fixed = "\n".join(ftfy.fix_encoding(line) if is_bad(line) else line for line in text.split("\n"))
     if fixed != text:
         place = next((at for at, (a, b) in enumerate(zip(text, fixed, strict=False)) if a != b), 0)
-        changes.append(Change(f"{CHANGED}mojibake", excerpt(text, place, place), excerpt(fixed, place, place)))
+        note = excerpt(fixed, place, place)
+        changes.append(Dropped(f"{CHANGED}mojibake", text=excerpt(text, place, place), note=note))
     return fixed
-
-
-def counted_changes(
-    documents: Iterable[PreparedDocument], dropped: Counter[str], samples: DropSamples
-) -> Iterator[PreparedDocument]:
-    """Count what cleaning changed, and drop the documents that it says."""
-    for document in documents:
-        leaves = next((change for change in document.changes if change.drops_document), None)
-        for change in document.changes if leaves is None else (leaves,):
-            dropped[change.reason] += 1
-            samples.add(change.reason, document.id, change.text, change.note)
-        if leaves is None:
-            yield document

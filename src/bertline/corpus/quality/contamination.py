@@ -13,15 +13,14 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bertline.corpus.compression import TORN, archive_kind, open_decompressed, without_compression
-from bertline.corpus.lines import Line, peeked, reader_of_markup
+from bertline.corpus.files import TORN, Part, archive_kind, opened, without_compression
+from bertline.corpus.lines import reader_of_markup
 from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, word_hashes
 from bertline.foundation.errors import DataError
 
@@ -29,6 +28,7 @@ NGRAM = 13
 MIN_WORDS = 4
 """Shorter passages are not looked for: "yes, it is" stands in any corpus."""
 _LONGEST_CELL = 10_000_000
+_LINES_LOOKED_AT = 20
 _TYPES = (
     "Name text in UTF-8 with a passage on each line, under any name, or .csv, .tsv, .jsonl, .json or .parquet; all but "
     "Parquet may be compressed."
@@ -50,7 +50,7 @@ def passages(path: Path) -> Iterator[str]:
             for batch in pq.ParquetFile(path).iter_batches():
                 yield from _strings(batch.to_pylist())
             return
-        with io.TextIOWrapper(open_decompressed(path), encoding="utf-8-sig", newline="") as lines:
+        with opened(_whole(path)) as content, io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as lines:
             if name.endswith((".csv", ".tsv")):
                 csv.field_size_limit(_LONGEST_CELL)
                 # Published TSV files have unbalanced quotes, which are characters there.
@@ -72,15 +72,20 @@ def passages(path: Path) -> Iterator[str]:
 
 def _lines_of_text(path: Path, lines: Iterable[str]) -> Iterator[str]:
     """Yield lines. Of archives and markup they would be names and tags instead of passages."""
-    if (kind := archive_kind(path)) is not None:
+    if (kind := archive_kind(_whole(path))) is not None:
         raise DataError(f"corpus.decontaminate: {path} is a {kind} archive, or built like one. {_TYPES}")
-    start, rest = peeked(Line(number, line, "\0" in line) for number, line in enumerate(lines, start=1))
-    if reader_of_markup(start) is not None:
+    lines = iter(lines)
+    start = list(islice(lines, _LINES_LOOKED_AT))
+    if reader_of_markup("".join(start)) is not None:
         raise DataError(f"corpus.decontaminate: {path} is markup, whose tags would be taken for words. {_TYPES}")
-    for line in rest:
-        if line.undecodable:
-            raise DataError(f"corpus.decontaminate: {path}:{line.number} has a NUL byte, and text has none. {_TYPES}")
-        yield line.text
+    for number, line in enumerate(chain(start, lines), start=1):
+        if "\0" in line:
+            raise DataError(f"corpus.decontaminate: {path}:{number} has a NUL byte, and text has none. {_TYPES}")
+        yield line
+
+
+def _whole(path: Path) -> Part:
+    return Part(str(path), path.name, size=0)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -92,7 +97,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def write_needles(paths: Sequence[str], target: Path) -> int:
-    """Write what to look for into one file, which each worker reads once.
+    """Write what to look for into one file.
 
     Returns:
         Number of passages of at least `MIN_WORDS` words.
@@ -145,8 +150,7 @@ class Needles:
         return sorted({int(index) for found in hits for index in found})
 
 
-@lru_cache(maxsize=2)
-def read_needles(path: str) -> Needles:
-    """Read what `write_needles` wrote; each process reads it once."""
+def read_needles(path: Path) -> Needles:
+    """Read what `write_needles` wrote."""
     with np.load(path, allow_pickle=False) as content:
         return Needles({int(length): content[length] for length in content.files})

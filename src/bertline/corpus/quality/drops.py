@@ -1,48 +1,40 @@
-"""What was changed, converted or dropped: names of the counts as workers report them, and a sample of each to read."""
+"""What is left out of a corpus or changed in it: counted by reason, with the first few of each reason to read."""
 
 from __future__ import annotations
 
-import hashlib
-import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-# What the cleaning of text changed, dropped or found, as workers report it.
+from bertline.corpus.document import Dropped
 
 CHANGED = "changed_paragraphs/"
 """Counts of paragraphs whose text was changed, by how."""
 MARKED = "marked_paragraphs/"
 """Counts of paragraphs with left-over markup that stays, by kind."""
-READ_AS = "encodings/"
-"""Beginning of the names under which files in another encoding than UTF-8 are counted; nothing is dropped of them."""
-REPLACED = "lines/replaced"
-"""Lines that are kept, with U+FFFD for what is not text in their encoding."""
-SECOND_ENCODING = "lines/read_in_a_second_encoding"
-"""Lines that are kept, in another encoding than the rest of their file."""
-_KEPT_LINES = (REPLACED, SECOND_ENCODING)
-CONVERTED = "converted_files/"
-"""Counts of files in another encoding than UTF-8, by encoding, as people are told of them."""
-KEPT = "kept_lines/"
-"""Counts of lines that stay though parts of them are not text, by what became of these."""
-_AROUND = 120
+_CONVERTED, _KEPT = "converted_files/", "kept_lines/"
+"""Counts of files in another encoding than UTF-8, and of lines that stay with U+FFFD or in a second encoding."""
+_TOLD = {
+    "lines/replaced": f"{_KEPT}replaced",
+    "lines/read_in_a_second_encoding": f"{_KEPT}read_in_a_second_encoding",
+}
+"""What readers report under a name that sounds as if it was dropped."""
+
+DROPS_NAME = "drops.json"
+"""File of the corpus with the content of `Drops`."""
+NUM_SAMPLES, NUM_SAMPLES_BY_SOURCE = 5, 3
+"""Samples of each reason, and of each reason and source in a corpus of several."""
+_MAX_CHARACTERS, _LINE_CHARACTERS, _SHOWN_FILES, _AROUND = 400, 160, 3, 120
+
+Before = TypeVar("Before")
+After = TypeVar("After")
+Step = Callable[[Before], tuple[After | None, Iterable[Dropped]]]
+"""A step of preparation: it returns the document, or None, and what it leaves out or changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One paragraph, line or document that is counted under a reason."""
-
-    reason: str
-    """As it is counted, such as `changed_paragraphs/hyphens` or `lines/repeated`."""
-    text: str
-    """What to show a person."""
-    note: str = ""
-
-    @property
-    def drops_document(self) -> bool:
-        """Whether the document is dropped for this."""
-        return self.reason.startswith("documents/")
+def is_no_drop(reason: str) -> bool:
+    """Return whether text that is counted under a reason stays in the corpus, changed or as it is."""
+    return reason.startswith((CHANGED, MARKED, _CONVERTED, _KEPT))
 
 
 def excerpt(text: str, start: int, end: int) -> str:
@@ -55,126 +47,116 @@ def excerpt(text: str, start: int, end: int) -> str:
     return " ".join(text[max(0, start - _AROUND) : end + _AROUND].split())
 
 
-def is_no_drop(reason: str) -> bool:
-    """Return whether text that is counted under a reason stays in the corpus, changed or as it is."""
-    return reason.startswith((CHANGED, MARKED, CONVERTED, KEPT, READ_AS)) or reason in _KEPT_LINES
-
-
-def counts_of_changes(counts: Counter[str]) -> dict[str, int]:
-    """Return the counts of what cleaning changed or found, by reason."""
-    return {reason: count for reason, count in sorted(counts.items()) if count and reason.startswith((CHANGED, MARKED))}
-
-
-def manifest_of_encodings(counts: Counter[str]) -> dict[str, int]:
-    """Return the counts of `counts_of_encodings` under the names of the manifest."""
-    kept_lines = {name: counts[name] for name in _KEPT_LINES if counts[name]}
-    return kept_lines | {name.removeprefix(READ_AS): counts[name] for name in counts if name.startswith(READ_AS)}
-
-
-def counts_of_encodings(counts: Counter[str]) -> dict[str, int]:
-    """Return the counts of files by their encoding and of lines that are kept otherwise, under the names for people.
-
-    Example:
-        >>> counts_of_encodings(Counter({"encodings/cp1252": 3, "lines/replaced": 2, "documents/empty": 1}))
-        {'converted_files/cp1252': 3, 'kept_lines/replaced': 2}
-    """
-    found = {
-        f"{CONVERTED}{name.removeprefix(READ_AS)}": counts[name] for name in sorted(counts) if name.startswith(READ_AS)
-    }
-    return found | {f"{KEPT}{name.removeprefix('lines/')}": counts[name] for name in _KEPT_LINES if counts[name]}
-
-
-DROPS_NAME = "drops.json"
-"""File of the run folder with the content of `DropSamples`."""
-NUM_SAMPLES, NUM_SAMPLES_BY_SOURCE = 5, 3
-"""Samples of each reason, and of each reason and source in a corpus of several."""
-_MAX_CHARACTERS = 400
-_LINE_CHARACTERS = 160
-_SHOWN_FILES = 3
-
-
-class DropSamples:
-    """A few of what was dropped for each reason, the same for the same input, in bounded memory.
-
-    With several sources they are of each source, so that a large one does not hide what happens to a small one.
-    """
+class Drops:
+    """Counts and samples of what is left out of a shard."""
 
     def __init__(self) -> None:
-        self._kept: defaultdict[tuple[str, str], list[tuple[int, str, str, str]]] = defaultdict(list)
-        self.counts: dict[str, int] = {}
-        self.source_of: Callable[[str], str] | None = None
-        """Returns the source of a document's id, in a corpus of several."""
-        self.by_source: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """Numbers by source and reason, if `source_of` is set."""
+        self.counts: Counter[str] = Counter()
+        self.samples: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
 
-    def add(self, reason: str, where: str, text: str, note: str = "") -> None:
-        """Count and consider one dropped text: of different ones, those with the highest hashes stay."""
-        self.count(reason, where)
-        self.keep(reason, where, text, note)
+    def add(self, dropped: Dropped) -> None:
+        """Count something, and keep it as a sample if there are few of its reason and none with its text."""
+        reason = _TOLD.get(dropped.reason, dropped.reason.replace("encodings/", _CONVERTED))
+        self.counts[reason] += dropped.count
+        samples = self.samples[reason]
+        text = _readable(dropped.text)
+        if len(samples) < NUM_SAMPLES and not (text and any(one["text"] == text for one in samples)):
+            samples.append({"id": _readable(dropped.where), "text": text, "note": dropped.note})
 
-    def keep(self, reason: str, where: str, text: str, note: str = "") -> None:
-        """Consider a sample of what is counted elsewhere; see `add`."""
-        text = text[:_MAX_CHARACTERS]
-        rank = int.from_bytes(hashlib.blake2b(f"{where}\n{text}".encode(), digest_size=8).digest(), "big")
-        kept = self._kept[reason, self._source(where)]
-        again = next((place for place, one in enumerate(kept) if text and one[2] == text), None)
-        if again is not None:  # a cookie notice is shown once, whichever of the pages has the highest hash
-            kept[again] = max(kept[again], (rank, where, text, note))
-            heapq.heapify(kept)
-        elif len(kept) < (NUM_SAMPLES if self.source_of is None else NUM_SAMPLES_BY_SOURCE):
-            heapq.heappush(kept, (rank, where, text, note))
-        else:
-            heapq.heappushpop(kept, (rank, where, text, note))
+    def wants(self, reason: str) -> bool:
+        """Return whether there are few samples of a reason."""
+        return len(self.samples[reason]) < NUM_SAMPLES
 
-    def take(self, others: DropSamples) -> None:
-        """Consider the samples of others, which are counted elsewhere."""
-        for (reason, _), kept in others._kept.items():
-            for _, where, text, note in kept:
-                self.keep(reason, where, text, note)
+    def of_reading(self, items: Iterable[Before | Dropped]) -> Iterator[Before]:
+        """Yield what is no `Dropped`, and count the others."""
+        for item in items:
+            if isinstance(item, Dropped):
+                self.add(item)
+            else:
+                yield item
 
-    def count(self, reason: str, where: str, number: int = 1) -> None:
-        """Count under its source what has no text to show."""
-        if self.source_of is not None:
-            self.by_source[self._source(where)][reason] += number
-
-    def _source(self, where: str) -> str:
-        return "" if self.source_of is None else self.source_of(where)
+    def run(self, step: Step[Before, After], documents: Iterable[Before]) -> Iterator[After]:
+        """Yield what a step returns of documents, and count the rest."""
+        for document in documents:
+            result, dropped = step(document)
+            for one in dropped:
+                self.add(one)
+            if result is not None:
+                yield result
 
     def content(self) -> dict[str, Any]:
-        """Return counts and samples by reason as plain data; with several sources also `by_source`, the counts.
+        """Return everything as plain data."""
+        return {"counts": self.counts, "samples": self.samples}
 
-        Each sample has `id`, `text` and `note`, and its `source` where there are several.
-        """
-        samples: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
-        for (reason, source), kept in sorted(self._kept.items()):
-            of = {} if self.source_of is None else {"source": source}
-            samples[reason] += [
-                {"id": where, "text": text, "note": note, **of} for _, where, text, note in sorted(kept, reverse=True)
-            ]
-        content: dict[str, Any] = {"counts": self.counts, "samples": dict(samples)}
-        if self.source_of is not None:
-            content["by_source"] = {name: dict(sorted(by.items())) for name, by in sorted(self.by_source.items()) if by}
-        return content
 
-    def names_of_files(self) -> dict[str, list[str]]:
-        """Return the names of a few files that were left out, by reason."""
-        samples = self.content()["samples"]
-        return {
-            reason: sorted(one["id"] for one in samples[reason])[:_SHOWN_FILES]
-            for reason in sorted(samples)
-            if reason.startswith("files/")
-        }
+def sum_of_drops(of_shards: Iterable[tuple[str, Mapping[str, Any]]], *, several: bool) -> dict[str, Any]:
+    """Add up the contents of `Drops` of shards, each with the name of its source, in order.
 
-    def lines(self) -> list[str]:
-        """Return counts and samples as lines of text, by reason."""
-        found = []
-        content = self.content()["samples"]
-        for reason, number in sorted(self.counts.items()):
-            found.append(f"{reason}: {number:,}")
-            for one in content.get(reason, []):
-                note = f" ({one['note']})" if one["note"] else ""
-                found.append(f"    {one['id']}{note}: {one['text'][:_LINE_CHARACTERS]}")
-        return found
+    Returns:
+        `counts` by reason, `samples` (`id`, `text`, `note`, with several sources `source`) by reason, and with several
+        sources `by_source`, the counts of what was dropped.
+    """
+    counts: Counter[str] = Counter()
+    samples: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
+    by_source: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    most = NUM_SAMPLES_BY_SOURCE if several else NUM_SAMPLES
+    for source, content in of_shards:
+        counts.update(content["counts"])
+        by_source[source].update(content["counts"])
+        of_source = {"source": source} if several else {}
+        for reason, new in content["samples"].items():
+            for one in new:
+                others = [other for other in samples[reason] if other.get("source", source) == source]
+                if len(others) < most and not (one["text"] and any(one["text"] == other["text"] for other in others)):
+                    samples[reason].append(one | of_source)
+    found: dict[str, Any] = {"counts": _in_order(counts), "samples": dict(sorted(samples.items()))}
+    if several:
+        found["by_source"] = {name: _in_order(by_source[name]) for name in sorted(by_source) if by_source[name]}
+    return found
+
+
+def _in_order(counts: Mapping[str, int]) -> dict[str, int]:
+    return {reason: counts[reason] for reason in sorted(counts) if counts[reason]}
+
+
+def manifest_of_drops(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return the counts as the manifest has them: `dropped`, and if there are any, `encodings` and `changed`."""
+    parts = {
+        "dropped": {reason: count for reason, count in counts.items() if not is_no_drop(reason)},
+        "encodings": {
+            reason.removeprefix(_CONVERTED): count
+            for reason, count in counts.items()
+            if reason.startswith((_CONVERTED, _KEPT))
+        },
+        "changed": {reason: count for reason, count in counts.items() if reason.startswith((CHANGED, MARKED))},
+    }
+    return {name: part for name, part in parts.items() if part or name == "dropped"}
+
+
+def lines_of_drops(drops: Mapping[str, Any]) -> list[str]:
+    """Return counts and samples as lines of text, by reason."""
+    lines = []
+    for reason, number in drops["counts"].items():
+        lines.append(f"{reason}: {number:,}")
+        for one in drops["samples"].get(reason, []):
+            note = f" ({one['note']})" if one["note"] else ""
+            lines.append(f"    {one['id']}{note}: {one['text'][:_LINE_CHARACTERS]}")
+    return lines
+
+
+def names_of_files(drops: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the names of a few files that were left out, by reason."""
+    samples = drops["samples"]
+    return {
+        reason: sorted(one["id"] for one in samples[reason])[:_SHOWN_FILES]
+        for reason in samples
+        if reason.startswith("files/")
+    }
+
+
+def _readable(text: str) -> str:
+    text = " ".join(text[:_MAX_CHARACTERS].split())
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def drops_in_words(counts: Mapping[str, int], names: Mapping[str, Sequence[str]] | None = None) -> str:

@@ -7,7 +7,6 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -30,16 +29,6 @@ _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
 _SHIFT = np.uint64(32)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Signature:
-    """What two documents are compared by."""
-
-    ngrams: Hashes
-    """Hashes of the distinct n-grams, sorted; shape (n-grams,)."""
-    bands: tuple[int, ...]
-    """One key for each band; documents that share one are candidates. Empty without n-grams."""
 
 
 def _is_of_word(character: str) -> bool:

@@ -1,5 +1,5 @@
-"""Sentence splitting: by rules, by what is learned from the corpus itself, by lines, or by a pattern."""
+"""Sentence splitting: by what is learned from the corpus itself, by lines, or by a pattern."""
 
-from bertline.corpus.sentences.rules import split_sentences
+from bertline.corpus.sentences.learned import split_sentences
 
 __all__ = ["split_sentences"]

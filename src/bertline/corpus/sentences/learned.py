@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from bertline.corpus.document import SourceDocument
-from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, Batches, SentenceSettings
-from bertline.foundation.parallel import batches, ordered_map
+from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, SentenceSettings, cut
 from bertline.foundation.seeds import unit_interval
-from bertline.foundation.stretches import distinct_stretches, with_single_spaces
+from bertline.foundation.stretches import distinct_stretches
 
 # Words that are known before any text is read: abbreviations of several languages, and beginnings of sentences.
 
@@ -183,6 +184,18 @@ class Counts:
             self.stopped[word] = row if mine is None else [a + b for a, b in zip(mine, row, strict=True)]
         self.sure = [a + b for a, b in zip(self.sure, other.sure, strict=True)]
 
+    def write(self, path: Path) -> None:
+        """Write the counts as JSON."""
+        path.write_text(json.dumps({name: getattr(self, name) for name in self.__slots__}), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Counts:
+        """Read what `write` wrote."""
+        content = json.loads(path.read_bytes())
+        for name in ("words", "starts", "capitals"):
+            content[name] = Counter(content[name])
+        return cls(**content)
+
 
 def count(*parts: Iterable[str]) -> Counts:
     """Count the words of paragraphs; a pure function, so that parts can be counted anywhere and added up.
@@ -316,6 +329,29 @@ class Knowledge:
     frequent: tuple[tuple[str, int], ...]
     """The most frequent abbreviations with their counts."""
 
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        content = {name: getattr(self, name) for name in self.__slots__}
+        plain = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in content.items()}
+        path.write_text(json.dumps(plain), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Knowledge:
+        """Read what `write` wrote."""
+        content = json.loads(path.read_bytes())
+        frequent = tuple((word, number) for word, number in content.pop("frequent"))
+        sets = {name: frozenset(value) for name, value in content.items() if isinstance(value, list)}
+        return cls(**content | sets, frequent=frequent)
+
+    def summary(self) -> dict[str, Any]:
+        """Return how many abbreviations were learned, with the most frequent ones to read."""
+        return {
+            "abbreviations": len(self.abbreviations),
+            "before_numbers": len(self.before_numbers),
+            "starters": len(self.starters),
+            "most_frequent_abbreviations": {f"{word}.": number for word, number in self.frequent},
+        }
+
 
 def learn(counts: Counts) -> Knowledge:
     """Decide from the counts of the whole corpus which words are abbreviations and which begin sentences.
@@ -380,14 +416,33 @@ _VOWELS = frozenset("aeiouyäöüáéíóúýàèìòùâêîôûãõåæøœа�
 _MAX_UNKNOWN = 4
 _MAX_BEFORE = 40  # characters looked at before a full stop
 _ALL_BATCHES = 100
-_COUNTED_TOGETHER = 32
-"""Batches that are counted at once, as words come again and again; divided among the workers."""
+
+
+def sampled_batches(num_batches: Sequence[int]) -> list[list[int]]:
+    """Return the batches of each shard that are counted: the first 100, and of what follows a sample over the whole
+    corpus that grows with the logarithm of its size.
+
+    Example:
+        >>> [len(batches) for batches in sampled_batches([60, 60, 60])]
+        [60, 52, 41]
+    """
+    chosen, first = [], 0
+    for number in num_batches:
+        places = range(first, first + number)
+        chosen.append([place - first for place in places if place < _ALL_BATCHES or _is_sampled(place)])
+        first += number
+    return chosen
+
+
+def _is_sampled(place: int) -> bool:
+    return unit_interval(0, "sentences", str(place)) < _ALL_BATCHES / place
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearnedConfig(SentenceSettings):
     """Abbreviations and beginnings of sentences are learned from the corpus itself, in any language."""
 
+    learns: ClassVar[bool] = True
     kind: Literal["learned"]
     abbreviations: tuple[str, ...]
     """Abbreviations of your own, with or without their full stop: none of them ends a sentence."""
@@ -400,33 +455,9 @@ class LearnedConfig(SentenceSettings):
                     "entries of their own"
                 )
 
-    def splitter(self, read: Batches, *, num_workers: int) -> LearnedSplitter:
-        """Read the corpus once, count words and full stops, and make the splitter.
-
-        The first 50 million characters are counted, and of what follows a sample over the whole corpus that grows with
-        the logarithm of its size.
-        """
-        counts = Counts()
-        most = max(1, _COUNTED_TOGETHER // max(1, num_workers))
-        several = batches(_sample(read()), size=lambda _: 1, most=most)
-        for part in ordered_map(count_batches, several, num_workers=num_workers):
-            counts.add(part)
-        return LearnedSplitter.of(learn(counts), self.abbreviations)
-
-
-def count_batches(several: list[list[SourceDocument]]) -> Counts:
-    """Count the words and full stops of several batches; a pure function of these."""
-    return count(*map(_paragraphs, several))
-
-
-def _paragraphs(batch: list[SourceDocument]) -> Iterator[str]:
-    return (with_single_spaces(paragraph) for document in batch for paragraph in document.paragraphs)
-
-
-def _sample(read: Iterable[list[SourceDocument]]) -> Iterator[list[SourceDocument]]:
-    for index, batch in enumerate(read):
-        if index < _ALL_BATCHES or unit_interval(0, "sentences", str(index)) < _ALL_BATCHES / index:
-            yield batch
+    def splitter(self, knowledge: Knowledge) -> LearnedSplitter:
+        """Make the splitter."""
+        return LearnedSplitter.of(knowledge, self.abbreviations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,15 +491,6 @@ class LearnedSplitter:
             knowledge,
         )
 
-    def learned(self) -> dict[str, Any]:
-        """Return how many abbreviations were learned, with the most frequent ones to read."""
-        return {
-            "abbreviations": len(self.knowledge.abbreviations),
-            "before_numbers": len(self.knowledge.before_numbers),
-            "starters": len(self.knowledge.starters),
-            "most_frequent_abbreviations": {f"{word}.": number for word, number in self.knowledge.frequent},
-        }
-
     def split(self, paragraph: str) -> list[str]:
         """Split one paragraph into sentences.
 
@@ -499,13 +521,7 @@ class LearnedSplitter:
             more += [match.end() for match in CERTAIN.finditer(paragraph)]
         if more:
             ends = sorted({*ends, *more})
-        sentences = []
-        start = 0
-        for end in ends:
-            sentences.append(paragraph[start:end].strip())
-            start = end
-        sentences.append(paragraph[start:].strip())
-        return [sentence for sentence in sentences if sentence]
+        return cut(paragraph, ends)
 
     def _stop_ends(self, text: str, start: int, begin: int, at: int, following: str) -> bool:
         """Return whether the full stop at `at`, behind the word that begins at `begin`, ends a sentence."""
@@ -611,3 +627,24 @@ def _ends_before_lower(marks: str, closing: str, opening: str) -> bool:
     if closing:
         return marks == "." and closing in (")", "]")  # not: "What!" he cried
     return marks[0] in "!?" or opening in ("(", "[")
+
+
+@cache
+def nothing_learned() -> Knowledge:
+    """Return what is known of words before any text is read."""
+    return learn(Counts())
+
+
+@cache
+def _splitter() -> LearnedSplitter:
+    return LearnedSplitter.of(nothing_learned())
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split a paragraph of cleaned text, on one line, by the abbreviations that are known before any text is read.
+
+    Example:
+        >>> split_sentences("Dr. J. Smith paid 3.5 dollars, e.g. in cash. Was it enough? See Fig. 2.")
+        ['Dr. J. Smith paid 3.5 dollars, e.g. in cash.', 'Was it enough?', 'See Fig. 2.']
+    """
+    return _splitter().split(text)

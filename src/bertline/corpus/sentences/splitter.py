@@ -1,21 +1,18 @@
-"""What a way of splitting text into sentences has to provide; marks that may end a sentence; and headings."""
+"""How paragraphs are split into sentences: settings, marks that may end a sentence, lines, patterns, and headings."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
-from bertline.corpus.document import SourceDocument
-
-Batches = Callable[[], Iterable[list[SourceDocument]]]
-"""Reads the corpus from its beginning, in batches that do not depend on the number of workers."""
+if TYPE_CHECKING:
+    from bertline.corpus.sentences.learned import Knowledge
 
 
 class Splitter(Protocol):
-    """Splits paragraphs; it is pickled for the worker processes and must be a pure function of the paragraph."""
+    """Splits paragraphs; a pure function of the paragraph."""
 
     @property
     def keeps_lines(self) -> bool:
@@ -31,9 +28,6 @@ class Splitter(Protocol):
             The sentences in order, none empty, each on one line.
         """
 
-    def learned(self) -> dict[str, Any]:
-        """Return what was learned from the corpus, for the manifest; empty if nothing is."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceSettings(ABC):
@@ -42,12 +36,102 @@ class SentenceSettings(ABC):
     A kind is one file of `corpus/sentences`, which `corpus/reader.py` lists in `SentencesConfig`.
     """
 
+    learns: ClassVar[bool] = False
+    """Whether the words of the corpus are counted first."""
     headings: Literal["stay", "joined", "dropped"]
     """Headings (`is_heading`): sentences of their own, the beginning of the next one, or left out and counted."""
 
     @abstractmethod
-    def splitter(self, read: Batches, *, num_workers: int) -> Splitter:
-        """Make the splitter, for which a kind that learns reads the corpus once more."""
+    def splitter(self, knowledge: Knowledge) -> Splitter:
+        """Make the splitter from what the corpus says of its words: nothing where a kind does not learn."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RulesConfig(SentenceSettings):
+    """The name of what was there before `learned`."""
+
+    kind: Literal["rules"]
+
+    def __post_init__(self) -> None:
+        raise ValueError("kind is rules, which is no more: use learned (corpus/sentences=learned)")
+
+    def splitter(self, knowledge: Knowledge) -> Splitter:
+        """Return nothing: there is no such configuration."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinesConfig(SentenceSettings):
+    """Each line is a sentence: for text that another program has split."""
+
+    kind: Literal["lines"]
+
+    def splitter(self, knowledge: Knowledge) -> LineSplitter:
+        """Return the splitter."""
+        return LineSplitter()
+
+
+@dataclass(frozen=True, slots=True)
+class LineSplitter:
+    """Splits at line breaks."""
+
+    keeps_lines: ClassVar[bool] = True
+
+    def split(self, paragraph: str) -> list[str]:
+        r"""Return the lines.
+
+        Example:
+            >>> LineSplitter().split("It rained. Dr.\nSmith stayed.")
+            ['It rained. Dr.', 'Smith stayed.']
+        """
+        return paragraph.split("\n")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegexConfig(SentenceSettings):
+    """A sentence ends at the end of each match of a regular expression of one's own."""
+
+    kind: Literal["regex"]
+    pattern: str
+    """Regular expression of Python's `re`; what it matches belongs to the sentence before: `[.!?]+(?=\\s)`."""
+
+    def __post_init__(self) -> None:
+        try:
+            problem = "matches the empty text" if re.match(self.pattern, "") else None
+        except re.error as error:
+            problem = f"is not a regular expression: {error}"
+        if problem:
+            raise ValueError(
+                f"pattern {problem}; found {self.pattern!r}. Quote it in YAML with single quotes, for example "
+                r"'[.!?]+(?=\s)'"
+            )
+
+    def splitter(self, knowledge: Knowledge) -> RegexSplitter:
+        """Return the splitter."""
+        return RegexSplitter(re.compile(self.pattern))
+
+
+@dataclass(frozen=True, slots=True)
+class RegexSplitter:
+    """Splits behind each match of a pattern."""
+
+    pattern: re.Pattern[str]
+    keeps_lines: ClassVar[bool] = False
+
+    def split(self, paragraph: str) -> list[str]:
+        r"""Return the texts between the ends of matches, without white space around them.
+
+        Example:
+            >>> RegexSplitter(re.compile(r";(?=\s)")).split("a. b; c;d; e")
+            ['a. b;', 'c;d;', 'e']
+        """
+        return cut(paragraph, [match.end() for match in self.pattern.finditer(paragraph)])
+
+
+def cut(paragraph: str, ends: list[int]) -> list[str]:
+    """Cut a paragraph at some places, in order, into texts without white space around them, none empty."""
+    parts = (paragraph[start:end].strip() for start, end in zip([0, *ends], [*ends, len(paragraph)], strict=True))
+    return [part for part in parts if part]
 
 
 # Marks that may end a sentence, in all scripts, and what stands around them.

@@ -2,18 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bertline.corpus.build import build_corpus
-from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.foundation.errors import DataError
-from no_packages import NO_PACKAGES
+from corpora import build
 
 
 @pytest.mark.parametrize(("stubs", "stops"), [(500, True), (200, False)])
 def test_too_many_sentences_of_one_word_stop_the_stage(
-    tmp_path: Path, text_config: Callable[..., TextCorpusConfig], stubs: int, stops: bool
+    tmp_path: Path, text_config: Callable[..., Any], stubs: int, stops: bool
 ) -> None:
     (tmp_path / "text").mkdir()
     for number in range(2):
@@ -22,6 +21,6 @@ def test_too_many_sentences_of_one_word_stop_the_stage(
     config = text_config(max_stub_fraction=0.2)
     if stops:
         with pytest.raises(DataError, match=r"29.4% of 1,700 sentences are one word, most often 'Pub.' \(500 times\)"):
-            build_corpus(config, NO_PACKAGES, tmp_path / "out", num_workers=1)
+            build(config, tmp_path / "out")
         assert not (tmp_path / "out").exists()
-    build_corpus(text_config(max_stub_fraction=None if stops else 0.2), NO_PACKAGES, tmp_path / "out", num_workers=1)
+    build(text_config(max_stub_fraction=None if stops else 0.2), tmp_path / "out")

@@ -9,21 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.cleaning import (
     UNSEEN,
     Forms,
-    LineCounts,
     divided_words,
     join_hyphens,
     markup_in,
     without_markup,
 )
-from bertline.corpus.quality.drops import DropSamples, drops_in_words
+from bertline.corpus.quality.drops import drops_in_words
 from bertline.corpus.reader import CleaningConfig
-from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import read_documents
-from no_packages import NO_PACKAGES
+from corpora import build as build_corpus
+from corpora import drops_of
 
 NOTHING: dict[str, Any] = {"fix_mojibake": False, "join_hyphens": False, "markup": "keep", "repeated_lines": None}
 
@@ -33,26 +31,21 @@ def cleaning(**changes: Any) -> CleaningConfig:
 
 
 @pytest.fixture
-def build(
-    tmp_path: Path, text_config: Callable[..., TextCorpusConfig]
-) -> Callable[..., tuple[list[str], DropSamples, Path]]:
-    def made(
-        texts: Iterable[str], *, num_workers: int = 1, out: str = "out", **choices: Any
-    ) -> tuple[list[str], DropSamples, Path]:
+def build(tmp_path: Path, text_config: Callable[..., Any]) -> Callable[..., tuple[list[str], dict[str, Any], Path]]:
+    def made(texts: Iterable[str], **choices: Any) -> tuple[list[str], dict[str, Any], Path]:
         (tmp_path / "text").mkdir(exist_ok=True)
         for number, text in enumerate(texts):
             (tmp_path / "text" / f"{number:03}.txt").write_text(text, encoding="utf-8")
-        samples = DropSamples()
-        config = text_config(cleaning=cleaning(**choices), validation_fraction=0.0)
-        build_corpus(config, NO_PACKAGES, tmp_path / out, num_workers=num_workers, samples=samples)
-        read = [" ".join(document.sentences) for document in read_documents(tmp_path / out, "train")]
-        return read, samples, tmp_path / out
+        out = tmp_path / "out"
+        build_corpus(text_config(cleaning=cleaning(**choices), validation_fraction=0.0), out)
+        read = [" ".join(document.sentences) for document in read_documents(out, "train")]
+        return read, drops_of(out), out
 
     return made
 
 
 def test_a_divided_word_becomes_what_the_corpus_writes_elsewhere(build: Callable[..., Any]) -> None:
-    found, samples, out = build(
+    found, drops, out = build(
         [
             "He consid-\nered the well-\nknown case, a cost-\neffective one with a neolo-\ngism.",
             "It was considered. A well-known case. The cost was effective. Then post-\nwar years, pre- and post-war.",
@@ -66,11 +59,11 @@ def test_a_divided_word_becomes_what_the_corpus_writes_elsewhere(build: Callable
         "It was considered. A well-known case. The cost was effective. Then post-war years, pre- and post-war.",
         "The court considered it, a well-known one; in- and outside of Anglo-Saxon law.",
     ]
-    assert samples.counts == {"changed_paragraphs/hyphens": 3}
-    assert drops_in_words(samples.counts) == "nothing was dropped; 3 changed paragraphs (3 hyphens)"
+    assert drops["counts"] == {"changed_paragraphs/hyphens": 3}
+    assert drops_in_words(drops["counts"]) == "nothing was dropped; 3 changed paragraphs (3 hyphens)"
     assert json.loads((out / "manifest.json").read_text())["changed"] == {"changed_paragraphs/hyphens": 3}
-    assert "consid- ered the well- known" in samples.content()["samples"]["changed_paragraphs/hyphens"][0]["text"] or (
-        len(samples.content()["samples"]["changed_paragraphs/hyphens"]) == 3
+    assert "consid- ered the well- known" in drops["samples"]["changed_paragraphs/hyphens"][0]["text"] or (
+        len(drops["samples"]["changed_paragraphs/hyphens"]) == 3
     )
 
 
@@ -108,25 +101,25 @@ MARKED = "Euler {{birth|1707}} saw [[Basel|the city]] &amp; wrote formula_53 () 
 
 
 def test_markup_is_said_and_stays(build: Callable[..., Any]) -> None:
-    found, samples, _ = build([MARKED, "A plain text."], markup="say")
+    found, drops, _ = build([MARKED, "A plain text."], markup="say")
     assert found == [MARKED, "A plain text."]
     kinds = ("empty_brackets", "entity", "formula", "link", "tag", "template")
-    assert samples.counts == {f"marked_paragraphs/{kind}": 1 for kind in kinds}
-    assert "wrote formula_53" in samples.content()["samples"]["marked_paragraphs/formula"][0]["text"]
+    assert drops["counts"] == {f"marked_paragraphs/{kind}": 1 for kind in kinds}
+    assert "wrote formula_53" in drops["samples"]["marked_paragraphs/formula"][0]["text"]
 
 
 def test_markup_is_removed(build: Callable[..., Any]) -> None:
-    found, samples, _ = build([MARKED, "A plain text."], markup="remove")
+    found, drops, _ = build([MARKED, "A plain text."], markup="remove")
     assert found == ["Euler saw the city & wrote for all. He left.", "A plain text."]
-    assert set(samples.counts) == {
+    assert set(drops["counts"]) == {
         f"changed_paragraphs/{kind}" for kind in ("empty_brackets", "entity", "formula", "link", "tag", "template")
     }
 
 
 def test_a_document_with_markup_is_dropped(build: Callable[..., Any]) -> None:
-    found, samples, out = build([MARKED, "A plain text."], markup="drop")
+    found, drops, out = build([MARKED, "A plain text."], markup="drop")
     assert found == ["A plain text."]
-    assert samples.counts == {"documents/markup": 1}
+    assert drops["counts"] == {"documents/markup": 1}
     assert json.loads((out / "manifest.json").read_text())["dropped"]["documents/markup"] == 1
 
 
@@ -146,9 +139,9 @@ def test_nested_templates_and_tables_go_whole() -> None:
 def test_text_of_a_wrong_encoding_is_repaired_and_other_text_is_not(build: Callable[..., Any]) -> None:
     wrong = "Das ist eine schöne Straße in Köln.".encode().decode("latin-1")
     right = "Ein schöner Tag – “naïve” café, Ångström."
-    found, samples, _ = build([f"{wrong}\n\n{right}"], fix_mojibake=True)
+    found, drops, _ = build([f"{wrong}\n\n{right}"], fix_mojibake=True)
     assert found == [f"Das ist eine schöne Straße in Köln. {right}"]
-    assert samples.counts == {"changed_paragraphs/mojibake": 1}
+    assert drops["counts"] == {"changed_paragraphs/mojibake": 1}
 
 
 def test_lines_of_many_documents_are_dropped_and_running_text_is_not(build: Callable[..., Any]) -> None:
@@ -157,20 +150,11 @@ def test_lines_of_many_documents_are_dropped_and_running_text_is_not(build: Call
         "“Yes, sir.”\n\nWe use cookies to improve your visit.\n\nPage {0} of 12"
     )
     names = [chr(ord("a") + number) for number in range(8)]
-    found, samples, _ = build([page.format(*entry) for entry in enumerate(names)], repeated_lines=8)
+    found, drops, _ = build([page.format(*entry) for entry in enumerate(names)], repeated_lines=8)
     assert found == [
         f"Story {name} tells how the old man of the sea went to meet Mr. Holmes. “Yes, sir.”" for name in names
     ]
-    assert samples.counts == {"lines/repeated": 24}
-    assert {one["text"] for one in samples.content()["samples"]["lines/repeated"]} <= {
+    assert drops["counts"] == {"lines/repeated": 24}
+    assert {one["text"] for one in drops["samples"]["lines/repeated"]} <= {
         "Home | About | Contact", "We use cookies to improve your visit.", *(f"Page {n} of 12" for n in range(8)),
     }  # fmt: skip
-
-
-def test_line_counts_stay_in_bounded_memory_and_find_what_is_frequent() -> None:
-    counts = LineCounts(max_counted=100)
-    for number in range(5000):
-        counts.add([10**6 + number, number % 3])
-        assert len(counts._counts) <= 101
-    assert counts.at_least(1500) == [0, 1, 2]
-    assert counts.at_least(1667) in ([0, 1], [0, 1, 2])

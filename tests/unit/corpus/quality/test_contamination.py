@@ -5,23 +5,21 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bertline.corpus.build import build_corpus
 from bertline.corpus.quality.contamination import passages, read_needles, write_needles
-from bertline.corpus.quality.drops import NUM_SAMPLES, DropSamples
-from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.quality.drops import NUM_SAMPLES
 from bertline.corpus.storage import read_documents
-from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.run.fingerprints import stage_versions
 from bertline.run.stages import stage_named
+from corpora import build, drops_of
 
-Make = Callable[..., TextCorpusConfig]
-NO_PACKAGES = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)  # type: ignore[arg-type]
+Make = Callable[..., Any]
 WORDS = [f"word{number}" for number in range(2000)]
 
 
@@ -50,17 +48,17 @@ def test_every_planted_sentence_is_found_with_one_worker_or_two(
     planted: list[str], text_config: Make, tmp_path: Path
 ) -> None:
     config = text_config(decontaminate=(str(tmp_path / "test.txt"),))
-    samples = DropSamples()
-    build_corpus(config, NO_PACKAGES, tmp_path / "one", num_workers=1, samples=samples)
-    build_corpus(config, NO_PACKAGES, tmp_path / "two", num_workers=2)
+    build(config, tmp_path / "one")
+    build(config, tmp_path / "two", 2)
 
     corpus = " ".join(
         part for split in ("train", "validation") for item in read_documents(tmp_path / "one", split)
         for part in item.sentences
     ).casefold()  # fmt: skip
     assert not [text for text in planted if text[:-1].casefold() in corpus]
-    assert samples.counts == {"paragraphs/contaminated": 60}
-    assert len(samples.content()["samples"]["paragraphs/contaminated"]) == NUM_SAMPLES
+    drops = drops_of(tmp_path / "one")
+    assert drops["counts"] == {"paragraphs/contaminated": 60}
+    assert len(drops["samples"]["paragraphs/contaminated"]) == NUM_SAMPLES
     files = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in files)
 
@@ -69,7 +67,7 @@ def test_thirteen_words_in_a_row_are_enough_and_twelve_are_not(tmp_path: Path) -
     long = sentence(1, 40).split()
     (tmp_path / "a.txt").write_text(" ".join(long))
     write_needles([str(tmp_path / "a.txt")], tmp_path / "needles.npz")
-    needles = read_needles(str(tmp_path / "needles.npz"))
+    needles = read_needles(tmp_path / "needles.npz")
 
     paragraphs = [["x", " ".join(long[5:17])], ["So:", " ".join(long[7:20]), "y"], [], [" ".join(long[17:20])]]
 

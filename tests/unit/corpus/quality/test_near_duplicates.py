@@ -1,21 +1,20 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bertline.corpus.document import SourceDocument
-from bertline.corpus.preparation import prepare_documents
-from bertline.corpus.quality.drops import DropSamples
-from bertline.corpus.quality.selection import (
-    MAX_COMPARED,
-    NearDuplicateIndex,
-    PrepareWithQuality,
-    without_near_duplicates,
-)
+from bertline.corpus.quality import duplicates
+from bertline.corpus.quality.duplicates import MAX_COMPARED
 from bertline.corpus.quality.word_hashes import word_hashes
+from bertline.corpus.reader import NearDuplicatesConfig
+from bertline.corpus.storage import read_documents
+from corpora import build, drops_of
 
+Kept = Callable[[list[str]], tuple[list[int], dict[str, Any]]]
 NEEDED = [f"word{number}" for number in range(3000)]
 
 
@@ -34,38 +33,53 @@ def jaccard(a: list[str], b: list[str]) -> float:
     return len(first & second) / len(first | second)
 
 
-def kept_and_dropped(texts: list[str], threshold: float = 0.7) -> tuple[list[str], Counter[str], DropSamples]:
-    batch = [SourceDocument(f"d{number}", "", (text,)) for number, text in enumerate(texts)]
-    prepared = PrepareWithQuality(prepare_documents, ngram=3, needles=None)(batch)
-    dropped: Counter[str] = Counter()
-    samples = DropSamples()
-    kept = [document.id for document in without_near_duplicates(prepared, threshold, dropped, samples)]
-    return kept, dropped, samples
+@pytest.fixture
+def kept_and_dropped(tmp_path: Path, text_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Kept:
+    def made(texts: list[str]) -> tuple[list[int], dict[str, Any]]:
+        monkeypatch.setattr("bertline.corpus.build.SHARD_BYTES", 500_000)
+        (tmp_path / "text").mkdir()
+        for number, text in enumerate(texts):
+            (tmp_path / "text" / f"{number:04}.txt").write_text(text)
+        near = NearDuplicatesConfig(threshold=0.7, ngram=3)
+        build(text_config(deduplicate="none", near_duplicates=near, validation_fraction=0.0), tmp_path / "out")
+        kept = [int(document.id.removesuffix(".txt")) for document in read_documents(tmp_path / "out", "train")]
+        return kept, drops_of(tmp_path / "out")
+
+    return made
 
 
-def test_planted_copies_are_found_and_nothing_else_is() -> None:
+def test_planted_copies_are_found_and_nothing_else_is(kept_and_dropped: Kept) -> None:
     originals = [text_of(seed) for seed in range(150)]
     copies = [changed(words, (1 + index % 10) / 100, index) for index, words in enumerate(originals)]
     above = {150 + index for index, copy in enumerate(copies) if jaccard(originals[index], copy) >= 0.7}
 
-    kept, dropped, _ = kept_and_dropped([" ".join(words) for words in [*originals, *copies]])
+    kept, drops = kept_and_dropped([" ".join(words) for words in [*originals, *copies]])
 
-    found = {number for number in range(300) if f"d{number}" not in kept}
+    found = set(range(300)) - set(kept)
     assert 60 < len(above) < 150
     assert found <= above
     assert len(found) >= 0.95 * len(above)
-    assert dropped == {"documents/near_duplicate": len(found)}
+    assert drops["counts"] == {"documents/near_duplicate": len(found)}
 
 
-def test_the_first_stays_and_the_sample_names_it() -> None:
+def test_the_first_stays_and_the_sample_names_it(kept_and_dropped: Kept) -> None:
     text = " ".join(text_of(1))
 
-    kept, _, samples = kept_and_dropped([text, "short", " ".join(text_of(2)), f"And: {text.upper()}!", "short"])
+    kept, drops = kept_and_dropped([text, "short", " ".join(text_of(2)), f"And: {text.upper()}!", "short"])
 
-    assert kept == ["d0", "d1", "d2", "d4"]
-    (sample,) = samples.content()["samples"]["documents/near_duplicate"]
-    assert sample["id"] == "d3"
-    assert sample["note"] == "99% equal to d0"
+    assert kept == [0, 1, 2, 4]
+    (sample,) = drops["samples"]["documents/near_duplicate"]
+    assert sample["id"] == "0003.txt"
+    assert sample["note"] == "99% equal to 0000.txt"
+
+
+def test_a_chain_of_changes_keeps_what_is_unlike_all_that_stay(kept_and_dropped: Kept) -> None:
+    """The second resembles the first and the third the second alone, which is left out."""
+    first = text_of(1)
+    third = [*first[:160], *text_of(2, 40)]
+    second = [*first[:180], *third[180:]]
+    assert jaccard(first, second) >= 0.7 <= jaccard(second, third) and jaccard(first, third) < 0.7
+    assert kept_and_dropped([" ".join(words) for words in (first, second, third)])[0] == [0, 2]
 
 
 def test_vowel_signs_tell_words_apart() -> None:
@@ -78,7 +92,7 @@ def test_hashes_of_words_are_the_same_on_every_machine() -> None:
 
 
 def test_documents_of_a_template_are_compared_with_a_few_and_copies_among_them_are_found(
-    monkeypatch: pytest.MonkeyPatch,
+    kept_and_dropped: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """400 documents just below the threshold are candidates of each other; 79,800 pairs would be compared."""
     template = text_of(0, 400)
@@ -86,13 +100,14 @@ def test_documents_of_a_template_are_compared_with_a_few_and_copies_among_them_a
     assert 0.6 < jaccard(family[0], family[1]) < 0.7
     copies = [changed(words, 0.02, index) for index, words in enumerate(family)]
     compared = []
-    similarity_of = NearDuplicateIndex._similarity
     monkeypatch.setattr(
-        NearDuplicateIndex, "_similarity", lambda self, *given: compared.append(1) or similarity_of(self, *given)
+        duplicates,
+        "similarity",
+        lambda *given, similarity=duplicates.similarity: compared.append(1) or similarity(*given),
     )
 
-    kept, dropped, _ = kept_and_dropped([" ".join(words) for words in [*family, *copies]])
+    kept, drops = kept_and_dropped([" ".join(words) for words in [*family, *copies]])
 
-    assert set(kept) >= {f"d{number}" for number in range(400)}
-    assert dropped["documents/near_duplicate"] >= 0.99 * len(copies)
-    assert len(compared) <= MAX_COMPARED * 800
+    assert set(kept) >= set(range(400))
+    assert drops["counts"]["documents/near_duplicate"] >= 0.99 * len(copies)
+    assert 400 < len(compared) <= MAX_COMPARED * 800

@@ -1,0 +1,137 @@
+"""Which prepared documents stay, how often and in which split, and the files of the corpus that they make."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertline.corpus.document import Document, Dropped, copy_id, label_of
+from bertline.corpus.preparation import PreparedDocument, in_batches, read_prepared
+from bertline.corpus.quality.drops import Drops
+from bertline.corpus.quality.duplicates import losers_of, near_duplicates_of, write_signatures
+from bertline.corpus.quality.word_hashes import is_stub
+from bertline.corpus.reader import CorpusSettings
+from bertline.corpus.sources import num_copies
+from bertline.corpus.splits import SPLITS, NearestGroups, split_of
+from bertline.corpus.storage import ShardWriter
+from bertline.foundation.engine import Counts
+
+_SHOWN_STUBS = 100
+Result = tuple[PreparedDocument | None, list[Dropped]]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is known of all prepared documents; its methods are tasks of a shard, named by its number."""
+
+    config: CorpusSettings
+    prepared: tuple[Path, ...]
+    """Folders of the shards."""
+    duplicates: tuple[Path, ...]
+    """Files of `find_duplicates`."""
+    near_duplicates: Path | None = None
+    """File of `find_near_duplicates`."""
+    rates: Mapping[str, float] | None = None
+    """How often the documents of each source and language are there, where there are several."""
+    sampling_seed: int = 0
+    moved: frozenset[str] = frozenset()
+    """Groups that are not in the split of their hash."""
+
+    def sign(self, shard: int, out: Path) -> Counts:
+        """Write what near duplicates are found by."""
+        batches = in_batches(self._selected(shard, Drops(), near=False))
+        pairs = ([(document.number, document.sentences) for document in batch] for batch in batches)
+        write_signatures(out, pairs, ngram=self.config.near_duplicates.ngram, shard=shard)
+        return {}
+
+    def count(self, shard: int, out: Path) -> Counts:
+        """Count documents and characters by source, language and split, before they are sampled."""
+        by_label: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for document in self._selected(shard, Drops()):
+            split = split_of(document, self.config)
+            characters = sum(map(len, document.sentences))
+            by_label[label_of(document.id)].update({f"{split}/documents": 1, f"{split}/characters": characters})
+        return {"by_label": by_label}
+
+    def write(self, shard: int, out: Path) -> Counts:
+        """Write the documents of each split, with their copies right behind them, and count them."""
+        drops, nearest = Drops(), NearestGroups(self.config.split_seed)
+        writers = {split: ShardWriter(out / f"{split}.parquet") for split in SPLITS}
+        counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
+        by_label: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        different: Counter[str] = Counter()
+        stubs: Counter[str] = Counter()
+        for document in self._selected(shard, drops):
+            split, sentences = split_of(document, self.config, self.moved), document.sentences
+            copies = self._copies(document.id)
+            if split == "validation":
+                copies = min(1, copies)
+            if copies:
+                different[split] += 1
+                nearest.add(split, document.group, document.id)
+            for copy in range(copies):
+                key = copy_id(document.id, copy + 1) if copy else document.id
+                writers[split].write(Document(key, document.group, sentences))
+            sizes = {
+                "documents": copies,
+                "sentences": copies * len(sentences),
+                "characters": copies * sum(map(len, sentences)),
+                "words": copies * sum(len(sentence.split()) for sentence in sentences),
+            }
+            counts[split].update(sizes)
+            if self.rates is not None:
+                by_label[label_of(document.id)].update({f"{split}/{name}": size for name, size in sizes.items()})
+            for sentence in filter(is_stub, sentences):
+                stubs[sentence] += copies
+        for writer in writers.values():
+            writer.close()
+        return {
+            "counts": {split: +counts[split] for split in SPLITS},
+            "by_label": {label: +counts for label, counts in by_label.items()},
+            "different": {split: different[split] for split in SPLITS},
+            "nearest": nearest.content(),
+            "stubs": stubs.total(),
+            "most_stubs": dict(stubs.most_common(_SHOWN_STUBS)),
+            "drops": drops.content(),
+        }
+
+    def _copies(self, document_id: str) -> int:
+        if self.rates is None:
+            return 1
+        return num_copies(document_id, self.rates[label_of(document_id)], self.sampling_seed)
+
+    def _selected(self, shard: int, drops: Drops, *, near: bool = True) -> Iterator[PreparedDocument]:
+        """Yield the documents of a shard that are no duplicates and not too short; count the others."""
+        losers = losers_of(self.duplicates, shard)
+        documents: Iterable[PreparedDocument] = read_prepared(self.prepared[shard])
+
+        def first_ones(document: PreparedDocument) -> Result:
+            again = losers.get(document.number)
+            if again is None:
+                return document, []
+            if self.config.deduplicate == "document":
+                return None, [document.left_out("duplicate")]
+            return document.without(again, "duplicate")
+
+        def long_enough(document: PreparedDocument) -> Result:
+            is_long = sum(map(len, document.sentences)) >= self.config.min_document_characters
+            return (document, []) if is_long else (None, [document.left_out("too_short")])
+
+        selected = drops.run(long_enough, drops.run(first_ones, documents))
+        if self.near_duplicates is None or not near:
+            return selected
+        near_ones = near_duplicates_of(self.near_duplicates, shard)
+
+        def unlike_others(document: PreparedDocument) -> Result:
+            if document.number not in near_ones:
+                return document, []
+            other_shard, other, similarity = near_ones[document.number]
+            note = ""
+            if drops.wants("documents/near_duplicate"):
+                others = read_prepared(self.prepared[other_shard])
+                note = f"{similarity:.0%} equal to {next(one.id for one in others if one.number == other)}"
+            return None, [document.left_out("near_duplicate", note)]
+
+        return drops.run(unlike_others, selected)
