@@ -26,7 +26,7 @@ from bertline.corpus.quality.drops import DROPS_NAME, Drops, manifest_of_drops, 
 from bertline.corpus.quality.duplicates import find_duplicates, find_near_duplicates
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig, readers_of
-from bertline.corpus.selection import Selection
+from bertline.corpus.selection import COUNTS, Selection
 from bertline.corpus.sentences.learned import Counts as WordCounts
 from bertline.corpus.sentences.learned import count, learn, sampled_batches
 from bertline.corpus.sources import labelled, sampling_rates, source_table
@@ -46,7 +46,6 @@ SHARD_BYTES = 32_000_000
 """Size of the input of a shard; a file that cannot be cut is in one shard, whatever its size."""
 _FEWEST_JUDGED = 1_000
 """Sentences below which the share of stubs says nothing."""
-_COUNTS = ("documents", "sentences", "characters", "words")
 _WORDS, _KNOWLEDGE, _NEEDLES = "words.json", "knowledge.json", "needles.npz"
 
 
@@ -108,7 +107,7 @@ def build_corpus(
         _refuse(config, python_docs, counts, drops["counts"], written)
         content = {
             "source": config.kind,
-            "counts": {split: {name: counts[split][name] for name in _COUNTS} for split in SPLITS},
+            "counts": {split: {name: counts[split][name] for name in COUNTS} for split in SPLITS},
             **manifest_of_drops(drops["counts"]),
             "shards": {split: _named(folder, split, written) for split in SPLITS},
             "versions": versions_of("datasets", "pyarrow"),
@@ -121,7 +120,7 @@ def build_corpus(
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
         write_json(folder / DROPS_NAME, drops)
-    headline: dict[str, float | int] = {f"{split}/{name}": counts[split][name] for split in SPLITS for name in _COUNTS}
+    headline: dict[str, float | int] = {f"{split}/{name}": counts[split][name] for split in SPLITS for name in COUNTS}
     headline["dropped_documents"] = sum(
         content["dropped"][key] for key in content["dropped"] if key[:10] == "documents/"
     )

@@ -18,6 +18,7 @@ from bertline.corpus.splits import SPLITS, NearestGroups, split_of
 from bertline.corpus.storage import ShardWriter
 from bertline.foundation.engine import Counts
 
+COUNTS = ("documents", "sentences", "characters", "words")
 _SHOWN_STUBS = 100
 Result = tuple[PreparedDocument | None, list[Dropped]]
 
@@ -74,15 +75,16 @@ class Selection:
             for copy in range(copies):
                 key = copy_id(document.id, copy + 1) if copy else document.id
                 writers[split].write(Document(key, document.group, sentences))
-            sizes = {
-                "documents": copies,
-                "sentences": copies * len(sentences),
-                "characters": copies * sum(map(len, sentences)),
-                "words": copies * sum(len(sentence.split()) for sentence in sentences),
-            }
-            counts[split].update(sizes)
-            if self.rates is not None:
-                by_label[label_of(document.id)].update({f"{split}/{name}": size for name, size in sizes.items()})
+            sizes = (
+                copies,
+                copies * len(sentences),
+                copies * sum(map(len, sentences)),
+                copies * sum(sentence.count(" ") + 1 for sentence in sentences),
+            )
+            of_label = by_label[label_of(document.id)] if self.rates is not None else {}
+            for name, size in zip(COUNTS, sizes, strict=True):
+                counts[split][name] += size
+                of_label[f"{split}/{name}"] = of_label.get(f"{split}/{name}", 0) + size
             for sentence in filter(is_stub, sentences):
                 stubs[sentence] += copies
         for writer in writers.values():

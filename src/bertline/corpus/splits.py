@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from bertline.corpus.document import Split
@@ -22,6 +23,7 @@ _HASH = re.compile("[0-9a-f]{24}")
 _NEAREST, _MOST = 16, 1000
 
 
+@lru_cache(maxsize=4 * _MOST)
 def split_position(group: str, seed: int) -> float:
     """Return the hash of a group as a number in [0, 1); groups below `validation_fraction` are for validation."""
     return unit_interval(seed, "validation", group)

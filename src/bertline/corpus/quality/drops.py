@@ -59,8 +59,10 @@ class Drops:
         reason = _TOLD.get(dropped.reason, dropped.reason.replace("encodings/", _CONVERTED))
         self.counts[reason] += dropped.count
         samples = self.samples[reason]
+        if len(samples) == NUM_SAMPLES:
+            return
         text = _readable(dropped.text)
-        if len(samples) < NUM_SAMPLES and not (text and any(one["text"] == text for one in samples)):
+        if not (text and any(one["text"] == text for one in samples)):
             samples.append({"id": _readable(dropped.where), "text": text, "note": dropped.note})
 
     def wants(self, reason: str) -> bool:

@@ -130,8 +130,11 @@ class RegexSplitter:
 
 def cut(paragraph: str, ends: list[int]) -> list[str]:
     """Cut a paragraph at some places, in order, into texts without white space around them, none empty."""
-    parts = (paragraph[start:end].strip() for start, end in zip([0, *ends], [*ends, len(paragraph)], strict=True))
-    return [part for part in parts if part]
+    parts, start = [], 0
+    for end in ends:
+        parts.append(paragraph[start:end].strip())
+        start = end
+    return [part for part in (*parts, paragraph[start:].strip()) if part]
 
 
 # Marks that may end a sentence, in all scripts, and what stands around them.
