@@ -187,7 +187,7 @@ def _learn_sentences(
     config: CorpusConfig, steps: Steps, sources: list[str], read: Made
 ) -> tuple[dict[str, Path], dict[str, Any]]:
     """Learn the abbreviations of each source; return where they are, by source, and what the manifest says of them."""
-    if not config.sentences.learns:
+    if not config.sentences.learns or not sources:
         return {}, {}
     names = list(dict.fromkeys(sources))
     pieces, files = [], []

@@ -18,7 +18,7 @@ from bertline.corpus.document import Dropped, SourceDocument, Split
 from bertline.corpus.quality.cleaning import clean_document, read_plan
 from bertline.corpus.quality.contamination import Needles, read_needles
 from bertline.corpus.quality.drops import Drops
-from bertline.corpus.quality.duplicates import write_keys
+from bertline.corpus.quality.duplicates import KeyWriter
 from bertline.corpus.reader import CorpusSettings
 from bertline.corpus.sentences.learned import Knowledge, nothing_learned
 from bertline.corpus.sentences.splitter import Headings, Splitter, place_headings
@@ -127,17 +127,15 @@ class Preparation:
         prepared = drops.run(split, documents)
         if self.needles is not None:
             prepared = drops.run(partial(without_contaminated, needles=read_needles(self.needles)), prepared)
-        keys: list[bytes] = []
-        places: list[tuple[int, int]] = []
+        keys = KeyWriter(out)
 
         def with_keys_kept() -> Iterator[PreparedDocument]:
             for number, document in enumerate(prepared):
-                keys.extend(document.keys)
-                places.extend((number, paragraph) for paragraph in range(len(document.keys)))
+                keys.add(number, document.keys)
                 yield document
 
         write_batches(out / _FILE, in_batches(with_keys_kept()), _PREPARED)
-        write_keys(out, keys, (number for number, _ in places), (paragraph for _, paragraph in places))
+        keys.close()
         return {"drops": drops.content()}
 
 

@@ -178,38 +178,30 @@ _BLOCK = (
 _MAY_HAVE = re.compile(r"[{\[<&]|formula_|codice_|\([\s,;]*[,;)]")
 
 
-@dataclass(frozen=True, slots=True)
-class Markup:
-    """One kind of markup."""
-
-    kind: str
-    pattern: re.Pattern[str]
-    text: Callable[[re.Match[str]], str]
-    """What stays of it where it is removed."""
+def _tags(names: str) -> re.Pattern[str]:
+    return re.compile(rf"</?(?:{'|'.join(names.split())})(?:\s[^<>]*)?/?>", re.IGNORECASE)
 
 
-def _names(names: str) -> str:
-    return "|".join(names.split())
-
-
-_KINDS = (
-    Markup("comment", re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL), lambda found: " "),
-    Markup("tag", re.compile(rf"</?(?:{_names(_INLINE)})(?:\s[^<>]*)?/?>", re.IGNORECASE), lambda found: ""),
-    Markup("tag", re.compile(rf"</?(?:{_names(_BLOCK)})(?:\s[^<>]*)?/?>", re.IGNORECASE), lambda found: " "),
+_Replace = str | Callable[[re.Match[str]], str]
+_KINDS: tuple[tuple[str, re.Pattern[str], _Replace], ...] = (
+    ("comment", re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL), " "),
+    ("tag", _tags(_INLINE), ""),
+    ("tag", _tags(_BLOCK), " "),
     # From the inside out: the pattern is used again until nothing changes.
-    Markup("template", re.compile(r"\{\{[^{}]*\}\}|\{\|[^{}]*\|\}"), lambda found: " "),
+    ("template", re.compile(r"\{\{[^{}]*\}\}|\{\|[^{}]*\|\}"), " "),
     # A link to a file or a category has no text of its own, and options where other links have theirs.
-    Markup("link", re.compile(r"\[\[(?:File|Image|Category|Datei|Kategorie):[^\[\]]*\]\]"), lambda found: " "),
-    Markup("link", re.compile(r"\[\[([^\[\]|]*\|)?([^\[\]|]*)(?:\|[^\[\]]*)?\]\]"), lambda found: found[2]),
-    Markup(
+    ("link", re.compile(r"\[\[(?:File|Image|Category|Datei|Kategorie):[^\[\]]*\]\]"), " "),
+    ("link", re.compile(r"\[\[([^\[\]|]*\|)?([^\[\]|]*)(?:\|[^\[\]]*)?\]\]"), r"\2"),
+    (
         "entity",
         re.compile(r"&(?:[a-zA-Z][a-zA-Z0-9]{1,30}|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});"),
         lambda found: html.unescape(found[0]),
     ),
-    Markup("formula", re.compile(r"\b(?:formula|codice)_\d+\b"), lambda found: ""),
-    Markup("empty_brackets", re.compile(r"(?<!\S)\([\s,;]*\)"), lambda found: ""),
-    Markup("empty_brackets", re.compile(r"(?<!\S)\(\s*[,;][\s,;]*(?=\w)"), lambda found: "("),
+    ("formula", re.compile(r"\b(?:formula|codice)_\d+\b"), ""),
+    ("empty_brackets", re.compile(r"(?<!\S)\([\s,;]*\)"), ""),
+    ("empty_brackets", re.compile(r"(?<!\S)\(\s*[,;][\s,;]*(?=\w)"), "("),
 )
+"""Kinds of markup, and what stays of each where it is removed."""
 _MOST_ROUNDS = 10
 
 
@@ -224,9 +216,9 @@ def markup_in(text: str) -> dict[str, tuple[int, int]]:
     """
     spans: dict[str, tuple[int, int]] = {}
     if _MAY_HAVE.search(text):
-        for markup in _KINDS:
-            if markup.kind not in spans and (place := markup.pattern.search(text)):
-                spans[markup.kind] = place.span()
+        for kind, pattern, _ in _KINDS:
+            if kind not in spans and (place := pattern.search(text)):
+                spans[kind] = place.span()
     return spans
 
 
@@ -239,8 +231,8 @@ def without_markup(text: str) -> str:
     """
     for _ in range(_MOST_ROUNDS):
         before = text
-        for markup in _KINDS:
-            text = markup.pattern.sub(markup.text, text)
+        for _, pattern, replacement in _KINDS:
+            text = pattern.sub(replacement, text)
         if text == before:
             break
     return text

@@ -69,14 +69,6 @@ class Drops:
         """Return whether there are few samples of a reason."""
         return len(self.samples[reason]) < NUM_SAMPLES
 
-    def of_reading(self, items: Iterable[Before | Dropped]) -> Iterator[Before]:
-        """Yield what is no `Dropped`, and count the others."""
-        for item in items:
-            if isinstance(item, Dropped):
-                self.add(item)
-            else:
-                yield item
-
     def run(self, step: Step[Before, After], documents: Iterable[Before]) -> Iterator[After]:
         """Yield what a step returns of documents, and count the rest."""
         for document in documents:

@@ -38,13 +38,22 @@ def places_of(shard: int) -> tuple[int, int]:
     return shard << _PLACE, ((shard + 1) << _PLACE) - 1
 
 
-def write_keys(folder: Path, keys: Sequence[bytes], documents: Iterable[int], paragraphs: Iterable[int]) -> None:
-    """Write the 12-byte keys of a shard's documents or paragraphs, sorted: [3, keys] both parts of a key, the place."""
-    parts = np.frombuffer(b"".join(keys), dtype=[("high", ">u8"), ("low", ">u4")])
-    place = np.fromiter(documents, np.uint64, len(keys)) << np.uint64(_PLACE)
-    place |= np.fromiter(paragraphs, np.uint64, len(keys))
-    rows = np.stack([parts["high"].astype(np.uint64), parts["low"].astype(np.uint64), place])
-    np.save(folder / _KEYS, rows[:, np.lexsort((rows[1], rows[0]))])
+class KeyWriter:
+    """Writes the 12-byte keys of documents or paragraphs of a shard, sorted: [3, keys] two parts of a key, the place."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._keys, self._places = folder, bytearray(), array("Q")
+
+    def add(self, document: int, keys: Sequence[bytes]) -> None:
+        """Add the keys of a document, or of its paragraphs."""
+        self._keys += b"".join(keys)
+        self._places.extend(range(document << _PLACE, (document << _PLACE) + len(keys)))
+
+    def close(self) -> None:
+        """Write the file."""
+        parts = np.frombuffer(self._keys, dtype=[("high", ">u8"), ("low", ">u4")])
+        rows = np.stack([parts["high"], parts["low"], np.frombuffer(self._places, np.uint64)]).astype(np.uint64)
+        np.save(self._folder / _KEYS, rows[:, np.lexsort((rows[1], rows[0]))])
 
 
 def find_duplicates(steps: Steps, prepared: Made) -> list[Path]:
