@@ -102,7 +102,7 @@ def test_weights_that_do_not_move_sit_at_chance(make_job, capsys):
     assert sorted(kinds(job)) == ["nsp_at_chance", "unigram_entropy"]
     alarm = next(row for row in read_json_lines(job.health_path) if row["kind"] == "unigram_entropy")
     assert alarm["step"] == 60  # the warm-up of 5 steps and the patience of 40 are over
-    assert "guessing blanks by frequency alone gives 4.00" in alarm["message"] and "optimizer.lr" in alarm["advice"]
+    assert "(by frequency alone: 4.000)" in alarm["message"] and "optimizer.lr" in alarm["advice"]
     assert figures["num_alarms"] == 2
     assert f"step 60: {alarm['message']}. {alarm['advice']}" in capsys.readouterr().err
     assert (job.result_folder / "health.jsonl").read_bytes() == job.health_path.read_bytes()

@@ -25,9 +25,8 @@ from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.objectives.registry import ObjectiveConfig
-from bertline.pretraining.plan import Plan
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.objectives import ObjectiveConfig
+from bertline.pretraining.plan import Plan, RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
 from bertline.tokenization.storage import save_tokenizer
@@ -37,7 +36,7 @@ from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
-from bertline.training.optimizers.registry import OptimizerConfig
+from bertline.training.optimizers import OptimizerConfig
 from example_shards import write_shards
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -27,15 +27,15 @@ from bertline.modeling.families import GENERATOR
 from bertline.modeling.huggingface import has_mlm_head, keep_pooler
 from bertline.pretraining.config import PretrainConfig, checkpoint_title
 from bertline.pretraining.data import read_examples_manifest
-from bertline.pretraining.objectives.registry import ObjectiveConfig
+from bertline.pretraining.objectives import ObjectiveConfig
 from bertline.pretraining.plan import Plan
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
-from bertline.training.clock import Seconds
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Precision
-from bertline.training.optimizers.registry import OptimizerConfig
+from bertline.training.optimizers import OptimizerConfig
+from bertline.training.progress import Seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,12 +132,9 @@ class PretrainJob:
         return (*self.records, self.mask_predictions_path.with_suffix(".txt"), *folders)
 
 
-# Keys that do not affect the weights of the last step, which are the result. Probes run without dropout and gradients
-# and do not use training's random generators; checkpoints are copies. Two things do depend on these keys: which step
-# counts as the best (losses over different sequences are not comparable: see `TrainingState.restore`), and, if training
-# fails, when it rolls back (health) and how far (checkpoints). The new values apply from the resumed step on, so a
-# diverged run can be resumed with more rollbacks allowed; health.jsonl and the checkpoint record the examples that it
-# skipped.
+# Keys that do not affect the weights of the last step, which are the result: probes use no generator of training, and
+# checkpoints are copies. What depends on them is which step counts as the best (see `TrainingState.restore`), and, if
+# training fails, when it rolls back (health) and how far (checkpoints). New values apply from the resumed step on.
 FREE_KEYS = (
     "pretrain.validate_every_steps",
     "pretrain.validation_sequences",
@@ -167,12 +164,7 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
 def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, where: str, extending: bool) -> None:
     """Refuse to resume from a checkpoint of a different training; keys that do not affect the weights may differ.
 
-    Args:
-        where: Run that the checkpoint belongs to, for the error message.
-        extending: Whether the job extends the run, so that phases and number of steps may differ.
-
-    Raises:
-        ConfigError: Other keys differ; the message lists each of them with both values.
+    Where the job is `extending` the run `where`, phases and number of steps may differ too.
     """
     allowed = (*FREE_KEYS, *_EXTENDABLE) if extending else FREE_KEYS
     before, now = (dict(_flat(identity)) for identity in (trained, expected))
@@ -197,9 +189,6 @@ def _flat(section: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flat(value, f"{key}.{name}" if key else name)
     else:
         yield key, section
-
-
-# The result
 
 
 def write_result(
@@ -259,9 +248,7 @@ def headline_figures(job: PretrainJob, model: LanguageModel, seconds: Seconds, n
 def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]:
     """Write encoder and vocabulary of `start_from` to `out`, with its pretraining heads; return the figures.
 
-    Raises:
-        ArtifactError: The folder is not a BERT checkpoint, its vocabulary does not fit its embeddings, or the written
-            weights differ when read back.
+    ArtifactError if its vocabulary does not fit its embeddings, or the written weights differ when read back.
     """
     assert config.start_from is not None  # validation requires it where there are no phases
     source, title = resolve_folder(config.start_from, config.start_from_revision), checkpoint_title(config)

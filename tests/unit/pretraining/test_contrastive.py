@@ -14,9 +14,8 @@ from bertline.modeling.huggingface import architecture_of, load_encoder, save_mo
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import info_nce_sums
 from bertline.pretraining.data import MaskedExamples, StepDataset
-from bertline.pretraining.plan import Plan
+from bertline.pretraining.plan import Plan, RowLayout
 from bertline.pretraining.probes import ValidationProbe
-from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer

@@ -13,10 +13,9 @@ from bertline.foundation.errors import ArtifactError
 from bertline.pretraining import data
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader, compacted, expanded, prefetched
-from bertline.pretraining.plan import Plan
-from bertline.pretraining.row_layout import RowLayout
-from bertline.training.clock import TrainingClock
+from bertline.pretraining.plan import Plan, RowLayout
 from bertline.training.devices import Machine, Ranks
+from bertline.training.progress import TrainingClock
 from servers import wait_until
 
 NUM_TRAIN = 50

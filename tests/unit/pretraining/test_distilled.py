@@ -15,8 +15,8 @@ from bertline.modeling.losses import cosine_distance_sum, soft_target_loss_sum
 from bertline.modeling.weight_files import read_weight_names, read_weights
 from bertline.pretraining.data import expanded
 from bertline.pretraining.module import PreTrainingLosses
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import ValidationProbe
-from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
 from bertline.tokenization.tokenizer import Tokenizer
@@ -148,7 +148,7 @@ def test_two_ranks_train_the_student_as_one_does(make, sentences, teacher, tmp_p
 
 
 def test_a_teacher_that_cannot_teach_is_refused(make, teacher, pretraining, tmp_path):
-    with pytest.raises(ConfigError, match=r"more layers \(5\) than it has \(4\)"):
+    with pytest.raises(ConfigError, match=r"more layers \(5\) than it \(4\)"):
         run_pretraining(make(model__num_hidden_layers=5))
     with pytest.raises(ConfigError, match=r"hidden size is 16, the student's 32.*cosine_weight=0"):
         run_pretraining(make(model__hidden_size=32))

@@ -13,9 +13,10 @@ from bertline.modeling.dropout import mask_keys
 from bertline.modeling.initialization import initialize
 from bertline.pretraining import module as module_file
 from bertline.pretraining.data import expanded
-from bertline.pretraining.module import IntervalSums, PreTrainingLosses, PretrainingModule, training_metrics
+from bertline.pretraining.health import IntervalSums, training_metrics
+from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.objectives.base import sum_names
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks

@@ -22,8 +22,8 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.losses import replaced_token_sums, sampled_tokens
 from bertline.modeling.weight_files import read_weights
 from bertline.pretraining.data import expanded
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import ValidationProbe
-from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
 from bertline.tokenization.tokenizer import Tokenizer
@@ -174,7 +174,7 @@ def test_generator_and_detector_are_exported_as_the_classes_of_transformers(make
 
 
 def test_what_cannot_be_trained_is_refused(make):
-    with pytest.raises(ConfigError, match=r"hidden size 2: narrower than a head of size 4.*multiple of 0.25"):
+    with pytest.raises(ConfigError, match=r"hidden size 2: not a whole number of heads of size 4.*multiple of 0.25"):
         run_pretraining(make(objective={**OBJECTIVE, "generator_width": 0.125}))
     job = make(pretrain__max_steps=1)
     run_pretraining(job)

@@ -19,8 +19,8 @@ from bertline.foundation.files import read_json
 from bertline.foundation.validation import validate
 from bertline.modeling.bert import PreTrainingOutput
 from bertline.modeling.config import ModelConfig
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import ValidationProbe
-from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import copy_tokenizer
 

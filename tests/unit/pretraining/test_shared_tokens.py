@@ -15,7 +15,7 @@ from bertline.examples.packing import packed_batches
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.losses import shared_token_sums
 from bertline.pretraining.data import expanded
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.run import run_pretraining
 from pretraining_inputs import losses_of, steps_of
 from tiny import load_pretraining_model
@@ -103,5 +103,5 @@ def test_it_starts_from_another_objective_and_others_start_from_it(make_job, mak
 
 @pytest.mark.parametrize("weight", [-0.1, math.nan])
 def test_a_weight_that_is_not_positive_or_zero_is_refused(make_shared, weight):
-    with pytest.raises(ConfigError, match=re.escape(f"shared_weight must not be negative, found {weight}")):
+    with pytest.raises(ConfigError, match=re.escape(f"shared_weight must be at least 0, found {weight}")):
         make_shared(objective={**pretraining_inputs.SHARED, "shared_weight": weight})

@@ -6,18 +6,17 @@ import pytest
 
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.flops import flops_per_token
-from bertline.pretraining import throughput
+from bertline.pretraining import callbacks
+from bertline.pretraining.callbacks import TimeLeft, work_of_sequences
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.module import PretrainingModule
-from bertline.pretraining.plan import Plan
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.plan import Plan, RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
-from bertline.pretraining.throughput import TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.clock import Seconds
 from bertline.training.devices import resolve_machine
+from bertline.training.progress import Seconds
 from pretraining_inputs import steps_of
 
 
@@ -26,7 +25,7 @@ def rate(monkeypatch):
     """Sets what the device is said to multiply."""
 
     def say(flops: float) -> None:
-        monkeypatch.setattr(throughput, "peak_rate", lambda device, precision: flops)
+        monkeypatch.setattr(callbacks, "peak_rate", lambda device, precision: flops)
 
     return say
 

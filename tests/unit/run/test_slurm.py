@@ -14,7 +14,7 @@ import tiny
 from bertline.foundation.errors import BertlineError, ConfigError, MachineError
 from bertline.run import slurm
 from bertline.run.folder import Status, write_status
-from bertline.training.launchers import SlurmLauncherConfig
+from bertline.training.config import SlurmLauncherConfig
 from slurm_programs import launcher, says
 
 WORK = "bertline.pretraining.run:run"

@@ -12,7 +12,7 @@ import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.training.groupwise import AdamWithoutBiasCorrection, all_finite, clip_gradients, skip_unless_finite
-from bertline.training.optimizers.registry import AdamWConfig, LambConfig, MuonConfig
+from bertline.training.optimizers import AdamWConfig, LambConfig, MuonConfig
 
 COMMON = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": 1.0}
 ADAMW = AdamWConfig(kind="adamw", lr=1e-2, **COMMON)

@@ -8,9 +8,9 @@ from torch import nn
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.muon import orthogonalised
-from bertline.training.optimizers.registry import MuonConfig
-from bertline.training.optimizers.weights import set_learning_rate
+from bertline.training.groupwise import orthogonalised
+from bertline.training.optimizers import MuonConfig
+from bertline.training.optimizers.base import set_learning_rate
 
 CONFIG = MuonConfig(
     kind="muon",

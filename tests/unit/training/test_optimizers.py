@@ -7,8 +7,8 @@ from torch import nn
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.training.groupwise import AdamWithoutBiasCorrection
-from bertline.training.optimizers.registry import AdamWConfig, LambConfig, MuonConfig
-from bertline.training.optimizers.weights import set_learning_rate, weight_kinds
+from bertline.training.optimizers import AdamWConfig, LambConfig, MuonConfig
+from bertline.training.optimizers.base import set_learning_rate, weight_kinds
 
 CONFIG = AdamWConfig(kind="adamw", lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.5, max_grad_norm=None)
 ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}

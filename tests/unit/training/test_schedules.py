@@ -94,8 +94,8 @@ def test_a_descent_of_no_steps_never_begins():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_decay_steps": -1}, "num_decay_steps must not be negative, or null for a fifth, found -1"),
-        ({"num_warmup_steps": -1}, "num_warmup_steps must not be negative, found -1"),
+        ({"num_decay_steps": -1}, "num_decay_steps must be at least 0, found -1"),
+        ({"num_warmup_steps": -1}, "num_warmup_steps must be at least 0, found -1"),
         ({"final_fraction": 1.5}, r"final_fraction must be in \[0, 1\], found 1.5"),
     ],
 )

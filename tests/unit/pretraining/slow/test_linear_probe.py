@@ -13,7 +13,7 @@ from bertline.examples.store import ExampleStore
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining, Encoded
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.linear_probe import LinearProbe, configured_probes, probing_sentences
+from bertline.pretraining.probes import LinearProbe, configured_probes, probing_sentences
 from bertline.pretraining.run import run_pretraining
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
@@ -102,11 +102,11 @@ def test_vectors_are_means_over_each_sentence_whatever_it_is_batched_with(senten
     probe = probe_of(model, sentences)
     vectors = probe._vectors()
     model.eval()
-    for index in (0, 1, len(sentences) - 1):
+    for index in (0, 1, len(sentences.kinds) - 1):
         ids = torch.tensor([probe._ids[index]])
         alone = model.bert(ids, torch.zeros_like(ids), torch.ones_like(ids)).hidden_states.mean(1)[0]
         np.testing.assert_allclose(vectors[index], alone.detach().numpy(), atol=1e-5)
-    monkeypatch.setattr("bertline.pretraining.linear_probe._BATCH_TOKENS_ON_CPU", 1)
+    monkeypatch.setattr("bertline.pretraining.probes._BATCH_TOKENS_ON_CPU", 1)
     np.testing.assert_allclose(vectors, probe._vectors(), atol=1e-5)
 
 

@@ -8,7 +8,7 @@ import torch
 import pretraining_inputs
 import pretraining_processes as processes
 from bertline.foundation.errors import MachineError
-from bertline.pretraining import rehearsal
+from bertline.pretraining import callbacks
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.run import run_pretraining
 
@@ -41,8 +41,8 @@ class Memory:
             return forward(losses, batch)
 
         monkeypatch.setattr(PreTrainingLosses, "forward", budgeted)
-        monkeypatch.setattr(rehearsal, "reports_lack_of_memory", lambda device: True)
-        monkeypatch.setattr(rehearsal.gc, "collect", int)  # seconds, with all that the tests of a process hold
+        monkeypatch.setattr(callbacks, "reports_lack_of_memory", lambda device: True)
+        monkeypatch.setattr(callbacks.gc, "collect", int)  # seconds, with all that the tests of a process hold
 
 
 def everything(job) -> dict[str, object]:
@@ -162,14 +162,6 @@ def test_where_masks_depend_on_the_micro_batch_a_resumed_run_keeps_it_or_says_th
             assert_same(before, everything(job))
 
 
-def test_lack_of_memory_is_recognised_where_a_compiler_wraps_it():
-    wrapped = RuntimeError("backend failed")
-    wrapped.__cause__ = torch.OutOfMemoryError("CUDA out of memory.")
-    assert rehearsal._is_lack_of_memory(wrapped)
-    assert rehearsal._is_lack_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublas"))
-    assert not rehearsal._is_lack_of_memory(RuntimeError("illegal memory access"))
-
-
 def test_a_cpu_is_not_rehearsed_on():
-    assert not rehearsal.reports_lack_of_memory(torch.device("cpu"))
-    assert rehearsal.reports_lack_of_memory(torch.device("cuda", 0))
+    assert not callbacks.reports_lack_of_memory(torch.device("cpu"))
+    assert callbacks.reports_lack_of_memory(torch.device("cuda", 0))

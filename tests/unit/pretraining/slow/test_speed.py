@@ -7,14 +7,14 @@ import pytest
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.metrics_log import read_metrics
-from bertline.pretraining import run, throughput
+from bertline.pretraining import callbacks, run
 from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
-from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import TrainingInterrupted
+from bertline.training.progress import TrainingClock
 from pretraining_inputs import signal_at, steps_of
 
 COMPUTING_S, WAITING_S, VALIDATING_S = 1.0, 0.25, 10.0
@@ -48,7 +48,7 @@ def seconds(monkeypatch):
     monkeypatch.setattr(run, "TrainingClock", SteadyClock)
     monkeypatch.setattr(PretrainingModule, "_clip", clipping)
     monkeypatch.setattr(ValidationProbe, "probe", validating)
-    monkeypatch.setattr(throughput, "peak_rate", lambda device, precision: 1e9)
+    monkeypatch.setattr(callbacks, "peak_rate", lambda device, precision: 1e9)
 
 
 def speed_rows(job) -> dict[int, dict[str, float]]:

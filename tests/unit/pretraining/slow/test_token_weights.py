@@ -10,7 +10,7 @@ from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.data import expanded
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.plan import RowLayout
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
 from pretraining_inputs import steps_of
