@@ -174,23 +174,6 @@ def test_it_goes_back_to_the_start_where_there_is_no_checkpoint_yet(make_job, pa
     assert list(trained_rows(job)) == [20, 40, 60, 80, 100, 120]
 
 
-def test_it_goes_back_across_phases(make_job, patch):
-    """Two lengths have two orders; each jumps by what its own steps would have taken."""
-    phases = [
-        {"steps": 50, "max_length": 16, "global_batch_size": 8},
-        {"steps": 50, "max_length": 24, "global_batch_size": 4},
-    ]
-    failures.poison((8 * 44, 8 * 50), patch=patch)
-    job = make_job(pretrain__phases=phases)
-    run_pretraining(job)
-    (event,) = rewinds(job)
-    assert event["skipped"] == [
-        {"step": 40, "max_length": 16, "sequences": 80},
-        {"step": 40, "max_length": 24, "sequences": 40},
-    ]
-    assert newest_state(job)["place"] == {"phase": 1, "consumed": 4 * 60}
-
-
 @pytest.mark.parametrize("rewind", [False, True])
 def test_a_spike_is_gone_back_from_where_that_is_asked_for(make_job, patch, rewind):
     failures.corrupt_weights(70, patch=patch)

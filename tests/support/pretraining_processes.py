@@ -164,11 +164,6 @@ def slow_steps_in_a_group(seconds: float) -> Callable[[], None]:
     return functools.partial(_slow_group, seconds)
 
 
-def hang_at_step(step: int, *, rank: int, seconds: float) -> Callable[[], None]:
-    """For `before`: this rank waits so long for the batch of a step."""
-    return functools.partial(_at_batch, step, rank, functools.partial(time.sleep, seconds))
-
-
 def fail_at_step(step: int, *, rank: int) -> Callable[[], None]:
     """For `before`: this rank fails as it makes the batch of a step."""
     return functools.partial(_at_batch, step, rank, functools.partial(divmod, 1, 0))

@@ -7,7 +7,6 @@ import math
 import resource
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -21,14 +20,13 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from bertline.encoders.loading import LanguageModel
-from bertline.examples.masking import masking_policy, max_targets
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.progress import say, warn
 from bertline.modeling.bert import set_attention
 from bertline.modeling.flops import flops_per_token
 from bertline.pretraining.checkpoint import TrainingState
-from bertline.pretraining.data import MaskedExamples, StepBatch, StepDataset
+from bertline.pretraining.data import StepDataset
 from bertline.pretraining.health import LOG_EVERY_STEPS, DivergenceGuard, training_metrics
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Place, Plan, RowLayout
@@ -45,7 +43,8 @@ _USABLE_FRACTION = 0.95
 # Packed rows differ in number from step to step.
 _STEPS_LOOKED_AT = 4
 _GB = 1e9
-_WINDOW_STEPS = 200
+_USUAL_TARGETS = 0.15
+"""Fraction of the tokens that are targets, near enough for the time that is left."""
 _FIRST_STEPS, _PROFILED_STEPS = 10, 5
 """Number of steps of a start before a profile, which compile and fill caches, and of those in it."""
 
@@ -161,34 +160,14 @@ def _most_rows(micro_batches: Sequence[Mapping[str, Tensor]]) -> int:
     return max(len(micro_batch["input_ids"]) for micro_batch in micro_batches)
 
 
-@dataclass(eq=False)
-class AttentionByLength(pl.Callback):
-    """Sets the attention kernel before a step whose sequence length differs from the previous one.
-
-    Code between steps runs with the kernel of the previous step: every kernel gives correct results at any width. A
-    compiled graph is specific to one kernel and one width, and is reused when both recur.
-    """
-
-    layouts: Mapping[int, RowLayout]
-
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, module: PretrainingModule, batch: StepBatch, batch_idx: int
-    ) -> None:
-        """Set the kernel for the width of this step's rows."""
-        kind = self.layouts[batch["micro_batches"][0]["input_ids"].shape[1]].attention.kind
-        if module.model.attention != kind:
-            set_attention(module.model, kind)
-
-
 @dataclass(kw_only=True, eq=False)
 class Throughput(pl.Callback):
     """Counts each step, shows progress, and writes a row of metrics every `LOG_EVERY_STEPS` steps and after the last.
 
-    If the guard rejects a row, training ends without it. These metrics cover the steps since the previous row, also
-    across a restart: `perf/tokens_per_s` (real tokens per second of training), `perf/mfu` (FLOP/s of the model for real
-    tokens, as a fraction of the peak of all devices, see `training.matmul_rate`), `perf/data_wait_fraction` (fraction
-    of training time) and `perf/paused_fraction` (fraction of wall time spent on probes, validation and saving). In
-    addition, each row has `perf/memory_bytes` (peak of this process so far) and `perf/time_left_s` (see `TimeLeft`).
+    Since the previous row, also across a restart: `perf/tokens_per_s` (real tokens per second of training), `perf/mfu`
+    (FLOP/s of the model for real tokens, as a fraction of the peak of all devices, see `training.matmul_rate`),
+    `perf/data_wait_fraction` (of training time) and `perf/paused_fraction` (wall time of probes and saving). In
+    addition `perf/memory_bytes` (peak of this process so far) and `perf/time_left_s` (see `TimeLeft`).
     """
 
     state: TrainingState
@@ -198,14 +177,12 @@ class Throughput(pl.Callback):
     _matmul_rate: float | None = None  # FLOP/s of all ranks together; first rank only
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Find the peak for `perf/mfu`, and start the clock."""
         machine = module.machine
         if machine.ranks.is_first:
             self._matmul_rate = machine.ranks.world_size * peak_rate(machine.device, machine.precision)
         self.state.clock.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
-        """Count the step, write a row of metrics if one is due, and show progress."""
         step = module.finished_steps
         is_due = step % LOG_EVERY_STEPS == 0 or step == self.state.plan.num_steps
         total = module.interval.total() if is_due else None  # waits for the device, so that the clock is accurate
@@ -249,51 +226,31 @@ class Throughput(pl.Callback):
 class TimeLeft:
     """Estimates the seconds left over all phases: a step of a later phase may cost many times a step of this one.
 
-    The rate is that of the last 200 steps, in work per second of training, without the first step of a start and of
-    each length, which may compile. Pauses are assumed to come as often as in this start.
+    The pace is that of this start after its first step, which may compile, with its pauses.
     """
 
     plan: Plan
     work: Mapping[int, float]
-    """Work per sequence of each length, in any unit; see `work_of_sequences`."""
-
-    def __post_init__(self) -> None:
-        self._newest: deque[tuple[float, float]] = deque(maxlen=_WINDOW_STEPS)
-        self._last: tuple[int, float] | None = None
-        self._begun: tuple[int, float] | None = None
+    """Work per sequence of each length, in any unit; see `work_of_sequence`."""
+    _begun: tuple[int, float] | None = None
 
     def after(self, step: int, seconds: Seconds) -> float | None:
         """Return the seconds from the end of `step` (counted from 1) to that of the last step; None if unknown."""
-        # The pauses so far, before the first step of this start, will not recur.
-        self._begun = first_step, paused_s = self._begun or (step - 1, seconds.paused_s)
-        length = self.plan.place(step - 1).max_length
-        if self._last is not None and self._last[0] == length:
-            self._newest.append((self._work_of(step - 1, step), seconds.trained_s - self._last[1]))
-        self._last = (length, seconds.trained_s)
-        if step == self.plan.num_steps:
-            return 0.0
-        if not self._newest:
-            return None
-        work, took_s = (sum(values) for values in zip(*self._newest, strict=True))
-        pauses_s = (seconds.paused_s - paused_s) / (step - first_step) * (self.plan.num_steps - step)
-        return self._work_of(step, self.plan.num_steps) * took_s / work + pauses_s
+        passed_s = seconds.trained_s + seconds.paused_s
+        self._begun = first_step, begun_s = self._begun or (step, passed_s)
+        if step == first_step:
+            return None if step < self.plan.num_steps else 0.0
+        done, left = (self._work(*steps) for steps in ((first_step, step), (step, self.plan.num_steps)))
+        return (passed_s - begun_s) * left / done
 
-    def _work_of(self, first_step: int, end_step: int) -> float:
+    def _work(self, first_step: int, end_step: int) -> float:
         taken = self.plan.sequences(first_step, end_step)
         return sum(count * self.work[length] for length, count in taken.items())
 
 
-def work_of_sequences(
-    model: LanguageModel, examples: Mapping[int, MaskedExamples], layouts: Mapping[int, RowLayout]
-) -> dict[int, float]:
-    """Return the FLOPs per sequence of each length, forward and backward, including padding unless rows are packed."""
-    work = {}
-    for length, of_length in examples.items():
-        store, rows = of_length.store, 1 if of_length.pairs_together is None else 2
-        positions = rows * length * (of_length.fill if layouts[length].packed else 1.0)
-        targets = max_targets(length, masking_policy(store.manifest).mask_prob, num_segments=store.num_segments)
-        work[length] = positions * flops_of(model, seq_len=positions, target_fraction=targets / length)
-    return work
+def work_of_sequence(model: LanguageModel, length: int) -> float:
+    """Return the FLOPs of a full sequence of this length, forward and backward."""
+    return length * flops_of(model, seq_len=length, target_fraction=_USUAL_TARGETS)
 
 
 def flops_of(model: LanguageModel, *, seq_len: float, target_fraction: float) -> float:
@@ -332,22 +289,17 @@ class Probing(pl.Callback):
     _measured_at: dict[int, float] = field(default_factory=dict)
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Run the probes of a new run."""
         if module.finished_steps == 0:
             self._run(module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
-        """Run the probes that are due."""
         if self.guard.failure is None:
             self._run(module)
 
     def due(self, step: int, machine: Machine) -> list[Probe]:
         """Return the probes to run now; the same ones on every rank. All ranks call it after every step."""
-        probes, num_steps, every_s = (
-            self.state.probes,
-            self.state.plan.num_steps,
-            self.state.job.runtime.validate_every_s,
-        )
+        probes, num_steps = self.state.probes, self.state.plan.num_steps
+        every_s = self.state.job.runtime.validate_every_s
         due = [index for index, one in enumerate(probes) if step % one.every_steps == 0 or step == num_steps]
         if due and every_s is not None and step < num_steps:
             is_first, now = machine.ranks.is_first, self.now()
@@ -383,7 +335,6 @@ class Checkpointing(pl.Callback):
     _listening: ExitStack = field(default_factory=ExitStack)
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Listen to signals; Lightning has installed its own handlers just before."""
         every_s, self._saved_at = self.state.job.runtime.checkpoint_every_s, time.monotonic()
         self._agreement = StopAgreement(
             self.request,
@@ -393,17 +344,15 @@ class Checkpointing(pl.Callback):
             now=lambda: self.state.clock.seconds.trained_s,
             asks_to_save=lambda: every_s is not None and time.monotonic() - self._saved_at >= every_s,
         )
-        self._listening.enter_context(self.request.listening())
+        self._listening.enter_context(self.request.listening())  # Lightning has just installed its own handlers
 
     def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Restore the previous signal handlers."""
         self._listening.close()
 
     def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
         self._listening.close()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
-        """Save if it is due, and stop if that is requested."""
         self.state.writer.check()
         if self.guard.failure is not None:
             return
@@ -437,11 +386,9 @@ class ProfileSteps(pl.Callback):
     _profile: profile | None = None
 
     def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
-        """Enable the names of compiled kernels, before anything is compiled."""
-        name_compiled_kernels()
+        name_compiled_kernels()  # before anything is compiled
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Choose the steps to profile."""
         if not module.machine.ranks.is_first:
             return
         left = self.state.plan.num_steps - module.finished_steps
@@ -458,7 +405,6 @@ class ProfileSteps(pl.Callback):
         self._profile.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
-        """Advance the profiler, which writes the profile after the last step to profile."""
         if self._profile is not None:
             with self.state.clock.paused():
                 self._profile.step()

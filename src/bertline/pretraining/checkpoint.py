@@ -38,20 +38,19 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
     """
     newest: Checkpoint | None = None
 
-    def choose() -> tuple[int, str, bool] | None:
+    def choose() -> tuple[str, int, str] | None:
         nonlocal newest
         newest = _newest(job, identity)
         if newest is None:
             return None
         folder = newest.path.parent
-        return newest.step, CheckpointFolder(folder, keep=1).digest(newest.step), folder != job.checkpoints_folder
+        return str(folder), newest.step, CheckpointFolder(folder, keep=1).digest(newest.step)
 
     chosen = decide_on_first_rank(choose, machine.device)
     if chosen is None or machine.ranks.is_first:
         return newest
-    step, digest, is_extended = chosen
-    folder = job.extend_from / "checkpoints" if is_extended and job.extend_from else job.checkpoints_folder
-    return CheckpointFolder(folder, keep=1).load_as_first_rank(step, digest, machine.ranks)
+    folder, step, digest = chosen
+    return CheckpointFolder(Path(folder), keep=1).load_as_first_rank(step, digest, machine.ranks)
 
 
 def _newest(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
@@ -65,44 +64,32 @@ def _newest(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
 
 
 def _extended(job: PretrainJob, folder: Path, identity: dict[str, Any]) -> Checkpoint:
-    if not (folder / "result" / MANIFEST_NAME).exists():
-        raise ConfigError(
-            f"pretrain.extends names {folder}, which is not a finished run. Finish it first (run it again), or name "
-            "another one."
-        )
     checkpoint = CheckpointFolder(folder / "checkpoints", keep=1).load_newest()
-    if checkpoint is None:
+    if checkpoint is None or not (folder / "result" / MANIFEST_NAME).exists():
         raise ConfigError(
-            f"pretrain.extends names {folder}, but its checkpoints are gone. Train from scratch (extends: null)."
+            f"pretrain.extends names {folder}, which is not a finished run with its checkpoints. Finish it first (run "
+            "it again), or name another one."
         )
     _require_same(checkpoint, identity, job, extending=True)
     plan, num_steps = Plan.of(job.pretrain), checkpoint.step
     phases = [PhaseConfig(**phase) for phase in checkpoint.state["identity"]["pretrain"]["phases"]]
-    if plan.num_steps <= num_steps:
+    if plan.num_steps <= num_steps or not plan.starts_like(Plan(phases, num_steps)):
         raise ConfigError(
-            f"pretrain.extends: that run has {num_steps:,} steps, this configuration {plan.num_steps:,}. "
-            "Raise the steps of the last phase, or add a phase."
-        )
-    if not plan.starts_like(Plan(phases, num_steps)):
-        raise ConfigError(
-            f"pretrain.extends: the first {num_steps:,} steps must be those of that run, pretrain.phases gives them "
-            "another length or batch. Keep its phases as they were; lengthen the last one or add another."
+            f"pretrain.extends: that run has {num_steps:,} steps, this configuration {plan.num_steps:,}; it must "
+            "begin with those of that run. Keep its phases as they were; lengthen the last one or add another."
         )
     say(f"pretraining extends {folder} after step {num_steps:,} to {plan.num_steps:,}")
     return checkpoint
 
 
 def _require_same(checkpoint: Checkpoint, identity: dict[str, Any], job: PretrainJob, *, extending: bool) -> None:
-    if "seconds" not in checkpoint.state:
-        raise ConfigError(f"{checkpoint.path} is of an earlier version of bertline. Train from scratch with this one.")
     before, now = (one["resolved"]["precision"] for one in (checkpoint.state["identity"], identity))
     if before != now:
         raise ConfigError(
-            f"{checkpoint.path} was trained in {before}; pretrain.precision={job.pretrain.precision} is {now} on "
-            f"this machine. Resume where {before} is native, or set pretrain.precision={before}."
+            f"{checkpoint.path} was trained in {before}; pretrain.precision={job.pretrain.precision} is {now} on this "
+            f"machine. Set pretrain.precision={before}."
         )
-    where = str(checkpoint.path.parents[1])
-    require_same(checkpoint.state["identity"], identity, where=where, extending=extending)
+    require_same(checkpoint.state["identity"], identity, where=str(checkpoint.path.parents[1]), extending=extending)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -142,8 +129,7 @@ class TrainingState:
             self.module.interval.restore(state["interval"], is_first_rank=is_first_rank)
             self.module.finished_steps = checkpoint.step
             self.module.frozen_layout = state["frozen_layout"]
-            # Losses over other sequences are not comparable. The best checkpoint may be gone, superseded by a newer one
-            # that is now damaged; training will beat it again.
+            # Losses over other sequences are not comparable, and the best checkpoint may be gone.
             compares = state["identity"]["pretrain"]["validation_sequences"] == self.job.pretrain.validation_sequences
             steps = decide_on_first_rank(lambda: self.checkpoints.steps, self.module.machine.device)
             best = state["best"]
@@ -151,8 +137,9 @@ class TrainingState:
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:
-            for path in self.job.written_atomically:
-                drop_leftovers(path)
+            names = ("mask_predictions.txt", "latest", "best", "profile", "result")
+            for path in (*self.job.records, *(self.job.run_folder / name for name in names)):
+                drop_leftovers(path)  # of a kill
             self.log.keep_up_to(step)
             keep_health(self.job.health_path, step, self.rewinds)
         for probe in self.probes:

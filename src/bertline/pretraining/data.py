@@ -104,10 +104,7 @@ class MaskedExamples:
         return num_tokens / (num_rows * store.max_length)
 
     def batch(self, indices: np.ndarray, *, epoch: int) -> dict[str, np.ndarray]:
-        """Return these examples masked and padded, as `masked_batch` does; with pairs, as `segments_apart` does.
-
-        With draws, also those of `target_draws`, `draws` [B, P].
-        """
+        """Return these examples as `masked_batch` (pairs: `segments_apart`) does; with draws, also `draws` [B, P]."""
         masked = masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
         if self._with_draws:
             masked["draws"] = target_draws(indices, masked["masked_positions"], seed=self.seed, epoch=epoch)
@@ -172,10 +169,7 @@ class StepDataset(Dataset[StepBatch]):
         )
 
     def _masked(self, examples: MaskedExamples, positions: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the examples at these positions of the order over all epochs, each masked for its own epoch.
-
-        Neighbours are shuffled as one; those of the corpus' end that are too few are left out.
-        """
+        """Return the examples at these positions of the order over all epochs; neighbours are shuffled as one."""
         together = examples.neighbours
         size = len(examples) - len(examples) % together
         epochs = positions // size

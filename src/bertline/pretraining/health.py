@@ -1,7 +1,7 @@
 """Health of a training: sums of an interval, alarms, and rollbacks to the last good checkpoint when it diverges.
 
-A rollback is a restart within the process: the newest checkpoint from before the failure is loaded as after a kill, and
-the examples on which training failed are skipped. Every later checkpoint records which examples were skipped.
+A rollback is a restart within the process from the newest checkpoint before the failure; later checkpoints record which
+examples are skipped.
 """
 
 from __future__ import annotations
@@ -133,11 +133,10 @@ ADVICE: dict[str, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alarm:
-    """A training problem that needs attention."""
+    """A training problem that needs attention, detected after so many finished steps."""
 
     kind: str
     step: int
-    """Number of finished steps when the problem was detected."""
     message: str
     advice: str
 
@@ -149,7 +148,6 @@ class HealthMonitor:
     config: HealthConfig
     num_warmup_steps: int
     objective: Objective
-    """Judges which metrics are still at their baselines."""
     plan: Plan
     examples: Mapping[str, Any]
     """Manifest of the examples, from which the baselines follow."""
@@ -233,8 +231,7 @@ class DivergenceGuard:
     def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
         self.failure: Alarm | None = None
         """Reason why training must roll back; None while there is none."""
-        self._first_bad_step = 0
-        """First step that may be to blame, 0-based; the last one is that after which the failure was detected."""
+        self._first_bad_step = 0  # that may be to blame, 0-based
         self._job, self._plan, self._machine, self._rewinds = job, plan, machine, rewinds
         self._config = job.pretrain.health
         examples = read_examples_manifest(job.examples_folder)
@@ -257,7 +254,7 @@ class DivergenceGuard:
         return self._agree(fatal, step, step - num_steps)
 
     def accepts_state(self, module: PretrainingModule) -> bool:
-        """Check the state that is about to be saved. False: it must not be saved, and training must roll back."""
+        """Check the state that is about to be saved; as `accepts_row`."""
         step, total = module.finished_steps, module.interval.total()
         message = None
         if total["skipped_steps"] > self._config.max_skipped_steps:
@@ -269,10 +266,9 @@ class DivergenceGuard:
         return self._agree(fatal or None, step, step - int(total["steps"] or self._steps_of_row))
 
     def _is_fatal(self, alarm: Alarm) -> bool:
-        if alarm.kind == "spike":
-            # Without a rollback, training can continue.
-            return self._config.rewind_on_spike and len(self._rewinds) < self._config.max_rewinds
-        return alarm.kind == "non_finite"
+        # After a spike, training can continue without a rollback.
+        rolls_back = self._config.rewind_on_spike and len(self._rewinds) < self._config.max_rewinds
+        return alarm.kind == "non_finite" or (alarm.kind == "spike" and rolls_back)
 
     def _agree(self, fatal: Alarm | None, step: int, first_step: int) -> bool:
         """Return whether no rank found a fatal problem; otherwise set `failure` on every rank."""
@@ -296,16 +292,15 @@ class DivergenceGuard:
         Raises:
             TrainingDivergedError: The allowed number of rollbacks is used up.
         """
-        is_first, most, num_rewinds = self._machine.ranks.is_first, self._config.max_rewinds, len(self._rewinds)
-        if num_rewinds >= most:
+        is_first, most = self._machine.ranks.is_first, self._config.max_rewinds
+        if len(self._rewinds) >= most:
             if is_first:
                 self._log(dataclasses.asdict(alarm))
             steps = ", ".join(f"{rewind['step']:,}" for rewind in self._rewinds) or "never"
             raise TrainingDivergedError(
                 f"pretraining failed after step {alarm.step:,}: {alarm.message}. It rolled back as often as "
-                f"pretrain.health.max_rewinds={most} allows (from step: {steps}), each time "
-                f"skipping the examples that it failed on. {alarm.advice} The last good checkpoint is in "
-                f"{self._job.checkpoints_folder}."
+                f"pretrain.health.max_rewinds={most} allows (from step: {steps}). {alarm.advice} The last good "
+                f"checkpoint is in {self._job.checkpoints_folder}."
             )
         if is_first:
             checkpoints.give_up_after(self._first_bad_step)
@@ -319,8 +314,8 @@ class DivergenceGuard:
             warn(
                 f"pretraining, step {alarm.step:,}: {alarm.message}. It rolls back to "
                 f"{'its start' if target is None else f'step {target:,}'} and skips "
-                f"{sum(one['sequences'] for one in skipped):,} sequences "
-                f"({num_rewinds + 1} of at most {most} times). {alarm.advice}"
+                f"{sum(one['sequences'] for one in skipped):,} sequences ({len(self._rewinds) + 1} of at most {most} "
+                f"times). {alarm.advice}"
             )
         return [*map(dict, self._rewinds), rewind]
 

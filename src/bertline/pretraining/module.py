@@ -14,6 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bertline.encoders.loading import LanguageModel
 from bertline.foundation.seeds import seed_for
+from bertline.modeling.attention_choice import AttentionKind
+from bertline.modeling.bert import set_attention
 from bertline.modeling.dropout import Dropout, mask_keys
 from bertline.pretraining.data import StepBatch, expanded
 from bertline.pretraining.health import IntervalSums
@@ -48,6 +50,8 @@ class PretrainingModule(pl.LightningModule):
         """Optimizer state to resume from; None for a new optimizer."""
         self.frozen_layout: dict[str, Any] | None = None
         """What dropout masks depend on besides seed and step; see `pretraining.plan.frozen_layout`."""
+        self.attention_kinds: dict[int, AttentionKind] = {}
+        """Attention kernel for each length of rows; a compiled graph is specific to both, and used again."""
 
     @property
     def model(self) -> LanguageModel:
@@ -80,6 +84,9 @@ class PretrainingModule(pl.LightningModule):
         seed_device(self.machine.device, seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
         set_learning_rate(optimizer, self.learning_rate(self.finished_steps))
         optimizer.zero_grad()
+        kind = self.attention_kinds.get(batch["micro_batches"][0]["input_ids"].shape[1], self.model.attention)
+        if self.model.attention != kind:
+            set_attention(self.model, kind)
         sum_of_targets = start_sum(batch["num_targets"], self.machine.device)  # needed only after a forward pass
         needs_tokens = any(term.count == "tokens" for term in self.objective.terms)
         sum_of_tokens = start_sum(batch["num_tokens"], self.machine.device) if needs_tokens else lambda: 1

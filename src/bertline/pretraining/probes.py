@@ -92,7 +92,6 @@ class ValidationProbe(Probe):
     """Device, precision and ranks; the batches are distributed over the ranks."""
     every_steps: int
     max_sequences: int
-    """Largest number of sequences to validate on."""
 
     def __post_init__(self) -> None:
         objective, lengths = self.losses.objective, self.plan.lengths
@@ -104,9 +103,8 @@ class ValidationProbe(Probe):
         sums = np.zeros(len(names) + 3)
         with evaluating(self.losses, self.machine) as run:
             for batch in self._batches(examples):
-                computed = run(
-                    {name: torch.from_numpy(values).to(self.machine.device) for name, values in batch.items()}
-                )
+                device = self.machine.device
+                computed = run({name: torch.from_numpy(values).to(device) for name, values in batch.items()})
                 num_targets, num_tokens = (batch["masked_labels"] != IGNORED_LABEL).sum(), batch["attention_mask"].sum()
                 num_sequences = len(batch["input_ids"]) // (1 if examples.pairs_together is None else 2)
                 values = torch.stack([computed[name] for name in names]).tolist()
@@ -178,7 +176,6 @@ class MaskPredictionProbe(Probe):
         self._inputs = {sentence: self._encode(sentence) for sentence in self.config.sentences}
 
     def probe(self, step: int) -> dict[str, float]:
-        """Append the frame of this step. The returned metrics are empty."""
         if self.machine.ranks.is_first and self._inputs:
             rows = [
                 {"step": step, "sentence": sentence, "guesses": self._guesses(*inputs)}
@@ -199,7 +196,6 @@ class MaskPredictionProbe(Probe):
         write_atomically(self.path.with_suffix(".txt"), mask_predictions_text(rows))
 
     def _guesses(self, input_ids: Tensor, position: int) -> list[list[Any]]:
-        """Return the most likely tokens and their probabilities, most likely first."""
         ids = input_ids.to(self.machine.device)
         with evaluating(self.model, self.machine) as run:
             output = run(ids, torch.zeros_like(ids), torch.ones_like(ids), torch.full_like(ids[:, :1], position))
@@ -210,14 +206,14 @@ class MaskPredictionProbe(Probe):
         return [[token, round(prob, 6)] for token, prob in zip(tokens, probabilities.tolist(), strict=True)]
 
     def _encode(self, sentence: str) -> tuple[Tensor, int]:
-        """Return `[CLS] sentence [SEP]` as token ids [1, S], and the position of the first blank."""
+        """Return the sentence as token ids [1, S], and the position of its first blank."""
         tokenizer = self.tokenizer
         ids = tokenizer.single.sequence(tokenizer.encode(sentence.replace(MASK, tokenizer.mask_token)))
         longest = self.model.bert.config.max_position_embeddings
         if len(ids) > longest:
             raise ConfigError(
                 f"pretrain.mask_predictions.sentences has one of {len(ids)} tokens, the model has positions for "
-                f"{longest} (model.max_position_embeddings): {sentence!r}. Shorten it."
+                f"{longest}: {sentence!r}. Shorten it."
             )
         return torch.tensor([ids]), ids.index(tokenizer.mask_id)
 
@@ -266,7 +262,7 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
     seen: set[Sentence] = set()
     train = list(islice(_new_sentences(store, range(border), words, seen), wanted))
     test = list(islice(_new_sentences(store, range(border, len(store)), words, seen), max_sentences - wanted))
-    alike = _AlikeWords([*train, *test], words, seed=store.manifest["seed"])
+    alike = _alike_words([*train, *test], words, seed=store.manifest["seed"])
     parts = [[sentence for sentence in part if any(word in alike for word in sentence)] for part in (train, test)]
     rng = generator(store.manifest["seed"], "probing sentences")
     numbered = [(number % len(KINDS), sentence) for part in parts for number, sentence in enumerate(part)]
@@ -278,7 +274,7 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
 
 
 class _Words:
-    """Properties of words, derived from the vocabulary."""
+    """What the vocabulary says of words: which token continues one, is none, or ends a sentence."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer.is_wordpiece:
@@ -292,7 +288,7 @@ class _Words:
         self._ends = frozenset(index for index, token in enumerate(tokenizer.vocab) if token in _SENTENCE_ENDS)
 
     def is_plain(self, word: Word) -> bool:
-        """Return whether this is a word, neither punctuation nor unknown."""
+        """Return whether it is neither punctuation nor unknown."""
         return self._plain[word[0]]
 
     def of(self, ids: Sequence[int]) -> list[Word]:
@@ -319,37 +315,28 @@ class _Words:
         ]
 
 
-class _AlikeWords:
-    """For each plain word that occurs more than once, other words of similar frequency with as many subwords."""
-
-    def __init__(self, sentences: Sequence[Sentence], words: _Words, *, seed: int) -> None:
-        counts = Counter(word for sentence in sentences for word in sentence if words.is_plain(word))
-        repeated = sorted(word for word, count in counts.items() if count > 1)
-        # Words of equal frequency are in random order: neighbours in the vocabulary are often spelt alike.
-        order = generator(seed, "ranks of words").permutation(len(repeated))
-        self._ranked: dict[int, list[Word]] = {}
-        self._ranks: dict[Word, int] = {}
-        for word in sorted((repeated[index] for index in order), key=lambda word: -counts[word]):
-            same_length = self._ranked.setdefault(len(word), [])
-            self._ranks[word] = len(same_length)
-            same_length.append(word)
-
-    def __contains__(self, word: Word) -> bool:
-        return word in self._ranks and len(self._ranked[len(word)]) > 1
-
-    def another(self, word: Word, rng: np.random.Generator) -> Word:
-        """Draw another word of similar frequency, at most `_ALIKE_RANKS` ranks away."""
-        ranked, rank = self._ranked[len(word)], self._ranks[word]
-        near = range(max(0, rank - _ALIKE_RANKS), min(len(ranked), rank + _ALIKE_RANKS + 1))
-        return ranked[int(rng.choice([other for other in near if other != rank]))]
+def _alike_words(sentences: Sequence[Sentence], words: _Words, *, seed: int) -> dict[Word, list[Word]]:
+    """Return, for each plain word that occurs more than once, others of similar frequency with as many subwords."""
+    counts = Counter(word for sentence in sentences for word in sentence if words.is_plain(word))
+    repeated = sorted(word for word, count in counts.items() if count > 1)
+    # Words of equal frequency are in random order: neighbours in the vocabulary are often spelt alike.
+    order = generator(seed, "ranks of words").permutation(len(repeated))
+    by_length: dict[int, list[Word]] = {}
+    for word in sorted((repeated[index] for index in order), key=lambda word: -counts[word]):
+        by_length.setdefault(len(word), []).append(word)
+    return {
+        word: [*ranked[max(0, rank - _ALIKE_RANKS) : rank], *ranked[rank + 1 : rank + 1 + _ALIKE_RANKS]]
+        for ranked in by_length.values()
+        for rank, word in enumerate(ranked)
+        if len(ranked) > 1
+    }
 
 
 def _new_sentences(store: ExampleStore, region: range, words: _Words, seen: set[Sentence]) -> Iterator[Sentence]:
     """Yield the usable sentences of a region of the examples in random order, and add them to those seen."""
-    order = shuffled(np.arange(len(region)), len(region), seed=store.manifest["seed"], epoch=0)
+    order, layout = shuffled(np.arange(len(region)), len(region), seed=store.manifest["seed"], epoch=0), store.layout
     for index in order.tolist():
         example = store[region[index]]
-        layout = store.layout
         stop = example.first_segment_length - len(layout.between or layout.after)
         segment = example.input_ids[len(layout.before) : stop]
         for sentence in words.sentences(segment.tolist()):
@@ -358,13 +345,16 @@ def _new_sentences(store: ExampleStore, region: range, words: _Words, seen: set[
                 yield sentence
 
 
-def _corrupted(sentence: Sentence, kind: str, words: _Words, alike: _AlikeWords, rng: np.random.Generator) -> Sentence:
+def _corrupted(
+    sentence: Sentence, kind: str, words: _Words, alike: Mapping[Word, Sequence[Word]], rng: np.random.Generator
+) -> Sentence:
     if kind == "bigram_shift":
         at = int(rng.choice(words.swappable(sentence)))
         return (*sentence[:at], sentence[at + 1], sentence[at], *sentence[at + 2 :])
     if kind == "odd_word":
         at = int(rng.choice([index for index, word in enumerate(sentence) if word in alike]))
-        return (*sentence[:at], alike.another(sentence[at], rng), *sentence[at + 1 :])
+        others = alike[sentence[at]]
+        return (*sentence[:at], others[int(rng.choice(len(others)))], *sentence[at + 1 :])
     return sentence
 
 
@@ -443,10 +433,9 @@ def configured_probes(job: PretrainJob, model: LanguageModel, tokenizer: Tokeniz
         return []
     store = ExampleStore.open(job.examples_folder, "validation", max(Plan.of(job.pretrain).lengths))
     sentences = probing_sentences(store, tokenizer, max_sentences=config.max_sentences)
-    if len(sentences.kinds) >= _FEWEST_SENTENCES:
+    if (count := len(sentences.kinds)) >= _FEWEST_SENTENCES:
         return [LinearProbe(model, tokenizer, sentences, machine, every_steps=config.every_steps)]
     warn(
-        f"the held-out text has {len(sentences.kinds)} sentences to probe the encoder with, fewer than "
-        f"{_FEWEST_SENTENCES}: training continues without pretrain.linear_probe."
+        f"held-out text has {count} sentences, too few to probe with: training continues without pretrain.linear_probe"
     )
     return []

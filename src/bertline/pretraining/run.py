@@ -23,14 +23,13 @@ from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.callbacks import (
-    AttentionByLength,
     Checkpointing,
     Probing,
     ProfileSteps,
     Rehearsal,
     Throughput,
     TimeLeft,
-    work_of_sequences,
+    work_of_sequence,
 )
 from bertline.pretraining.checkpoint import TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
@@ -94,14 +93,8 @@ def _built(job: PretrainJob, machine: Machine, *, rewinds: Sequence[Mapping[str,
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     model = build_model(job, tokenizer, machine, resumes=checkpoint is not None)
     module = PretrainingModule(model, job, machine)
-    validation = ValidationProbe(
-        module.losses,
-        job.examples_folder,
-        plan,
-        machine=machine,
-        every_steps=config.validate_every_steps,
-        max_sequences=config.validation_sequences,
-    )
+    every_steps, max_sequences = config.validate_every_steps, config.validation_sequences
+    validation = ValidationProbe(module.losses, job.examples_folder, plan, machine, every_steps, max_sequences)
     best = BestStep(validation, plan, judged_by=job.objective.judged_by)
     predictions = MaskPredictionProbe(model, tokenizer, config.mask_predictions, job.mask_predictions_path, machine)
     state = TrainingState(
@@ -139,13 +132,12 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
         shown=machine.ranks.is_first,
         score=(f"train/{job.objective.metrics[0].name}", "accuracy"),
     )
-    left = TimeLeft(plan, work_of_sequences(module.model, dataset.examples, dataset.layouts))
+    left = TimeLeft(plan, {length: work_of_sequence(module.model, length) for length in plan.lengths})
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
     checkpointing = Checkpointing(state=state, guard=guard, request=request)
     callbacks = [
         *([ProfileSteps(state)] if job.runtime.profile else []),
         Rehearsal(dataset),
-        AttentionByLength(dataset.layouts),
         Throughput(state=state, guard=guard, progress=progress, time_left=left),
         Probing(state=state, guard=guard),
         checkpointing,
@@ -167,18 +159,13 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
             raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}")
         return guard.roll_back(guard.failure, state.checkpoints)
     if checkpointing.stopped:
-        raise TrainingInterrupted(
-            f"pretraining was stopped and saved after step {module.finished_steps:,} of {num_steps:,} in "
-            f"{job.run_folder}"
-        )
+        step = f"step {module.finished_steps:,} of {num_steps:,}"
+        raise TrainingInterrupted(f"pretraining was stopped and saved after {step} in {job.run_folder}")
     return None
 
 
 def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDataset:
-    """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays.
-
-    Where dropout depends on the row layout, it is that of the checkpoint.
-    """
+    """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays."""
     machine, ranks = module.machine, module.machine.ranks
     examples = MaskedExamples.by_length(job.examples_folder, "train", plan.lengths, job.objective)
     fills = {length: one.fill for length, one in examples.items()}
@@ -189,6 +176,7 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDatas
     layouts, module.frozen_layout, warning = resumed_layout(
         module.frozen_layout, layouts, model=job.model, device=machine.device.type, num_ranks=ranks.world_size
     )
+    module.attention_kinds = {length: layout.attention.kind for length, layout in layouts.items()}
     if ranks.is_first:
         if warning is not None:
             warn(f"{job.run_folder}: {warning}")

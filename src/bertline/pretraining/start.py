@@ -68,8 +68,7 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, res
     if num_segments(examples) != job.objective.num_segments:
         raise ArtifactError(
             f"{job.examples_folder} has sequences of {num_segments(examples)} segment(s), objective.kind="
-            f"{job.objective.kind} learns from {job.objective.num_segments}. Run the examples stage again with "
-            f"examples={job.objective.examples}."
+            f"{job.objective.kind} learns from {job.objective.num_segments}: use examples={job.objective.examples}."
         )
     batch_sizes, num_ranks = [phase.global_batch_size for phase in job.pretrain.phases], machine.ranks.world_size
     if problems := list(job.objective.problems(examples, batch_sizes, model=job.model, num_ranks=num_ranks)):
@@ -136,8 +135,7 @@ def start_at_layers(student: Any, teacher: Any) -> None:
         if source in theirs and theirs[source].shape != weight.shape:
             raise ConfigError(
                 f"objective.start_from_teacher: {name} is {list(weight.shape)} in the student and "
-                f"{list(theirs[source].shape)} in the teacher. Give the model the teacher's sizes, but for its layers, "
-                "or set it to false."
+                f"{list(theirs[source].shape)} in the teacher. Give the model the teacher's sizes, or set it to false."
             )
         weight.copy_(theirs.get(source, weight))
 
@@ -164,7 +162,6 @@ def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
 
 
 def _start_neutral(model: LanguageModel, job: PretrainJob, tokenizer: Tokenizer) -> None:
-    """Let the masked language model head that a checkpoint lacks begin at the frequencies of the examples."""
     train = _first_examples(job)
     counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(train.manifest["special_ids"].values())
     start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
@@ -286,7 +283,7 @@ def start_at_cooccurrences(model: MaskedLanguageModel, train: ExampleStore, *, s
     if vocab_size <= hidden_size:
         raise ConfigError(
             f"pretrain.initial_embeddings needs more tokens than components, found {vocab_size} tokens and "
-            f"model.hidden_size={hidden_size}. Set it to null, or take a larger tokenizer.vocab_size."
+            f"model.hidden_size={hidden_size}. Set it to null."
         )
     found = cooccurrence_embeddings(train, vocab_size=vocab_size, hidden_size=hidden_size, seed=seed)
     is_found = found.norm(dim=1) > 0
@@ -311,18 +308,15 @@ def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size
     rotation spreads what the first vectors hold over all components. `vocab_size` is above `hidden_size`.
 
     References:
-        Levy and Goldberg, Neural Word Embedding as Implicit Matrix Factorization (NeurIPS 2014). Levy, Goldberg and
-        Dagan, Improving Distributional Similarity with Lessons Learned from Word Embeddings (TACL 2015), sections 3.1
-        and 3.3. Halko et al., Finding Structure with Randomness (arXiv 0909.4061), algorithm 5.1.
+        Levy, Goldberg and Dagan, Improving Distributional Similarity with Lessons Learned from Word Embeddings (TACL
+        2015), sections 3.1 and 3.3. Halko et al. (arXiv 0909.4061), algorithm 5.1.
     """
     from sklearn.utils.extmath import randomized_svd
 
     information = positive_information(cooccurrences(store, vocab_size))
-    drawn = seed_for(seed, "cooccurrence_embeddings")
-    generator = np.random.default_rng(drawn)
-    left, values, _ = randomized_svd(
-        information, hidden_size, n_iter=_POWER_ITERATIONS, random_state=int(generator.integers(1 << 31))
-    )
+    generator = np.random.default_rng(seed_for(seed, "cooccurrence_embeddings"))
+    drawn = int(generator.integers(1 << 31))
+    left, values, _ = randomized_svd(information, hidden_size, n_iter=_POWER_ITERATIONS, random_state=drawn)
     rotation, _ = np.linalg.qr(generator.normal(size=(hidden_size, hidden_size)))
     rows = (left * np.sqrt(values)) @ rotation
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -337,16 +331,14 @@ def cooccurrences(store: ExampleStore, vocab_size: int) -> _Counts:
     special_ids = np.array(sorted(store.manifest["special_ids"].values()))
     counts = sparse.csr_matrix((vocab_size, vocab_size), dtype=np.float32)
     every = max(1, math.ceil(store.num_tokens / _MOST_TOKENS))
-    batches = (
-        ids[start : start + _BATCH_TOKENS] for ids in store.id_shards() for start in range(0, len(ids), _BATCH_TOKENS)
-    )
+    size = _BATCH_TOKENS
+    batches = (ids[start : start + size] for ids in store.id_shards() for start in range(0, len(ids), size))
     for batch in itertools.islice(batches, 0, None, every):
         counts += _one_sided(batch, special_ids, vocab_size)
     return counts + counts.T
 
 
 def _one_sided(ids: npt.NDArray[np.unsignedinteger], special_ids: npt.NDArray[np.int64], vocab_size: int) -> _Counts:
-    """Count each token with those behind it in its segment."""
     from scipy import sparse
 
     is_special = np.isin(ids, special_ids)

@@ -1,8 +1,7 @@
 """Checkpoints that survive a kill at any moment: atomic and checksummed; the newest few and the best are kept.
 
-Each checkpoint is two files, `step-00001200.pt` and `step-00001200.pt.sha256`. The content is plain tensors, numbers,
-strings, lists and dicts, so that it loads with `weights_only=True`: loading never runs code. While a checkpoint is
-written, training continues: a step waits for a copy in host memory only, and a thread writes that to disk.
+Each is two files, `step-00001200.pt` and `step-00001200.pt.sha256`, of plain data that loads with `weights_only=True`:
+loading never runs code. While a thread writes it, training continues: a step waits for a copy in host memory only.
 """
 
 from __future__ import annotations
@@ -69,10 +68,7 @@ class CheckpointFolder:
     def save(self, step: int, state: dict[str, Any], *, best_step: int | None = None) -> Path:
         """Save a state as the checkpoint of `step`, then delete checkpoints that are no longer kept.
 
-        Args:
-            step: Number of finished steps. Checkpoints of later steps are damaged or were rolled back, and are deleted.
-            state: Tensors, numbers, strings, None, lists, tuples and dicts.
-            best_step: Step whose checkpoint is kept too, however old it is.
+        Checkpoints of later steps are damaged or were rolled back, and are deleted; that of `best_step` is kept.
 
         Raises:
             MachineError: The disk is full or the folder cannot be written; all earlier checkpoints are untouched.

@@ -198,10 +198,6 @@ def _missing(device: torch.device) -> str | None:
         compiler = os.environ.get("CXX", "g++")
         if shutil.which(compiler) is None and shutil.which("clang++") is None:
             return f"there is no C++ compiler ({compiler})"
-        # Inductor writes it into the linker's command as it is (torch/_inductor/cpp_builder.py, torch 2.13).
-        folder = str(Path(torch.__file__).parent)
-        if len(folder.split()) > 1:
-            return f"PyTorch cannot link its kernels in a folder with a space in its name ({folder})"
     elif device.type == "cuda" and shutil.which(os.environ.get("CC", "gcc")) is None:
         return "there is no C compiler (gcc), which the kernels of the GPU are launched through"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():

@@ -32,10 +32,9 @@ _ADAMW_SIZE = 0.2
 class GroupwiseOptimizer(torch.optim.Optimizer):
     """Optimizer that updates a group of weights at a time and can skip a step without synchronizing with the device.
 
-    A skipped step leaves every weight and every tensor of the optimizer state unchanged (up to the sign of a zero),
-    without a copy of them: the gradients become zeros, and each factor that would still change a tensor is 1, or 0
-    where it scales an update. Zero gradients alone are not enough: where the norm of an update is fixed, as for LAMB
-    and Muon, it would follow the old averages at full size. In other steps, these operations change no bit.
+    A skipped step leaves weights and state unchanged (up to the sign of a zero) without a copy of them: the gradients
+    become zeros, and each factor that would still change a tensor is 1, or 0 where it scales an update (LAMB and Muon
+    would follow the old averages at full size). In other steps, these operations change no bit.
     """
 
     found_inf: Tensor | None = None
@@ -119,9 +118,8 @@ def _zero_unless(taken: Tensor, gradients: Sequence[Tensor | None]) -> None:
 class Lamb(GroupwiseOptimizer):
     """LAMB (arXiv 1904.00962, algorithm 2) with the identity for phi, in foreach operations.
 
-    The averages have the dtype of the weights (fp32 in bertline, whatever the precision of the matrix products).
-    Nothing is read back from the device: the step count for bias correction includes skipped steps (`found_inf`), so
-    after a skipped step the correction is one step ahead; the difference is gone after about 1 / (1 - beta2) steps.
+    Nothing is read back from the device: the step count for bias correction includes skipped steps, so after one the
+    correction is one step ahead; the difference is gone after about 1 / (1 - beta2) steps.
 
     Args:
         params: Parameter groups with `weight_decay`; `adapted`, whether the update is scaled to the norm of the weight
@@ -170,14 +168,10 @@ def _give_lengths(updates: list[Tensor], weights: list[Tensor], num_matrices: in
 
 
 class AdamWithoutBiasCorrection(GroupwiseOptimizer):
-    """AdamW without bias correction.
+    """AdamW without bias correction, as google-research/bert `optimization.py` has it, to reproduce old results.
 
-    The averages start at zero. Without correction, the first steps are too long by a factor of up to
-    (1 - beta1) / sqrt(1 - beta2), which makes fine-tuning on small data sets unstable (arXiv 2006.05987, section 4).
-    This optimizer exists to reproduce old results.
-
-    References:
-        google-research/bert `optimization.py`, `AdamWeightDecayOptimizer`.
+    The first steps are too long by a factor of up to (1 - beta1) / sqrt(1 - beta2), which makes fine-tuning on small
+    data sets unstable (arXiv 2006.05987, section 4).
     """
 
     def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
@@ -325,18 +319,11 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> None:
-    """Skip the next optimizer step if the norm of its gradients is infinite or NaN.
+    """Skip the next step of an optimizer of `OptimizerSettings.build` if the norm of its gradients is infinite or NaN.
 
-    Weights and optimizer averages then stay bitwise unchanged. This is decided on the device: nothing is read back.
-    AdamW (PyTorch's fused kernels take `found_inf`, made for loss scaling) and Muon's AdamW do not count a skipped step
-    in their bias correction; LAMB does, see `Lamb`.
-
-    Args:
-        optimizer: Optimizer from `OptimizerSettings.build`, not Lightning's wrapper.
-        grad_norm: Scalar tensor on the device of the weights.
-
-    Raises:
-        TypeError: The optimizer cannot skip a step.
+    Weights and optimizer averages then stay bitwise unchanged. This is decided on the device of the scalar `grad_norm`:
+    nothing is read back. AdamW (PyTorch's fused kernels take `found_inf`, made for loss scaling) and Muon's AdamW do
+    not count a skipped step in their bias correction; LAMB does.
     """
     if not (isinstance(optimizer, GroupwiseOptimizer) or optimizer.defaults.get("fused")):
         raise TypeError(f"{type(optimizer).__name__} cannot skip a step: it is neither bertline's own nor fused")
@@ -367,11 +354,8 @@ def keeping_state(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Tensor:
     """Clip the gradients to a global norm of at most `largest` (None: no clipping); return the norm before clipping.
 
-    The result is bitwise that of PyTorch's `clip_grad_norm_`, which multiplies by 1 if there is nothing to clip. On the
-    CPU, this function skips that pass over all gradients; elsewhere, finding out would mean waiting for the device.
-
-    References:
-        Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013 (section 3.2).
+    The result is bitwise that of PyTorch's `clip_grad_norm_`, which multiplies by 1 if there is nothing to clip: on the
+    CPU that pass over all gradients is skipped; elsewhere, finding out would mean waiting for the device.
     """
     clipped = [weight for weight in weights if weight.grad is not None]
     norm = torch.nn.utils.get_total_norm([weight.grad for weight in clipped if weight.grad is not None])

@@ -70,14 +70,6 @@ def test_a_pair_counts_for_one_over_its_distance_within_a_segment(store_of, sequ
     np.testing.assert_allclose(counts.toarray(), brute_force(sequences, 13), rtol=1e-5)
 
 
-def test_batches_lose_only_the_pairs_across_their_edges(store_of, monkeypatch):
-    sequences = [[CLS, *range(FIRST, 35), SEP] for _ in range(20)]
-    whole = cooccurrences(store_of(sequences), 40)
-    monkeypatch.setattr(start, "_BATCH_TOKENS", len(sequences[0]))  # the edges are between sequences
-    assert (whole != cooccurrences(store_of(sequences), 40)).nnz == 0
-    assert (whole != cooccurrences(store_of(sequences, shard_sequences=7), 40)).nnz == 0
-
-
 def test_of_a_long_text_every_few_batches_are_counted(store_of, monkeypatch):
     sequences = [[CLS, *range(FIRST, FIRST + 10), SEP], [CLS, *range(FIRST + 10, FIRST + 20), SEP]] * 10
     monkeypatch.setattr(start, "_BATCH_TOKENS", len(sequences[0]))

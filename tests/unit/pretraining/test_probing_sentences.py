@@ -65,13 +65,6 @@ def test_words_of_byte_level_tokens_begin_with_a_space_or_are_marks():
     assert plain == [True, False, False]
 
 
-def test_every_kind_is_a_third_of_each_part(open_store):
-    drawn = draw(open_store(two_regions()))
-    for part in (drawn.kinds[: drawn.num_train], drawn.kinds[drawn.num_train :]):
-        counts = Counter(part.tolist())
-        assert max(counts.values()) - min(counts.values()) <= 1
-
-
 def test_a_corrupted_sentence_is_one_of_the_text_but_for_two_neighbours_or_one_word(open_store):
     pairs = two_regions()
     text = {sentence for first, _ in pairs for sentence in words_of(first)}
@@ -135,18 +128,3 @@ def test_only_words_are_moved_and_never_a_word_and_its_like(open_store):
             assert sentence[3][1:] == (ending,) and sentence[3][0] == first[0]
             assert second[0] >= word + 10
         assert [len(one) for one in sentence][:3] == [1, 1, 1]
-
-
-def test_text_without_full_stops_is_cut_into_chunks_of_a_sentences_length(open_store):
-    rng = np.random.default_rng(1)
-    words = language.FIRST_WORD + rng.integers(language.NUM_WORDS, size=(60, 26))
-    drawn = draw(open_store([(row.tolist(), row[:2].tolist()) for row in words]))
-    assert len(drawn.kinds) == 60
-    assert {len(sentence) for sentence in drawn.sentences} == {26}
-
-
-def test_short_sentences_are_skipped(open_store):
-    start = language.FIRST_WORD
-    stop = language.TOKENS.index(".")
-    drawn = draw(open_store([([start + n % 20, start + n // 20, stop], [start]) for n in range(100)]))
-    assert len(drawn.kinds) == 0

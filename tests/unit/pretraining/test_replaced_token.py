@@ -67,13 +67,6 @@ def test_a_pick_is_the_first_token_whose_cumulative_probability_exceeds_the_draw
     assert sampled_tokens(torch.tensor([shares]).log(), torch.tensor([draw])).item() == expected
 
 
-def test_picks_have_the_frequencies_of_the_distribution():
-    draws = torch.from_numpy(target_draws(np.arange(200), np.tile(np.arange(20), (200, 1)), seed=1, epoch=0))
-    logits = torch.tensor([0.1, 0.6, 0.3]).log().expand(200, 20, 3)
-    shares = torch.bincount(sampled_tokens(logits, draws).flatten()) / draws.numel()
-    torch.testing.assert_close(shares, torch.tensor([0.1, 0.6, 0.3]), atol=0.03, rtol=0)
-
-
 def test_draws_depend_on_seed_epoch_example_and_position_alone():
     positions = np.array([[3, 7], [7, 3]])
     draws = target_draws(np.array([5, 9]), positions, seed=1, epoch=2)

@@ -75,13 +75,6 @@ def test_a_data_worker_ignores_what_reaches_all_processes(method):
         worker.kill()
 
 
-def test_workers_that_start_leave_the_signals_of_the_trainer_as_they_were():
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    with starting_workers():
-        assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
-
-
 def test_the_handlers_from_before_come_back():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with StopRequest().listening():

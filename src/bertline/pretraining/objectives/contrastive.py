@@ -40,21 +40,18 @@ ACCURACY = Metric(
 
 
 class ContrastiveOutput(NamedTuple):
-    """Output for the segments of pairs, A and B in turns."""
+    """Output for the segments of pairs, A and B in turns: logits [2B, P, V] and pooled hidden states [2B, H]."""
 
     mlm_logits: Tensor
-    """Logits at the masked positions, [2B, P, V], or [P, V] for packed rows."""
     vectors: Tensor
-    """[2B, H] pooled hidden states, not normalised; in packed rows more, of which the last are unused."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contrastive(Objective):
     """InfoNCE on two segments of one document with the other pairs of a group as negatives, plus weighted MLM.
 
-    A step of `global_batch_size` pairs has `global_batch_size / group_size` groups. A group is computed at once, on one
-    rank, and its pairs are compared with each other only. So neither micro-batches nor the number of ranks changes the
-    loss: nothing is gathered over ranks, and more negatives need a larger group.
+    A group is computed at once, on one rank, and its pairs are compared with each other only. So neither micro-batches
+    nor the number of ranks changes the loss, and more negatives need a larger group.
 
     References:
         van den Oord et al., InfoNCE (arXiv 1807.03748), equation 4; symmetric as in CLIP (arXiv 2103.00020, figure 3);

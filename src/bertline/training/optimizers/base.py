@@ -81,14 +81,10 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 class WeightKinds(NamedTuple):
     """Trainable weights of a model, each in one of these lists, in the model's order."""
 
-    fused: list[nn.Parameter]
-    """Fused weights [3 H, H] of `MATRICES_IN_FUSED` matrices each."""
-    layer_matrices: list[nn.Parameter]
-    """Other matrices of the encoder's layers."""
-    other_matrices: list[nn.Parameter]
-    """Embeddings, pooler and heads."""
-    vectors: list[nn.Parameter]
-    """Biases, and LayerNorm's scale and shift."""
+    fused: list[nn.Parameter]  # [3 H, H], of `MATRICES_IN_FUSED` matrices each
+    layer_matrices: list[nn.Parameter]  # other matrices of the encoder's layers
+    other_matrices: list[nn.Parameter]  # embeddings, pooler and heads
+    vectors: list[nn.Parameter]  # biases, and LayerNorm's scale and shift
 
 
 def weight_kinds(model: nn.Module) -> WeightKinds:

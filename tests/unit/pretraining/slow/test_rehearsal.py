@@ -116,13 +116,6 @@ def test_where_not_one_row_fits_the_run_ends_before_the_first_step_with_the_figu
     assert not list(job.checkpoints_folder.glob("*"))
 
 
-def test_a_micro_batch_that_was_set_is_not_changed_but_refused(make_job, monkeypatch):
-    memory = Memory(monkeypatch, most_tokens=60)
-    with pytest.raises(MachineError, match=r"4 row\(s\) of 16 tokens.*micro_batch_tokens to null"):
-        run_pretraining(make_job(**TWO_PHASES, runtime__micro_batch_size=4))
-    assert memory.shapes == [(4, 16)]
-
-
 def test_all_ranks_take_what_fits_on_the_one_with_the_least_memory(inputs, tmp_path):
     changes = {**TWO_PHASES, "model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
     whole, cut = tmp_path / "whole", tmp_path / "cut"
@@ -160,8 +153,3 @@ def test_where_masks_depend_on_the_micro_batch_a_resumed_run_keeps_it_or_says_th
         assert ("began with micro-batches of 2 rows of 24 tokens, which do not fit" in said) == (rows == 1)
         if rows == 2:
             assert_same(before, everything(job))
-
-
-def test_a_cpu_is_not_rehearsed_on():
-    assert not callbacks.reports_lack_of_memory(torch.device("cpu"))
-    assert callbacks.reports_lack_of_memory(torch.device("cuda", 0))
