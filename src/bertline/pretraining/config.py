@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bertline.pretraining.objectives.base import LearningMargins
 from bertline.training.config import require_at_least
 
 
@@ -44,16 +45,12 @@ class MaskPredictionsConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HealthConfig:
+class HealthConfig(LearningMargins):
     """When training raises an alarm and when it rolls back to a checkpoint.
 
     Metrics of the objective and the data-wait fraction are means over the last `patience_steps` steps.
     """
 
-    entropy_margin: float
-    """Nats by which a loss must be below its baseline, the unigram entropy or chance, to count as learning."""
-    nsp_margin: float
-    """Margin above chance at which the accuracy of pairs counts as learning; less if chance is above 0.5."""
     patience_steps: int
     """Number of steps for which a loss at chance level or waiting for data is tolerated; for the losses, counted after
     the warm-up."""

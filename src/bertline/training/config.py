@@ -127,9 +127,8 @@ class SlurmLauncherConfig:
         most = _LONGEST_NOTICE_S if self.time is None else min(_LONGEST_NOTICE_S, seconds_of(self.time) // 2)
         if self.stop_before_s > most:
             raise ValueError(
-                f"stop_before_s must be at most {most}, half of time ({self.time}) at most, found "
-                f"{self.stop_before_s}: Slurm asks up to a minute early, and a start must have time to train. Lower it "
-                "to that, or raise time"
+                f"stop_before_s must be at most {most}, half of time ({self.time!r}), found {self.stop_before_s}: "
+                "Slurm asks up to a minute early, and a start must have time to train"
             )
         for flag in self.flags:
             name = re.split(r"[=\s]", flag)[0]

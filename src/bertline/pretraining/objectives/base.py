@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # an objective is also a section of the configuration, which 
     from bertline.encoders.loading import LanguageModel
     from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
     from bertline.modeling.config import ModelConfig
-    from bertline.pretraining.config import HealthConfig
 
 Count = Literal["targets", "sequences", "tokens"]
 """Number that a sum over the global batch is divided by: tokens chosen for prediction, sequences, or real tokens."""
@@ -97,6 +96,16 @@ MLM_ACCURACY = Metric(
     share_of="blanks filled with exactly the right token",
     note="one of {vocab_size}",
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearningMargins:
+    """Margins by which the metrics of an objective must beat their baselines to count as learning."""
+
+    entropy_margin: float
+    """Nats by which a loss must be below its baseline, the unigram entropy or chance."""
+    nsp_margin: float
+    """Margin above chance of the accuracy of pairs; proportionally less if chance is above 0.5."""
 
 
 class Objective:
@@ -235,7 +244,7 @@ class Objective:
         return {"mlm_loss": known["unigram_entropy"]} if "unigram_entropy" in known else {}
 
     def alarms(
-        self, averages: Mapping[str, float], baselines: Mapping[str, float], health: HealthConfig, *, steps: int
+        self, averages: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """Yield kind and message of the alarm of each mean still at its baseline; `averages` cover the last `steps`."""
         weights = {term.name: term.weight for term in self.terms}
@@ -244,9 +253,9 @@ class Objective:
                 continue
             average, baseline = averages[mean.name], baselines[mean.name]
             if isinstance(mean, LossTerm):
-                is_at_baseline = average > baseline - health.entropy_margin
+                is_at_baseline = average > baseline - margins.entropy_margin
             else:  # the margin is above a chance of 0.5, less above a higher chance
-                is_at_baseline = average < baseline + 2 * (1 - baseline) * health.nsp_margin
+                is_at_baseline = average < baseline + 2 * (1 - baseline) * margins.nsp_margin
             if is_at_baseline:
                 yield (
                     mean.alarm,

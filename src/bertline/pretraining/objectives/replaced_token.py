@@ -10,13 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bertline.modeling.config import ModelConfig
-    from bertline.pretraining.config import HealthConfig
 
 ACCURACY = Metric(
     name="detection_accuracy",
@@ -135,10 +134,10 @@ class ReplacedToken(Objective):
         }
 
     def alarms(
-        self, averages: Mapping[str, float], baselines: Mapping[str, float], health: HealthConfig, *, steps: int
+        self, averages: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """See `Objective.alarms`. The detector's loss at chance is the entropy of how often tokens are replaced."""
-        yield from Objective.alarms(self, averages, baselines, health, steps=steps)
+        yield from Objective.alarms(self, averages, baselines, margins, steps=steps)
         loss, share = averages["detection_loss"], averages[UNREPLACED.name]
         chance = -sum(part * math.log(part) for part in (share, 1 - share) if part > 0)
         if loss >= chance:
