@@ -12,7 +12,7 @@ import repository_source  # noqa: F401
 from bare_configuration import section
 from learning_runs import Optimizer, Training, Trainings
 
-from bertline.training.optimizers.registry import OptimizerConfig
+from bertline.training.optimizers import OptimizerConfig
 
 UNREPORTED_SEED = 100
 """Seed of the whole grid and of the bertline training that sets its time; no reported training uses it."""

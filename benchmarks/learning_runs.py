@@ -21,7 +21,7 @@ from bare_configuration import parse_changes, section
 from side_environment import side_environment
 
 from bertline.modeling.config import ModelConfig
-from bertline.training.optimizers.registry import MuonConfig, OptimizerConfig
+from bertline.training.optimizers import MuonConfig, OptimizerConfig
 
 HERE = Path(__file__).parent
 _CODE = (HERE, HERE.parent / "src" / "bertline", HERE.parent / "conf")

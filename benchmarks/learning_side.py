@@ -29,13 +29,13 @@ from bertline.pretraining.config import PhaseConfig, PretrainConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.objectives.registry import ObjectiveConfig
+from bertline.pretraining.objectives import ObjectiveConfig
 from bertline.pretraining.plan import Plan, shuffled
 from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import resolve_machine
-from bertline.training.optimizers.registry import AdamWConfig, MuonConfig, OptimizerConfig
+from bertline.training.optimizers import AdamWConfig, MuonConfig, OptimizerConfig
 
 _NEVER = 1_000_000_000
 _BATCH_TOKENS = 8192

@@ -25,7 +25,7 @@ from bertline.modeling.config import ModelConfig
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Machine, resolve_machine
 from bertline.training.matmul_rate import hot_matmul_rate
-from bertline.training.optimizers.registry import OptimizerConfig
+from bertline.training.optimizers import OptimizerConfig
 
 _WARMUP_STEPS = 3
 """Steps before the first round; the first ones compile."""
@@ -105,7 +105,7 @@ class Gate:
     """Counts steps, pauses training between rounds, and times the rounds."""
 
     def __init__(self, port: Port, settings: ArmSettings, machine: Machine) -> None:
-        from bertline.pretraining.throughput import peak_memory_bytes
+        from bertline.pretraining.callbacks import peak_memory_bytes
 
         self._port = port
         self._settings = settings
@@ -196,7 +196,7 @@ def train_bertline(settings: ArmSettings, runtime: RuntimeConfig, gate: Gate) ->
 
     from bertline.pretraining.config import PretrainConfig
     from bertline.pretraining.job import PretrainJob
-    from bertline.pretraining.objectives.registry import ObjectiveConfig
+    from bertline.pretraining.objectives import ObjectiveConfig
     from bertline.pretraining.run import run_pretraining
 
     class StepGate(pl.Callback):

@@ -8,7 +8,7 @@ import repository_source  # noqa: F401
 import torch
 from torch import nn
 
-from bertline.training.optimizers.registry import MuonConfig
+from bertline.training.optimizers import MuonConfig
 
 
 class MuonAndAdamW(torch.optim.Optimizer):

@@ -23,14 +23,14 @@ from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import PretrainConfig
-from bertline.pretraining.objectives.registry import ObjectiveConfig
+from bertline.pretraining.objectives import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import NoTokenizerConfig, TokenizerConfig
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from bertline.tracking.secrets import refuse_secrets
 from bertline.training.config import RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
-from bertline.training.optimizers.registry import OptimizerConfig
+from bertline.training.optimizers import OptimizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,10 +39,9 @@ from bertline.foundation.parallel import usable_cores
 from bertline.planning import Forecast, gigabytes
 from bertline.run.slurm import job_script
 from bertline.tracking.config import TrackingConfig, database_file, masked
-from bertline.training.config import RuntimeConfig
+from bertline.training.config import RuntimeConfig, SlurmLauncherConfig
 from bertline.training.devices import Machine, Ranks, resolve_device, resolve_precision, resolve_ranks
-from bertline.training.launchers import SlurmLauncherConfig
-from bertline.training.nodes import adopt_srun_ranks
+from bertline.training.environment import adopt_srun_ranks
 from bertline.training.process_group import process_group
 
 OLDEST_TORCH, TESTED_TORCH = (2, 11), (2, 13)

@@ -31,7 +31,7 @@ from bertline.foundation.processor import processor_name
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
 from bertline.modeling.flops import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.row_layout import packs, pretraining_attention, rows_at_once
+from bertline.pretraining.plan import packs, pretraining_attention, rows_at_once
 from bertline.run.stages import ARTIFACTS, METRICS
 from bertline.tokenization.config import (
     ByteBpeTokenizerConfig,

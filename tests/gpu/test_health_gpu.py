@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bertline.training.groupwise import all_finite, skip_unless_finite
-from bertline.training.optimizers.registry import AdamWConfig
+from bertline.training.optimizers import AdamWConfig
 
 pytestmark = [
     pytest.mark.gpu,

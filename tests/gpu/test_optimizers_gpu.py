@@ -5,8 +5,8 @@ import torch
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.optimizers.registry import AdamWConfig, LambConfig, MuonConfig
-from bertline.training.optimizers.weights import set_learning_rate
+from bertline.training.optimizers import AdamWConfig, LambConfig, MuonConfig
+from bertline.training.optimizers.base import set_learning_rate
 
 pytestmark = [
     pytest.mark.gpu,

@@ -5,7 +5,7 @@ import torch
 
 import pretraining_inputs
 from bertline.modeling.attention import attention_device
-from bertline.pretraining.row_layout import pretraining_attention
+from bertline.pretraining.plan import pretraining_attention
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Ranks, resolve_device, resolve_machine, resolve_precision

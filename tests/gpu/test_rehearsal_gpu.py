@@ -7,7 +7,7 @@ import torch
 
 import pretraining_inputs
 from bertline.foundation.errors import MachineError
-from bertline.pretraining import rehearsal
+from bertline.pretraining import callbacks
 from bertline.pretraining.run import run_pretraining
 from bertline.training.devices import _missing
 
@@ -75,7 +75,7 @@ def test_every_phase_is_rehearsed_and_then_trained(tmp_path, capsys, optimizer, 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_rehearsal_leaves_weights_state_and_generators_as_they_were(tmp_path, monkeypatch, optimizer):
     seen = {}
-    rehearse = rehearsal.Rehearsal.on_train_start
+    rehearse = callbacks.Rehearsal.on_train_start
 
     def watched(callback, trainer, module):
         optimizer = module.optimizers(use_pl_optimizer=False)
@@ -91,7 +91,7 @@ def test_a_rehearsal_leaves_weights_state_and_generators_as_they_were(tmp_path, 
         torch._C._cuda_clearCublasWorkspaces()  # kept for later products, 64 MiB on an H200
         seen["left"] = torch.cuda.memory_allocated() - memory
 
-    monkeypatch.setattr(rehearsal.Rehearsal, "on_train_start", watched)
+    monkeypatch.setattr(callbacks.Rehearsal, "on_train_start", watched)
     phases = [{"steps": 2, "max_length": 64, "global_batch_size": 24}]
     run_pretraining(
         job_of(tmp_path, phases=phases, model={"max_position_embeddings": 64}, optimizer=OPTIMIZERS[optimizer])

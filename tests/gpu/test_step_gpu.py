@@ -9,11 +9,11 @@ import pretraining_inputs
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
+from bertline.pretraining.callbacks import Throughput
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.module import LOG_EVERY_STEPS, PreTrainingLosses, PretrainingModule
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.throughput import Throughput
 from bertline.training import devices
 
 pytestmark = [

@@ -285,8 +285,8 @@ def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(monkeypatch
     from bertline.modeling.bert import BertForPreTraining
     from bertline.modeling.huggingface import to_disk
     from bertline.modeling.initialization import initialize
-    from bertline.training.optimizers.registry import OptimizerConfig
-    from bertline.training.optimizers.weights import set_learning_rate
+    from bertline.training.optimizers import OptimizerConfig
+    from bertline.training.optimizers.base import set_learning_rate
 
     class Layered(torch.nn.Module):
         """The weights by the names of transformers, as one flat module."""

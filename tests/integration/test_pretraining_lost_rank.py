@@ -73,16 +73,6 @@ def test_a_launcher_that_stops_the_others_hides_no_reason(tmp_path):
         processes.kill(*ranks)
 
 
-@pytest.mark.parametrize("hanging", [0, 1])
-def test_a_rank_that_hangs_ends_the_training(tmp_path, hanging):
-    job, ranks = started(tmp_path, before=processes.hang_at_step(30, rank=hanging, seconds=3600))
-    try:
-        (error,) = errors_of(job, ranks[1 - hanging])
-        assert f"rank {hanging} on {socket.gethostname()} (process {ranks[hanging].pid}) does not answer" in error
-    finally:
-        processes.kill(*ranks)
-
-
 def test_a_rank_that_fails_is_named_with_its_error(tmp_path):
     job, ranks = started(tmp_path, before=processes.fail_at_step(30, rank=1))
     try:

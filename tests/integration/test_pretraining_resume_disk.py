@@ -6,14 +6,12 @@ import threading
 
 import pytest
 import pytorch_lightning as pl
-import torch
 
 from bertline.foundation.errors import ArtifactError, MachineError
-from bertline.foundation.files import read_json_lines
-from bertline.foundation.metrics_log import read_metrics
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
-from pretraining_inputs import pretrain_job, write_inputs
+from pretraining_inputs import curve, pretrain_job, write_inputs
+from resumes import assert_ended_as
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +31,6 @@ def alone(inputs, tmp_path_factory):
 
 def checkpoints_of(job) -> CheckpointFolder:
     return CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints)
-
-
-def assert_ended_as(alone, job):
-    expected, found = (checkpoints_of(each).load_newest().state for each in (alone, job))
-    assert expected["step"] == found["step"] and expected["best"] == found["best"]
-    for name, tensor in expected["model"].items():
-        assert torch.equal(tensor, found["model"][name]), name
-    assert curve(job) == curve(alone)
-    assert read_json_lines(job.mask_predictions_path) == read_json_lines(alone.mask_predictions_path)
-
-
-def curve(job) -> list:
-    return [
-        (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
-        for row in read_metrics(job.metrics_path)
-    ]
 
 
 class DiskFull(pl.Callback):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tiny
 from bertline.examples.store import ExampleBlock, split_folder
@@ -25,9 +26,8 @@ from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.objectives.registry import ObjectiveConfig
-from bertline.pretraining.plan import Plan
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.objectives import ObjectiveConfig
+from bertline.pretraining.plan import Plan, RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
 from bertline.tokenization.storage import save_tokenizer
@@ -37,7 +37,7 @@ from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
-from bertline.training.optimizers.registry import OptimizerConfig
+from bertline.training.optimizers import OptimizerConfig
 from example_shards import write_shards
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -193,6 +193,29 @@ def losses_of(job: PretrainJob) -> PreTrainingLosses:
     """The losses of the model that a job starts from, in evaluation mode."""
     model = build_model(job, Tokenizer.load(job.tokenizer_folder), tiny.machine())
     return PreTrainingLosses(model.eval(), job.objective)
+
+
+def means_over_the_whole_batch(job: PretrainJob) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+    """The gradients and the metrics of a first step that is one mean over all targets and one over all sequences."""
+    losses = losses_of(job).train()
+    (sent,) = steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"]
+    batch = expanded(sent)
+    labels, next_sentence_labels = batch.pop("masked_labels"), batch.pop("next_sentence_labels")
+    output = losses.model(**batch)
+    mlm = F.cross_entropy(output.mlm_logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    nsp = F.cross_entropy(output.nsp_logits, next_sentence_labels)
+    loss = mlm + job.objective.nsp_weight * nsp
+    loss.backward()
+    gradients = {name: parameter.grad for name, parameter in losses.model.named_parameters()}
+    is_target = labels != -100
+    return gradients, {
+        "train/loss": loss.item(),
+        "train/mlm_loss": mlm.item(),
+        "train/nsp_loss": nsp.item(),
+        "train/mlm_accuracy": (output.mlm_logits.argmax(-1) == labels)[is_target].float().mean().item(),
+        "train/nsp_accuracy": (output.nsp_logits.argmax(-1) == next_sentence_labels).float().mean().item(),
+        "optim/grad_norm": torch.linalg.vector_norm(torch.stack([grad.norm() for grad in gradients.values()])).item(),
+    }
 
 
 def assert_neither_rows_nor_ranks_change_a_sum(job: PretrainJob, *layouts: RowLayout) -> None:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import torch
 
 import pretraining_inputs
-from bertline.pretraining import rehearsal, throughput
+from bertline.pretraining import callbacks
 from bertline.pretraining.data import StepBatch, StepDataset
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
@@ -164,11 +164,6 @@ def slow_steps_in_a_group(seconds: float) -> Callable[[], None]:
     return functools.partial(_slow_group, seconds)
 
 
-def hang_at_step(step: int, *, rank: int, seconds: float) -> Callable[[], None]:
-    """For `before`: this rank waits so long for the batch of a step."""
-    return functools.partial(_at_batch, step, rank, functools.partial(time.sleep, seconds))
-
-
 def fail_at_step(step: int, *, rank: int) -> Callable[[], None]:
     """For `before`: this rank fails as it makes the batch of a step."""
     return functools.partial(_at_batch, step, rank, functools.partial(divmod, 1, 0))
@@ -205,7 +200,7 @@ def limit_memory(*, tokens_of_ranks: list[int]) -> Callable[[], None]:
 
 
 def _limit_memory(tokens_of_ranks: list[int]) -> None:
-    rehearsal.reports_lack_of_memory = lambda device: True
+    callbacks.reports_lack_of_memory = lambda device: True
     forward, most = PreTrainingLosses.forward, tokens_of_ranks[int(os.environ.get("RANK", "0"))]
 
     def limited(losses: PreTrainingLosses, batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -262,7 +257,7 @@ def _train(
     # Its own workers start as they do everywhere: a server of their own would first import everything.
     multiprocessing.set_start_method(None, force=True)
     # What utilisation is a fraction of takes seconds to measure.
-    throughput.peak_rate = lambda *_: 1e11
+    callbacks.peak_rate = lambda *_: 1e11
     if before is not None:
         before()
     run_pretraining(pretraining_inputs.pretrain_job(inputs, run_folder, **changes))

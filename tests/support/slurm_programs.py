@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bertline.training.launchers import SlurmLauncherConfig
+from bertline.training.config import SlurmLauncherConfig
 
 
 def launcher(**changes: Any) -> SlurmLauncherConfig:

@@ -19,9 +19,8 @@ from bertline.pretraining.objectives.base import Mlm, Objective
 from bertline.pretraining.objectives.contrastive import Contrastive
 from bertline.pretraining.objectives.sentence_pairs import MlmNsp, MlmNspShared, MlmSop
 from bertline.tasks.source_config import ConllSourceConfig
-from bertline.training.config import RuntimeConfig
+from bertline.training.config import LocalLauncherConfig, RuntimeConfig
 from bertline.training.devices import Machine, Ranks
-from bertline.training.launchers import LocalLauncherConfig
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = tuple(f"word{number}" for number in range(40))

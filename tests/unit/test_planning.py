@@ -33,7 +33,7 @@ from bertline.pretraining.objectives.base import Mlm
 from bertline.pretraining.objectives.sentence_pairs import MlmNsp
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig, TrainedTokenizerConfig
 from bertline.training.config import RuntimeConfig
-from bertline.training.optimizers.registry import OptimizerConfig
+from bertline.training.optimizers import OptimizerConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"

@@ -19,8 +19,8 @@ from bertline.foundation.files import read_json, read_json_lines
 from bertline.foundation.formats import duration, short_title
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
+from bertline.pretraining.objectives import objective_from
 from bertline.pretraining.objectives.base import Objective
-from bertline.pretraining.objectives.registry import objective_from
 from bertline.tasks.stored_rows import read_task_manifest
 
 PROVENANCE_NAME = "provenance.json"

@@ -20,8 +20,8 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
+from bertline.pretraining.objectives import objective_from
 from bertline.pretraining.objectives.base import Objective, shown_means
-from bertline.pretraining.objectives.registry import objective_from
 
 FORMAT_VERSION = 1
 _FOLDER = "reference_curves"

@@ -17,8 +17,8 @@ from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.weight_files import count_parameters
+from bertline.pretraining.objectives import objective_from
 from bertline.pretraining.objectives.base import Objective
-from bertline.pretraining.objectives.registry import objective_from
 from bertline.tokenization.tokenizer import Tokenizer
 
 

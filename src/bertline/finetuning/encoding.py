@@ -331,7 +331,7 @@ def outputs_of(
     Returns:
         What `read` makes of the outputs, [N, *shape].
     """
-    from bertline.training.probe import evaluating
+    from bertline.training.devices import evaluating
 
     found = np.zeros((len(sequences), *shape), dtype=np.float32)
     with evaluating(model, machine) as forward:

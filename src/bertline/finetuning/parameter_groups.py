@@ -13,7 +13,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.initialization import initialize
 from bertline.training.groupwise import AdamWithoutBiasCorrection
-from bertline.training.optimizers.weights import FUSED_DEVICES
+from bertline.training.optimizers.base import FUSED_DEVICES
 
 # Values of the reference code (optimization.py); fine-tuning varies only the other hyperparameters.
 _BETAS, _EPS = (0.9, 0.999), 1e-6

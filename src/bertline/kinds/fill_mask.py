@@ -227,7 +227,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
     def predict(self, model: nn.Module, encoded: EncodedPassages, machine: Machine) -> FilledBlanks:
         import torch
 
-        from bertline.training.probe import evaluating
+        from bertline.training.devices import evaluating
 
         gold = encoded.gold
         count = len(gold)

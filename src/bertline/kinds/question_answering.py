@@ -249,7 +249,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         """Return the logits of start and end at each token, [W, S, 2]."""
         import torch
 
-        from bertline.training.probe import evaluating
+        from bertline.training.devices import evaluating
 
         soft = np.zeros((len(encoded.rows), int(encoded.lengths.max(initial=0)), 2), dtype=np.float32)
         with evaluating(model, machine) as forward:
@@ -283,7 +283,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         import torch
 
         from bertline.modeling.heads import AnswerLogits
-        from bertline.training.probe import evaluating
+        from bertline.training.devices import evaluating
 
         values_of_windows = np.zeros((len(encoded.rows), 3), dtype=np.float64)
         spans = np.zeros((len(encoded.rows), 2), dtype=np.int64)

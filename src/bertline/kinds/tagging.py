@@ -188,7 +188,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         """Return the logits of all words [T, L]; each word's come from the window with the most context around it."""
         import torch
 
-        from bertline.training.probe import evaluating
+        from bertline.training.devices import evaluating
 
         logits = torch.zeros(int(encoded.row_starts[-1]), len(self.labels))
         with evaluating(model, machine) as forward:

@@ -1,17 +1,13 @@
-"""Checkpoints of a run: what they hold, which one it resumes from, and when they are saved."""
+"""Checkpoints of a run: what they hold, and which one it resumes from."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import shutil
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
-import pytorch_lightning as pl
 
 from bertline.encoders.loading import LanguageModel, with_weights
 from bertline.foundation.errors import ConfigError
@@ -20,24 +16,21 @@ from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.health import DivergenceGuard, keep_health
+from bertline.pretraining.health import keep_health
 from bertline.pretraining.job import PretrainJob, require_same, write_model
-from bertline.pretraining.module import LOG_EVERY_STEPS, PretrainingModule
+from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import BestStep
-from bertline.training.checkpoints import BackgroundWriter, Checkpoint, CheckpointFolder, HostCopy
-from bertline.training.clock import Seconds, TrainingClock
-from bertline.training.devices import Machine, sum_over_ranks
-from bertline.training.interruption import StopAgreement, StopRequest
-from bertline.training.probe import Probe
+from bertline.pretraining.probes import BestStep, Probe
+from bertline.training.checkpoints import BackgroundWriter, Checkpoint, CheckpointFolder, on_host
+from bertline.training.devices import Machine
 from bertline.training.process_group import decide_on_first_rank
+from bertline.training.progress import Seconds, TrainingClock
 
 
 def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> Checkpoint | None:
     """Return the checkpoint to resume from: this run's newest, else the last one of the run it extends, else None.
 
-    The first rank chooses; the others load the same file, whatever they see in the folder. (A broadcast of the state
-    would need it twice in the memory of each device; the file is read once per machine.)
+    The first rank chooses; the others load the same file, whatever they see in the folder.
 
     Raises:
         ConfigError: The checkpoint belongs to a different training, or the run cannot be extended by this job.
@@ -45,20 +38,19 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
     """
     newest: Checkpoint | None = None
 
-    def choose() -> tuple[int, str, bool] | None:
+    def choose() -> tuple[str, int, str] | None:
         nonlocal newest
         newest = _newest(job, identity)
         if newest is None:
             return None
         folder = newest.path.parent
-        return newest.step, CheckpointFolder(folder, keep=1).digest(newest.step), folder != job.checkpoints_folder
+        return str(folder), newest.step, CheckpointFolder(folder, keep=1).digest(newest.step)
 
     chosen = decide_on_first_rank(choose, machine.device)
     if chosen is None or machine.ranks.is_first:
         return newest
-    step, digest, is_extended = chosen
-    folder = job.extend_from / "checkpoints" if is_extended and job.extend_from else job.checkpoints_folder
-    return CheckpointFolder(folder, keep=1).load_as_first_rank(step, digest, machine.ranks)
+    folder, step, digest = chosen
+    return CheckpointFolder(Path(folder), keep=1).load_as_first_rank(step, digest, machine.ranks)
 
 
 def _newest(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
@@ -72,44 +64,32 @@ def _newest(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
 
 
 def _extended(job: PretrainJob, folder: Path, identity: dict[str, Any]) -> Checkpoint:
-    if not (folder / "result" / MANIFEST_NAME).exists():
-        raise ConfigError(
-            f"pretrain.extends names {folder}, which is not a finished run. Finish it first (run it again), or name "
-            "another one."
-        )
     checkpoint = CheckpointFolder(folder / "checkpoints", keep=1).load_newest()
-    if checkpoint is None:
+    if checkpoint is None or not (folder / "result" / MANIFEST_NAME).exists():
         raise ConfigError(
-            f"pretrain.extends names {folder}, but its checkpoints are gone. Train from scratch (extends: null)."
+            f"pretrain.extends names {folder}, which is not a finished run with its checkpoints. Finish it first (run "
+            "it again), or name another one."
         )
     _require_same(checkpoint, identity, job, extending=True)
     plan, num_steps = Plan.of(job.pretrain), checkpoint.step
     phases = [PhaseConfig(**phase) for phase in checkpoint.state["identity"]["pretrain"]["phases"]]
-    if plan.num_steps <= num_steps:
+    if plan.num_steps <= num_steps or not plan.starts_like(Plan(phases, num_steps)):
         raise ConfigError(
-            f"pretrain.extends: that run has {num_steps:,} steps, this configuration {plan.num_steps:,}. "
-            "Raise the steps of the last phase, or add a phase."
-        )
-    if not plan.starts_like(Plan(phases, num_steps)):
-        raise ConfigError(
-            f"pretrain.extends: the first {num_steps:,} steps must be those of that run, pretrain.phases gives them "
-            "another length or batch. Keep its phases as they were; lengthen the last one or add another."
+            f"pretrain.extends: that run has {num_steps:,} steps, this configuration {plan.num_steps:,}; it must "
+            "begin with those of that run. Keep its phases as they were; lengthen the last one or add another."
         )
     say(f"pretraining extends {folder} after step {num_steps:,} to {plan.num_steps:,}")
     return checkpoint
 
 
 def _require_same(checkpoint: Checkpoint, identity: dict[str, Any], job: PretrainJob, *, extending: bool) -> None:
-    if "seconds" not in checkpoint.state:
-        raise ConfigError(f"{checkpoint.path} is of an earlier version of bertline. Train from scratch with this one.")
     before, now = (one["resolved"]["precision"] for one in (checkpoint.state["identity"], identity))
     if before != now:
         raise ConfigError(
-            f"{checkpoint.path} was trained in {before}; pretrain.precision={job.pretrain.precision} is {now} on "
-            f"this machine. Resume where {before} is native, or set pretrain.precision={before}."
+            f"{checkpoint.path} was trained in {before}; pretrain.precision={job.pretrain.precision} is {now} on this "
+            f"machine. Set pretrain.precision={before}."
         )
-    where = str(checkpoint.path.parents[1])
-    require_same(checkpoint.state["identity"], identity, where=where, extending=extending)
+    require_same(checkpoint.state["identity"], identity, where=str(checkpoint.path.parents[1]), extending=extending)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -131,8 +111,6 @@ class TrainingState:
     rewinds: Sequence[Mapping[str, Any]]
     log: MetricsLog
     checkpoints: CheckpointFolder
-    host_copy: HostCopy = dataclasses.field(default_factory=HostCopy)
-    """Memory of the checkpoint that is being written."""
     writer: BackgroundWriter = dataclasses.field(default_factory=BackgroundWriter)
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
@@ -140,7 +118,10 @@ class TrainingState:
         is_first_rank = self.module.machine.ranks.is_first
         if is_first_rank:
             self.job.run_folder.mkdir(parents=True, exist_ok=True)
-            self._take_over_records()
+            if self.job.extend_from is not None and not self.job.checkpoints_folder.exists():
+                for path in self.job.records:  # so that the curves are complete
+                    if (source := self.job.extend_from / path.name).exists():
+                        shutil.copyfile(source, path)
         if checkpoint is not None:
             state = checkpoint.state
             self.module.model.load_state_dict(state["model"])
@@ -148,8 +129,7 @@ class TrainingState:
             self.module.interval.restore(state["interval"], is_first_rank=is_first_rank)
             self.module.finished_steps = checkpoint.step
             self.module.frozen_layout = state["frozen_layout"]
-            # Losses over other sequences are not comparable. The best checkpoint may be gone, superseded by a newer one
-            # that is now damaged; training will beat it again.
+            # Losses over other sequences are not comparable, and the best checkpoint may be gone.
             compares = state["identity"]["pretrain"]["validation_sequences"] == self.job.pretrain.validation_sequences
             steps = decide_on_first_rank(lambda: self.checkpoints.steps, self.module.machine.device)
             best = state["best"]
@@ -157,34 +137,24 @@ class TrainingState:
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:
-            for path in self.job.written_atomically:
-                drop_leftovers(path)
+            names = ("mask_predictions.txt", "latest", "best", "profile", "result")
+            for path in (*self.job.records, *(self.job.run_folder / name for name in names)):
+                drop_leftovers(path)  # of a kill
             self.log.keep_up_to(step)
             keep_health(self.job.health_path, step, self.rewinds)
         for probe in self.probes:
             probe.keep_up_to(step)
 
-    def _take_over_records(self) -> None:
-        """Copy the records of the run that this one extends, so that its curves are complete."""
-        if self.job.extend_from is None or self.job.checkpoints_folder.exists():
-            return
-        for path in self.job.records:
-            source = self.job.extend_from / path.name
-            if source.exists():
-                shutil.copyfile(source, path)
-
     def save(self, *, wait: bool = False) -> None:
         """Save a checkpoint and a model folder of the newest weights. Called on all ranks; the first one writes.
 
-        Args:
-            wait: Whether to return only when they are on disk. Otherwise only a copy is made in memory; an error is
-                raised by the next call of this or of a method of `writer`.
+        Without `wait` only a copy is made in memory; an error is raised by the next call of this or of `writer`.
         """
         module = self.module
         interval = module.interval.total()
         if not module.machine.ranks.is_first:
             return
-        self.writer.wait()  # its copy is overwritten now
+        self.writer.wait()  # so that there is one copy at a time
         step, place = module.finished_steps, self.plan.place(module.finished_steps)
         state = {
             "step": step,
@@ -200,7 +170,7 @@ class TrainingState:
             "rewinds": list(self.rewinds),
             "identity": self.identity,
         }
-        copied = self.host_copy.take(state)
+        copied = on_host(state)
         model = with_weights(module.model, copied["model"])
         self.writer.start(functools.partial(self._write, step, copied, model=model, best_step=self.best.step))
         if wait:
@@ -213,62 +183,3 @@ class TrainingState:
         self.checkpoints.save(step, state, best_step=best_step)
         with folder_written_atomically(self.job.latest_folder) as folder:
             write_model(self.job, model, folder)
-
-
-@dataclasses.dataclass(kw_only=True, eq=False)
-class Checkpointing(pl.Callback):
-    """Saves checkpoints, and stops training when a signal asks for it: all ranks after the same step.
-
-    A checkpoint is saved every `pretrain.checkpoint_every_steps` steps, `runtime.checkpoint_every_s` seconds after the
-    last one, after the best and the last step, and before a requested stop.
-    """
-
-    state: TrainingState
-    guard: DivergenceGuard
-    """Decides whether the current state may be saved."""
-    request: StopRequest
-    stopped: bool = False
-    _saved_at: float = 0.0
-    _listening: ExitStack = dataclasses.field(default_factory=ExitStack)
-
-    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Listen to signals; Lightning has installed its own handlers just before."""
-        every_s, self._saved_at = self.state.job.runtime.checkpoint_every_s, time.monotonic()
-        self._agreement = StopAgreement(
-            self.request,
-            ranks=module.machine.ranks,
-            device=module.machine.device,
-            most_steps=LOG_EVERY_STEPS,
-            now=lambda: self.state.clock.seconds.trained_s,
-            asks_to_save=lambda: every_s is not None and time.monotonic() - self._saved_at >= every_s,
-        )
-        self._listening.enter_context(self.request.listening())
-
-    def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Restore the previous signal handlers."""
-        self._listening.close()
-
-    def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
-        """Restore the previous signal handlers."""
-        self._listening.close()
-
-    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
-        """Save if it is due, and stop if that is requested."""
-        self.state.writer.check()
-        if self.guard.failure is not None:
-            return
-        step, num_steps = module.finished_steps, self.state.plan.num_steps
-        self.stopped = step < num_steps and self._agreement.reached(step)
-        cadence = self.state.job.pretrain.checkpoint_every_steps
-        is_due = step % cadence == 0 or step in (self.state.best.step, num_steps)
-        if self.stopped or is_due or self._agreement.is_save_due:
-            self._saved_at = time.monotonic()
-            with self.state.clock.paused():
-                if self.guard.accepts_state(module):
-                    self.state.save(wait=self.stopped or step == num_steps)
-                else:
-                    self.stopped, trainer.should_stop = False, True
-        if self.stopped:
-            # No rank exits before the first rank has saved: torchrun and srun may kill the others once one has exited.
-            sum_over_ranks([1], module.machine.device)
-            trainer.should_stop = True

@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from bertline.pretraining.objectives.base import LearningMargins
-
-
-def _require_at_least_1(config: object, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1, found {getattr(config, name)}")
+from bertline.training.config import require_at_least
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +22,7 @@ class PhaseConfig:
     """Sequences per optimizer step, over all devices."""
 
     def __post_init__(self) -> None:
-        _require_at_least_1(self, "steps", "global_batch_size")
+        require_at_least(1, self, "steps", "global_batch_size")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +38,7 @@ class MaskPredictionsConfig:
     """Number of tokens to record for each sentence."""
 
     def __post_init__(self) -> None:
-        _require_at_least_1(self, "every_steps", "num_guesses")
+        require_at_least(1, self, "every_steps", "num_guesses")
         for sentence in self.sentences:
             if "[MASK]" not in sentence:
                 raise ValueError(f"each sentence of the mask predictions needs a [MASK], found {sentence!r}")
@@ -76,16 +71,14 @@ class HealthConfig(LearningMargins):
     """Number of rollbacks after which the next failure ends the run."""
 
     def __post_init__(self) -> None:
-        _require_at_least_1(self, "patience_steps")
+        require_at_least(1, self, "patience_steps")
         if not self.spike_factor > 1:
             raise ValueError(f"spike_factor must be above 1, found {self.spike_factor}")
         if not 0 <= self.min_grad_norm < self.max_grad_norm:
             raise ValueError(
                 f"min_grad_norm must be below max_grad_norm, found {self.min_grad_norm} and {self.max_grad_norm}"
             )
-        for name in ("max_skipped_steps", "max_rewinds"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, found {getattr(self, name)}")
+        require_at_least(0, self, "max_skipped_steps", "max_rewinds")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +91,7 @@ class LinearProbeConfig:
     """Largest number of held-out sentences to encode; the classifier is fitted on two thirds and scored on the rest."""
 
     def __post_init__(self) -> None:
-        _require_at_least_1(self, "every_steps", "max_sentences")
+        require_at_least(1, self, "every_steps", "max_sentences")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +113,7 @@ class PretrainConfig:
     """Hub revision of `start_from`."""
     initial_embeddings: Literal["cooccurrence"] | None
     """Word embeddings that random weights start with. cooccurrence: from the counts of neighbouring tokens in the
-    examples (`pretraining.cooccurrence`). None: random ones. With `start_from` they are the checkpoint's."""
+    examples (`pretraining.start`). None: random ones. With `start_from` they are the checkpoint's."""
     extends: str | None
     """Fingerprint of a finished run that this run extends with more steps. None: extends no run."""
     validate_every_steps: int
@@ -142,11 +135,8 @@ class PretrainConfig:
                 "phases is empty; give at least one {steps, max_length, global_batch_size}, or a checkpoint to take as "
                 "it is (experiment=finetune pretrain.start_from=FOLDER_OR_NAME)"
             )
-        _require_at_least_1(
-            self, "validate_every_steps", "validation_sequences", "checkpoint_every_steps", "keep_checkpoints"
-        )
-        if self.max_steps is not None and self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1, or null for all phases, found {self.max_steps}")
+        require_at_least(1, self, "validate_every_steps", "validation_sequences", "checkpoint_every_steps")
+        require_at_least(1, self, "keep_checkpoints", "max_steps")
 
     @property
     def num_steps(self) -> int:
@@ -156,10 +146,7 @@ class PretrainConfig:
 
 
 def checkpoint_title(config: PretrainConfig) -> str:
-    """Return the hub name with its revision, or for a local checkpoint, a text with the name of its folder.
-
-    The full path is left out because it is private; the text marks the name as local because it is not a hub name.
-    """
+    """Return the hub name with its revision; of a local checkpoint the folder's name, as its path is private."""
     start = str(config.start_from)
     if Path(start).expanduser().exists() or start.startswith((".", "/", "~", "data/")):
         return f"the local checkpoint {Path(start).expanduser().resolve().name}"

@@ -24,19 +24,17 @@ from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import usable_cores
 from bertline.modeling.dropout import token_numbers
 from bertline.pretraining.objectives.base import Objective
-from bertline.pretraining.plan import Plan, share_of, shuffled
-from bertline.pretraining.row_layout import RowLayout
-from bertline.training.clock import TrainingClock
+from bertline.pretraining.plan import Plan, RowLayout, share_of, shuffled
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import ignore_signals_in_worker, starting_workers
+from bertline.training.progress import TrainingClock
 
 Item = TypeVar("Item")
 
 _END = object()
 # Loader processes hand over tensors in shared memory, of which a container often has 64 MB for all of them: few steps
-# ahead, and 12 bytes per token instead of the 24 to 42 that the model reads.
-_STEPS_AHEAD = 2  # prepared by each worker
-_STEPS_FETCHED = 2  # prefetched from the workers by a thread
+# ahead (of each worker, and of the thread that fetches them), and 12 bytes per token instead of 24 to 42.
+_STEPS_AHEAD = 2
 _DTYPES = {"token_type_ids": np.uint8, "attention_mask": np.uint8, "position_ids": np.int16}
 
 COUNTS = ("targets", "sequences", "tokens", "pairs")
@@ -60,8 +58,7 @@ class StepBatch(TypedDict):
 class MaskedExamples:
     """Examples of one split and length, masked on demand with the policy and seed set by the examples stage.
 
-    Raises:
-        ArtifactError: The artifact lacks this length, or has no examples of it, or fewer than `neighbours`.
+    ArtifactError if the artifact lacks this length, or has fewer examples of it than `neighbours`.
     """
 
     def __init__(
@@ -107,10 +104,7 @@ class MaskedExamples:
         return num_tokens / (num_rows * store.max_length)
 
     def batch(self, indices: np.ndarray, *, epoch: int) -> dict[str, np.ndarray]:
-        """Return these examples masked and padded, as `masked_batch` does; with pairs, as `segments_apart` does.
-
-        With draws, also those of `target_draws`, `draws` [B, P].
-        """
+        """Return these examples as `masked_batch` (pairs: `segments_apart`) does; with draws, also `draws` [B, P]."""
         masked = masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
         if self._with_draws:
             masked["draws"] = target_draws(indices, masked["masked_positions"], seed=self.seed, epoch=epoch)
@@ -123,9 +117,7 @@ class MaskedExamples:
         """Split a batch into micro-batches; with packed rows, into those of `packed_batches`.
 
         If all sequences of the store have the full length, padded rows have no `attention_mask`: without one, PyTorch
-        can use its fastest kernels. The decision is made for the whole store, so every batch fits the compiled graph.
-
-        Pairs that are compared with each other are one micro-batch, whatever the layout says of its rows.
+        can use its fastest kernels. Pairs that are compared with each other are one micro-batch, whatever the layout.
         """
         store, size, rows = self.store, len(batch["input_ids"]), layout.rows
         if self.pairs_together is not None:
@@ -177,10 +169,7 @@ class StepDataset(Dataset[StepBatch]):
         )
 
     def _masked(self, examples: MaskedExamples, positions: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the examples at these positions of the order over all epochs, each masked for its own epoch.
-
-        Neighbours are shuffled as one; those of the corpus' end that are too few are left out.
-        """
+        """Return the examples at these positions of the order over all epochs; neighbours are shuffled as one."""
         together = examples.neighbours
         size = len(examples) - len(examples) % together
         epochs = positions // size
@@ -193,11 +182,10 @@ class StepDataset(Dataset[StepBatch]):
 
 
 def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, None]:
-    """Yield the same items in the same order, with up to `ahead` (at least 1) of them fetched in advance.
+    """Yield the same items in the same order, with up to `ahead` (at least 1) of them fetched in advance by a thread.
 
-    Receiving a batch from another process takes 1 to 2 ms for its tensors, which overlap with the model's step here. An
-    exception while fetching is raised where its item would have come. When the caller stops early, the thread ends
-    after the item that it is fetching.
+    Receiving a batch from another process takes 1 to 2 ms, which overlap with the model's step here. An exception while
+    fetching is raised where its item would have come.
     """
     # The iterator is created here, not in the thread: this makes a loader fork workers, which a thread should not.
     with starting_workers():
@@ -214,10 +202,7 @@ def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, No
 
 
 class StepLoader:
-    """Loads the steps from `first_step` to the end of the plan in order, and records the time spent waiting for them.
-
-    Worker processes make the steps, and a thread of this process fetches them in advance.
-    """
+    """Loads the steps from `first_step` to the end of the plan in order, and records the time waited for them."""
 
     def __init__(
         self, dataset: StepDataset, machine: Machine, clock: TrainingClock, *, num_workers: int, first_step: int
@@ -238,7 +223,7 @@ class StepLoader:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[StepBatch]:
-        with closing(prefetched(self.loader, ahead=_STEPS_FETCHED)) as batches:
+        with closing(prefetched(self.loader, ahead=_STEPS_AHEAD)) as batches:
             for _ in range(len(self.loader)):
                 with self._clock.waiting():
                     batch = next(batches)
@@ -253,18 +238,14 @@ def read_examples_manifest(folder: Path) -> dict[str, Any]:
 def compacted(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     """Return a micro-batch of `examples.masking`, or packed rows of `examples.packing`, in the narrowest dtypes.
 
-    Example:
-        >>> {name: values.dtype for name, values in compacted({"input_ids": np.ones((1, 4), np.int64)}).items()}
-        {'input_ids': torch.int32}
+    >>> {name: values.dtype for name, values in compacted({"input_ids": np.ones((1, 4), np.int64)}).items()}
+    {'input_ids': torch.int32}
     """
     return {name: torch.from_numpy(values.astype(_DTYPES.get(name, np.int32))) for name, values in arrays.items()}
 
 
 def expanded(sent: Mapping[str, Tensor], dropout_keys: Tensor | None = None) -> dict[str, Tensor]:
-    """Return the micro-batch that was compacted, on the same device and in the dtypes that the model takes.
-
-    With keys of this step, also what `TokenMasks.of` reads.
-    """
+    """Return the micro-batch that was compacted in the model's dtypes; with keys, also what `TokenMasks.of` reads."""
     whole = {name: values if name == "boundaries" else values.long() for name, values in sent.items()}
     sequence_places = whole.pop("sequence_places", None)
     if dropout_keys is not None and sequence_places is not None:

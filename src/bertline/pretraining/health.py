@@ -1,7 +1,7 @@
-"""Health of a training: alarms, and rollbacks to the last good checkpoint when it diverges.
+"""Health of a training: sums of an interval, alarms, and rollbacks to the last good checkpoint when it diverges.
 
-A rollback is a restart within the process: the newest checkpoint from before the failure is loaded as after a kill, and
-the examples on which training failed are skipped. Every later checkpoint records which examples were skipped.
+A rollback is a restart within the process from the newest checkpoint before the failure; later checkpoints record which
+examples are skipped.
 """
 
 from __future__ import annotations
@@ -14,26 +14,102 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import append_lines, read_json_lines, write_atomically
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import warn
 from bertline.pretraining.config import HealthConfig
-from bertline.pretraining.data import read_examples_manifest
+from bertline.pretraining.data import COUNTS, StepBatch, read_examples_manifest
 from bertline.pretraining.job import PretrainJob
-from bertline.pretraining.module import LOG_EVERY_STEPS, PretrainingModule
-from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.base import Objective, means, means_of, weighted_loss
 from bertline.pretraining.plan import Plan, SkippedSequences
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.groupwise import all_finite
 from bertline.training.process_group import decide_on_first_rank
 
+if TYPE_CHECKING:
+    from bertline.pretraining.module import PretrainingModule
+
+LOG_EVERY_STEPS = 20
+"""Number of steps per row of metrics."""
 _MEDIAN_ROWS = 9
 _FEWEST_ROWS = 3
 """Spikes are relative to the median of the last `_MEDIAN_ROWS` rows; there are none before `_FEWEST_ROWS` rows."""
+
+_STEP_SUMS = ("grad_norm", "steps", "skipped_steps")
+"""Sums that every rank computes by itself, with the same values on all ranks."""
+
+
+class IntervalSums:
+    """Sums of an objective, and counts, since the last row of metrics; on the device until they are read.
+
+    A step whose gradient norm is not finite is skipped by the optimizer: only the `timed_*` counts, from which
+    throughput follows, include it.
+    """
+
+    def __init__(self, device: torch.device, names: Sequence[str]) -> None:
+        self._device = device
+        self._names = tuple(names)
+        self.clear()
+
+    def clear(self) -> None:
+        """Start the next interval."""
+        names = (*self._names, *COUNTS, *_STEP_SUMS, *(f"timed_{name}" for name in COUNTS))
+        self._before = dict.fromkeys(names, 0.0)
+        self._step: Tensor | None = None
+        self._steps: list[tuple[Tensor, dict[str, int]]] = []
+
+    def add_micro_batch(self, sums: Mapping[str, Tensor]) -> None:
+        """Add the sums of one micro-batch."""
+        values = torch.stack([sums[name] for name in self._names]).detach()
+        self._step = values if self._step is None else self._step + values
+
+    def add_step(self, grad_norm: Tensor, batch: StepBatch) -> None:
+        """Finish a step: add the counts of this rank's share, and the gradient norm, which is equal on all ranks."""
+        assert self._step is not None  # a step has a micro-batch
+        counts = {name: int(batch[f"num_{name}"]) for name in COUNTS}  # type: ignore[literal-required]
+        self._steps.append((torch.cat([self._step, grad_norm.detach().reshape(1)]), counts))
+        self._step = None
+
+    def total(self) -> dict[str, float]:
+        """Return the sums over all ranks (for steps and norms: of this rank). Waits for the device."""
+        total = dict(self._before)
+        computed = torch.stack([values for values, _ in self._steps]).tolist() if self._steps else []
+        for values, (_, counts) in zip(computed, self._steps, strict=True):
+            is_skipped = not math.isfinite(values[-1])
+            total["steps"] += 1
+            total["skipped_steps"] += is_skipped
+            if not is_skipped:
+                for name, value in (*zip((*self._names, "grad_norm"), values, strict=True), *counts.items()):
+                    total[name] += value
+            for name, count in counts.items():
+                total[f"timed_{name}"] += count
+        names = [name for name in total if name not in _STEP_SUMS]
+        summed = sum_over_ranks([total[name] for name in names], self._device)
+        return {**total, **dict(zip(names, summed, strict=True))}
+
+    def restore(self, total: Mapping[str, float], *, is_first_rank: bool) -> None:
+        """Resume from the `total` of a checkpoint: the first rank carries the sums of all ranks."""
+        self.clear()
+        self._before.update({name: value for name, value in total.items() if is_first_rank or name in _STEP_SUMS})
+
+
+def training_metrics(total: Mapping[str, float], objective: Objective) -> dict[str, float]:
+    """Return the loss and the means of an interval; NaN if all its steps were skipped."""
+    averages, steps = means(objective, total), total["steps"] - total["skipped_steps"]
+    return {
+        "train/loss": weighted_loss(objective, averages),
+        **{f"train/{name}": mean for name, mean in averages.items()},
+        "optim/grad_norm": total["grad_norm"] / steps if steps else math.nan,
+        "optim/skipped_steps": total["skipped_steps"],
+    }
+
 
 _CALMER = (
     "Lower optimizer.lr, lengthen schedule.num_warmup_steps or set optimizer.max_grad_norm=1.0; in bf16, try "
@@ -57,17 +133,12 @@ ADVICE: dict[str, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alarm:
-    """A training problem that needs attention."""
+    """A training problem that needs attention, detected after so many finished steps."""
 
     kind: str
     step: int
-    """Number of finished steps when the problem was detected."""
     message: str
     advice: str
-
-
-def _failure(step: int, message: str) -> Alarm:
-    return Alarm(kind="non_finite", step=step, message=message, advice=ADVICE["non_finite"])
 
 
 @dataclass
@@ -77,7 +148,6 @@ class HealthMonitor:
     config: HealthConfig
     num_warmup_steps: int
     objective: Objective
-    """Judges which metrics are still at their baselines."""
     plan: Plan
     examples: Mapping[str, Any]
     """Manifest of the examples, from which the baselines follow."""
@@ -137,7 +207,7 @@ class HealthMonitor:
         if step - max(self.num_warmup_steps, first_step) >= patience:
             known = {**self.examples, **self.examples["lengths"][str(place.max_length)]}
             baselines = self.objective.baselines(known)
-            averages = {name: self._mean(f"train/{name}") for name in baselines}
+            averages = {mean.name: self._mean(f"train/{mean.name}") for mean in means_of(self.objective)}
             yield from self.objective.alarms(averages, baselines, config, steps=patience)
         share = self._mean("perf/data_wait_fraction")
         if step - first_step >= patience and share > config.max_data_wait_fraction:
@@ -161,8 +231,7 @@ class DivergenceGuard:
     def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
         self.failure: Alarm | None = None
         """Reason why training must roll back; None while there is none."""
-        self._first_bad_step = 0
-        """First step that may be to blame, 0-based; the last one is that after which the failure was detected."""
+        self._first_bad_step = 0  # that may be to blame, 0-based
         self._job, self._plan, self._machine, self._rewinds = job, plan, machine, rewinds
         self._config = job.pretrain.health
         examples = read_examples_manifest(job.examples_folder)
@@ -185,27 +254,28 @@ class DivergenceGuard:
         return self._agree(fatal, step, step - num_steps)
 
     def accepts_state(self, module: PretrainingModule) -> bool:
-        """Check the state that is about to be saved. False: it must not be saved, and training must roll back."""
+        """Check the state that is about to be saved; as `accepts_row`."""
         step, total = module.finished_steps, module.interval.total()
-        fatal = None
+        message = None
         if total["skipped_steps"] > self._config.max_skipped_steps:
-            fatal = _failure(step, _skipped_in_words(total["skipped_steps"]))
+            message = _skipped_in_words(total["skipped_steps"])
         elif not all_finite(module):
-            fatal = _failure(step, "there are weights that are infinite or NaN")
+            message = "there are weights that are infinite or NaN"
+        fatal = message and Alarm(kind="non_finite", step=step, message=message, advice=_CALMER)
         # Right after a row the interval is empty: the steps of that row are to blame, they made the last updates.
-        return self._agree(fatal, step, step - int(total["steps"] or self._steps_of_row))
+        return self._agree(fatal or None, step, step - int(total["steps"] or self._steps_of_row))
 
     def _is_fatal(self, alarm: Alarm) -> bool:
-        if alarm.kind == "spike":
-            # Without a rollback, training can continue.
-            return self._config.rewind_on_spike and len(self._rewinds) < self._config.max_rewinds
-        return alarm.kind == "non_finite"
+        # After a spike, training can continue without a rollback.
+        rolls_back = self._config.rewind_on_spike and len(self._rewinds) < self._config.max_rewinds
+        return alarm.kind == "non_finite" or (alarm.kind == "spike" and rolls_back)
 
     def _agree(self, fatal: Alarm | None, step: int, first_step: int) -> bool:
         """Return whether no rank found a fatal problem; otherwise set `failure` on every rank."""
         if not sum_over_ranks([fatal is not None], self._machine.device)[0]:
             return True
-        self.failure = fatal or _failure(step, "another rank found that training must go back")
+        elsewhere = "another rank found that training must go back"
+        self.failure = fatal or Alarm(kind="non_finite", step=step, message=elsewhere, advice=_CALMER)
         self._first_bad_step = first_step
         return False
 
@@ -213,9 +283,7 @@ class DivergenceGuard:
         append_lines(self._job.health_path, [json.dumps(alarm)])
 
     def roll_back(self, alarm: Alarm, checkpoints: CheckpointFolder) -> list[dict[str, Any]]:
-        """Discard the steps of a failure: delete the checkpoints that they may have corrupted and choose what to skip.
-
-        Called on all ranks. The next start finds the checkpoint to resume from, or starts the run over.
+        """Delete the checkpoints that a failure may have corrupted, and choose what to skip. Called on all ranks.
 
         Returns:
             The rewinds of the run plus a new one, as rows of health.jsonl: the alarm, the step that training rolls back
@@ -224,16 +292,15 @@ class DivergenceGuard:
         Raises:
             TrainingDivergedError: The allowed number of rollbacks is used up.
         """
-        is_first, most, num_rewinds = self._machine.ranks.is_first, self._config.max_rewinds, len(self._rewinds)
-        if num_rewinds >= most:
+        is_first, most = self._machine.ranks.is_first, self._config.max_rewinds
+        if len(self._rewinds) >= most:
             if is_first:
                 self._log(dataclasses.asdict(alarm))
             steps = ", ".join(f"{rewind['step']:,}" for rewind in self._rewinds) or "never"
             raise TrainingDivergedError(
                 f"pretraining failed after step {alarm.step:,}: {alarm.message}. It rolled back as often as "
-                f"pretrain.health.max_rewinds={most} allows (from step: {steps}), each time "
-                f"skipping the examples that it failed on. {alarm.advice} The last good checkpoint is in "
-                f"{self._job.checkpoints_folder}."
+                f"pretrain.health.max_rewinds={most} allows (from step: {steps}). {alarm.advice} The last good "
+                f"checkpoint is in {self._job.checkpoints_folder}."
             )
         if is_first:
             checkpoints.give_up_after(self._first_bad_step)
@@ -247,8 +314,8 @@ class DivergenceGuard:
             warn(
                 f"pretraining, step {alarm.step:,}: {alarm.message}. It rolls back to "
                 f"{'its start' if target is None else f'step {target:,}'} and skips "
-                f"{sum(one['sequences'] for one in skipped):,} sequences "
-                f"({num_rewinds + 1} of at most {most} times). {alarm.advice}"
+                f"{sum(one['sequences'] for one in skipped):,} sequences ({len(self._rewinds) + 1} of at most {most} "
+                f"times). {alarm.advice}"
             )
         return [*map(dict, self._rewinds), rewind]
 

@@ -27,15 +27,19 @@ from bertline.modeling.families import GENERATOR
 from bertline.modeling.huggingface import has_mlm_head, keep_pooler
 from bertline.pretraining.config import PretrainConfig, checkpoint_title
 from bertline.pretraining.data import read_examples_manifest
-from bertline.pretraining.objectives.registry import ObjectiveConfig
+from bertline.pretraining.objectives import ObjectiveConfig
 from bertline.pretraining.plan import Plan
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
-from bertline.training.clock import Seconds
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Precision
-from bertline.training.optimizers.registry import OptimizerConfig
+from bertline.training.optimizers import OptimizerConfig
+from bertline.training.progress import Seconds
+
+
+def _in_run_folder(name: str) -> Any:
+    return property(lambda job: job.run_folder / name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,11 +63,7 @@ class PretrainJob:
 
     @classmethod
     def of(cls, work: Work) -> PretrainJob:
-        """Return the job of a run folder, whose inputs are `examples` and `tokenizer`.
-
-        Raises:
-            DataError: `pretrain.start_from` is neither a folder nor a name known to the hub.
-        """
+        """Return the job of a run folder; DataError if `pretrain.start_from` is neither a folder nor a hub name."""
         config, pretrain = work.config, work.config.pretrain
         start, extends = pretrain.start_from, pretrain.extends
         return cls(
@@ -80,64 +80,28 @@ class PretrainJob:
             extend_from=work.folder.parent / extends if extends else None,
         )
 
-    @property
-    def checkpoints_folder(self) -> Path:
-        """Folder of this run's checkpoints."""
-        return self.run_folder / "checkpoints"
-
-    @property
-    def metrics_path(self) -> Path:
-        """Path of the file with all metrics."""
-        return self.run_folder / "metrics.jsonl"
-
-    @property
-    def mask_predictions_path(self) -> Path:
-        """Path of the mask predictions: the guesses for the fixed blanks."""
-        return self.run_folder / "mask_predictions.jsonl"
-
-    @property
-    def health_path(self) -> Path:
-        """Path of the file with the alarms and the rollbacks to a checkpoint."""
-        return self.run_folder / "health.jsonl"
-
-    @property
-    def latest_folder(self) -> Path:
-        """Model folder of the newest weights, to inspect a run in progress."""
-        return self.run_folder / "latest"
-
-    @property
-    def best_folder(self) -> Path:
-        """Model folder of the step with the lowest held-out loss, if that is not the last step of a finished run."""
-        return self.run_folder / "best"
-
-    @property
-    def profile_folder(self) -> Path:
-        """Folder of the trace of a few steps and their costliest operations, if profiling was requested."""
-        return self.run_folder / "profile"
-
-    @property
-    def result_folder(self) -> Path:
-        """Folder of the result of a finished run."""
-        return self.run_folder / "result"
+    checkpoints_folder = _in_run_folder("checkpoints")
+    metrics_path = _in_run_folder("metrics.jsonl")
+    mask_predictions_path = _in_run_folder("mask_predictions.jsonl")
+    """The guesses for the fixed blanks."""
+    health_path = _in_run_folder("health.jsonl")
+    """The alarms and the rollbacks to a checkpoint."""
+    latest_folder = _in_run_folder("latest")
+    """Model folder of the newest weights, to inspect a run in progress."""
+    best_folder = _in_run_folder("best")
+    """Model folder of the step with the lowest held-out loss, if that is not the last step of a finished run."""
+    profile_folder = _in_run_folder("profile")
+    result_folder = _in_run_folder("result")
 
     @property
     def records(self) -> tuple[Path, ...]:
         """Files that the run appends to while it trains; the result has copies of them."""
         return (self.metrics_path, self.mask_predictions_path, self.health_path)
 
-    @property
-    def written_atomically(self) -> tuple[Path, ...]:
-        """Files and folders of which a kill may leave half-written copies, under temporary names in the same folder."""
-        folders = (self.latest_folder, self.best_folder, self.profile_folder, self.result_folder)
-        return (*self.records, self.mask_predictions_path.with_suffix(".txt"), *folders)
 
-
-# Keys that do not affect the weights of the last step, which are the result. Probes run without dropout and gradients
-# and do not use training's random generators; checkpoints are copies. Two things do depend on these keys: which step
-# counts as the best (losses over different sequences are not comparable: see `TrainingState.restore`), and, if training
-# fails, when it rolls back (health) and how far (checkpoints). The new values apply from the resumed step on, so a
-# diverged run can be resumed with more rollbacks allowed; health.jsonl and the checkpoint record the examples that it
-# skipped.
+# Keys that do not affect the weights of the last step, which are the result: probes use no generator of training, and
+# checkpoints are copies. What depends on them is which step counts as the best (see `TrainingState.restore`), and, if
+# training fails, when it rolls back (health) and how far (checkpoints). New values apply from the resumed step on.
 FREE_KEYS = (
     "pretrain.validate_every_steps",
     "pretrain.validation_sequences",
@@ -167,12 +131,7 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
 def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, where: str, extending: bool) -> None:
     """Refuse to resume from a checkpoint of a different training; keys that do not affect the weights may differ.
 
-    Args:
-        where: Run that the checkpoint belongs to, for the error message.
-        extending: Whether the job extends the run, so that phases and number of steps may differ.
-
-    Raises:
-        ConfigError: Other keys differ; the message lists each of them with both values.
+    Where the job is `extending` the run `where`, phases and number of steps may differ too.
     """
     allowed = (*FREE_KEYS, *_EXTENDABLE) if extending else FREE_KEYS
     before, now = (dict(_flat(identity)) for identity in (trained, expected))
@@ -182,12 +141,8 @@ def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, whe
         if before.get(key) != now.get(key) and not any(f"{key}.".startswith(f"{one}.") for one in allowed)
     ]
     if differences:
-        rule = (
-            "A run can be extended by more steps only, all else must be as it was"
-            if extending
-            else "A run is resumed only as it was started; give another run folder to start from scratch"
-        )
-        raise ConfigError("\n".join([f"{where} was trained with another configuration:", *differences, f"{rule}."]))
+        rule = "A run is resumed only as it was started, and extended by more steps only; give another run folder."
+        raise ConfigError("\n".join([f"{where} was trained with another configuration:", *differences, rule]))
 
 
 def _flat(section: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -197,9 +152,6 @@ def _flat(section: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flat(value, f"{key}.{name}" if key else name)
     else:
         yield key, section
-
-
-# The result
 
 
 def write_result(
@@ -233,15 +185,9 @@ def write_model(job: PretrainJob, model: LanguageModel, folder: Path) -> None:
 
 
 def headline_figures(job: PretrainJob, model: LanguageModel, seconds: Seconds, num_tokens: float) -> dict[str, float]:
-    """Return the last value of each headline metric, and totals of the run.
-
-    `perf/tokens_per_s` and `perf/mfu` are medians over the rows of metrics.jsonl, so that compilation and a busy minute
-    do not count.
-    """
-    rows = [row.metrics for row in read_metrics(job.metrics_path)]
-    last = {
-        key: value for row in rows for key, value in row.items() if key.startswith(("train/loss", "val/", "probe/"))
-    }
+    """Return the last value of each headline metric, medians of speed over the rows, and totals of the run."""
+    rows, shown = [row.metrics for row in read_metrics(job.metrics_path)], ("train/loss", "val/", "probe/")
+    last = {key: value for row in rows for key, value in row.items() if key.startswith(shown)}
     length = str(Plan.of(job.pretrain).place(job.pretrain.num_steps - 1).max_length)
     return {
         **last,
@@ -259,9 +205,7 @@ def headline_figures(job: PretrainJob, model: LanguageModel, seconds: Seconds, n
 def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]:
     """Write encoder and vocabulary of `start_from` to `out`, with its pretraining heads; return the figures.
 
-    Raises:
-        ArtifactError: The folder is not a BERT checkpoint, its vocabulary does not fit its embeddings, or the written
-            weights differ when read back.
+    ArtifactError if its vocabulary does not fit its embeddings, or the written weights differ when read back.
     """
     assert config.start_from is not None  # validation requires it where there are no phases
     source, title = resolve_folder(config.start_from, config.start_from_revision), checkpoint_title(config)
@@ -270,7 +214,7 @@ def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]
     if tokenizer.vocab_size > encoder.vocab_size:
         raise ArtifactError(
             f"{source}: the vocabulary has {tokenizer.vocab_size:,} subwords, but the embeddings only "
-            f"{encoder.vocab_size:,} rows. Is this the tokenizer that belongs to the model?"
+            f"{encoder.vocab_size:,} rows. Is this the tokenizer of the model?"
         )
     with folder_written_atomically(out) as folder:
         save_model(model, folder)
@@ -295,5 +239,5 @@ def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]
 
 
 def _read(folder: Path) -> nn.Module:
-    # Missing heads are not initialized at random: nothing would ever train them.
+    # Heads that it lacks stay away: nothing would ever train them.
     return load_model(folder, "mlm") if has_mlm_head(folder) else load_encoder(folder)

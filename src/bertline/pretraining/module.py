@@ -14,19 +14,18 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bertline.encoders.loading import LanguageModel
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.bert import LanguageModelOutput
+from bertline.modeling.attention_choice import AttentionKind
+from bertline.modeling.bert import set_attention
 from bertline.modeling.dropout import Dropout, mask_keys
-from bertline.pretraining.data import COUNTS, StepBatch, expanded
+from bertline.pretraining.data import StepBatch, expanded
+from bertline.pretraining.health import IntervalSums
 from bertline.pretraining.job import PretrainJob
-from bertline.pretraining.objectives.base import Objective, means, sum_names, weighted_loss
-from bertline.training.devices import Machine, seed_device, start_sum, sum_over_ranks
+from bertline.pretraining.objectives.base import Objective, sum_names
+from bertline.training.devices import Machine, seed_device, start_sum
 from bertline.training.groupwise import clip_gradients, keeping_state, skip_unless_finite
-from bertline.training.optimizers.weights import set_learning_rate
+from bertline.training.optimizers.base import set_learning_rate
 from bertline.training.private_api import inside_ddp_forward
 from bertline.training.schedules import learning_rate_factor
-
-LOG_EVERY_STEPS = 20
-"""Number of steps per row of metrics."""
 
 
 class PretrainingModule(pl.LightningModule):
@@ -50,7 +49,9 @@ class PretrainingModule(pl.LightningModule):
         self.optimizer_state: dict[str, Any] | None = None
         """Optimizer state to resume from; None for a new optimizer."""
         self.frozen_layout: dict[str, Any] | None = None
-        """What dropout masks depend on besides seed and step; see `pretraining.row_layout.frozen_layout`."""
+        """What dropout masks depend on besides seed and step; see `pretraining.plan.frozen_layout`."""
+        self.attention_kinds: dict[int, AttentionKind] = {}
+        """Attention kernel for each length of rows; a compiled graph is specific to both, and used again."""
 
     @property
     def model(self) -> LanguageModel:
@@ -83,6 +84,9 @@ class PretrainingModule(pl.LightningModule):
         seed_device(self.machine.device, seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
         set_learning_rate(optimizer, self.learning_rate(self.finished_steps))
         optimizer.zero_grad()
+        kind = self.attention_kinds.get(batch["micro_batches"][0]["input_ids"].shape[1], self.model.attention)
+        if self.model.attention != kind:
+            set_attention(self.model, kind)
         sum_of_targets = start_sum(batch["num_targets"], self.machine.device)  # needed only after a forward pass
         needs_tokens = any(term.count == "tokens" for term in self.objective.terms)
         sum_of_tokens = start_sum(batch["num_tokens"], self.machine.device) if needs_tokens else lambda: 1
@@ -111,10 +115,7 @@ class PretrainingModule(pl.LightningModule):
         self.finished_steps += 1
 
     def rehearse(self, micro_batches: Sequence[Mapping[str, Tensor]]) -> None:
-        """Compute a step on these micro-batches and skip its update: what it needs is allocated, and nothing changes.
-
-        Weights, optimizer, random generators and sums stay as they are, also if an error ends it.
-        """
+        """Compute a step on these micro-batches without its update: what it needs is allocated, and nothing changes."""
         optimizer, device = self.optimizer, self.machine.device
         generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
         precision = self.trainer.strategy.precision_plugin.train_step_context()
@@ -158,11 +159,7 @@ class PretrainingModule(pl.LightningModule):
 
 
 class PreTrainingLosses(nn.Module):
-    """Runs the model on a micro-batch and computes the sums of the objective.
-
-    The losses are sums, not means: the caller divides by the counts of the global batch, so that every target has the
-    same weight.
-    """
+    """Runs the model on a micro-batch and computes the sums of the objective, which the caller divides by counts."""
 
     def __init__(self, model: LanguageModel, objective: Objective) -> None:
         super().__init__()
@@ -170,82 +167,5 @@ class PreTrainingLosses(nn.Module):
         self.objective = objective
 
     def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the sums (`Objective.sums`) of arrays of `examples.masking`, or of rows of `examples.packing`.
-
-        Without `attention_mask`, no row has padding.
-        """
-        return self.objective.sums(self.output(batch), batch)
-
-    def output(self, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
-        """Return the output of the model on such a batch."""
-        return self.objective.output(self.model, batch)
-
-
-_STEP_SUMS = ("grad_norm", "steps", "skipped_steps")
-"""Sums that every rank computes by itself, with the same values on all ranks."""
-
-
-class IntervalSums:
-    """Sums of an objective, and counts, since the last row of metrics.
-
-    Model outputs stay on the device: waiting for them in each step would leave the device idle. A step whose gradient
-    norm is not finite is skipped by the optimizer; it is counted here, but only the `timed_*` counts, from which
-    throughput follows, include it.
-    """
-
-    def __init__(self, device: torch.device, names: Sequence[str]) -> None:
-        self._device = device
-        self._names = tuple(names)
-        self.clear()
-
-    def clear(self) -> None:
-        """Start the next interval."""
-        names = (*self._names, *COUNTS, *_STEP_SUMS, *(f"timed_{name}" for name in COUNTS))
-        self._before = dict.fromkeys(names, 0.0)
-        self._step: Tensor | None = None
-        self._steps: list[tuple[Tensor, dict[str, int]]] = []
-
-    def add_micro_batch(self, sums: Mapping[str, Tensor]) -> None:
-        """Add the sums of one micro-batch."""
-        values = torch.stack([sums[name] for name in self._names]).detach()
-        self._step = values if self._step is None else self._step + values
-
-    def add_step(self, grad_norm: Tensor, batch: StepBatch) -> None:
-        """Finish a step: add the counts of this rank's share, and the gradient norm, which is equal on all ranks."""
-        assert self._step is not None  # a step has a micro-batch
-        counts = {name: int(batch[f"num_{name}"]) for name in COUNTS}  # type: ignore[literal-required]
-        self._steps.append((torch.cat([self._step, grad_norm.detach().reshape(1)]), counts))
-        self._step = None
-
-    def total(self) -> dict[str, float]:
-        """Return the sums over all ranks (for steps and norms: of this rank). Waits for the device."""
-        total = dict(self._before)
-        computed = torch.stack([values for values, _ in self._steps]).tolist() if self._steps else []
-        for values, (_, counts) in zip(computed, self._steps, strict=True):
-            is_skipped = not math.isfinite(values[-1])
-            total["steps"] += 1
-            total["skipped_steps"] += is_skipped
-            if not is_skipped:
-                for name, value in (*zip((*self._names, "grad_norm"), values, strict=True), *counts.items()):
-                    total[name] += value
-            for name, count in counts.items():
-                total[f"timed_{name}"] += count
-        names = [name for name in total if name not in _STEP_SUMS]
-        summed = sum_over_ranks([total[name] for name in names], self._device)
-        return {**total, **dict(zip(names, summed, strict=True))}
-
-    def restore(self, total: Mapping[str, float], *, is_first_rank: bool) -> None:
-        """Resume from the `total` of a checkpoint: the first rank carries the sums of all ranks."""
-        self.clear()
-        self._before.update({name: value for name, value in total.items() if is_first_rank or name in _STEP_SUMS})
-
-
-def training_metrics(total: Mapping[str, float], objective: Objective) -> dict[str, float]:
-    """Return the loss and the means of an interval; NaN if all its steps were skipped."""
-    averages, steps = means(objective, total), total["steps"] - total["skipped_steps"]
-    return {
-        "train/loss": weighted_loss(objective, averages),
-        **{f"train/{name}": mean for name, mean in averages.items()},
-        "optim/grad_norm": total["grad_norm"] / steps if steps else math.nan,
-        "optim/skipped_steps": total["skipped_steps"],
-    }
+        """Return the sums (`Objective.sums`) of a batch as `Objective.output` takes it."""
+        return self.objective.sums(self.objective.output(self.model, batch), batch)

@@ -1,24 +1,40 @@
-"""Which examples each step takes: the plan over the phases, and the order of the examples in an epoch.
+"""Which examples each step takes, in which rows they lie, and the attention kernel that computes those.
 
-Both are pure functions: of the step and the phases, and of seed and epoch. Nothing is stored.
+Order and plan are pure functions: of seed and epoch, and of the step and the phases. Nothing is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertline.foundation.errors import ConfigError
+from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.seeds import generator
+from bertline.modeling.attention_choice import (
+    AttentionChoice,
+    AttentionDevice,
+    AttentionKind,
+    choose_attention,
+    lacking_for_varlen,
+)
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.families import FAMILIES
 from bertline.pretraining.config import PhaseConfig, PretrainConfig
-from bertline.training.devices import Ranks
+from bertline.training.config import RuntimeConfig
+
+if TYPE_CHECKING:  # the planner does without torch
+    from bertline.training.devices import Ranks
 
 _NUM_ROUNDS = 6
 # The two multipliers of splitmix64's finaliser (Steele, Lea, Flood, OOPSLA 2014), which spreads every input bit.
 _SPREAD_1 = np.uint64(0xBF58476D1CE4E5B9)
 _SPREAD_2 = np.uint64(0x94D049BB133111EB)
+# If attention computes whole rows, masking other sequences costs about as much as the padding at this fill.
+_PACKS_BELOW_FILL = 0.85
+_PLAIN = AttentionChoice("plain", "")
 
 
 def shuffled(positions: np.ndarray, size: int, *, seed: int, epoch: int) -> np.ndarray:
@@ -151,49 +167,169 @@ class Plan:
 
     def starts_like(self, other: Plan) -> bool:
         """Return whether all steps of `other` take the same examples in this plan, as extending a run requires."""
-        if other.num_steps > self.num_steps:
-            return False
-        starts = (*other._phase_starts(), *(start for start in self._phase_starts() if start < other.num_steps))
-        lasts = [start - 1 for start in starts if start > 0]
-        steps = (*starts, *lasts, other.num_steps - 1)
-        return all(replace(self.place(step), phase=0) == replace(other.place(step), phase=0) for step in steps)
+        return other.num_steps <= self.num_steps and all(
+            replace(self.place(step), phase=0) == replace(other.place(step), phase=0) for step in range(other.num_steps)
+        )
 
     def stretches(self, first_step: int, end_step: int) -> Iterator[tuple[Place, int, int]]:
         """Split the steps `first_step` to `end_step` by phase: yield the place before the first, that step, the end."""
-        starts = self._phase_starts()
-        for start, end in zip(starts, [*starts[1:], end_step], strict=True):
-            start, end = max(start, first_step), min(end, end_step)
+        phase_start = 0
+        for phase in self.phases:
+            start, end = max(phase_start, first_step), min(phase_start + phase.steps, end_step)
             if start < end:
                 yield self.place(start), start, end
-
-    def _phase_starts(self) -> list[int]:
-        starts, start = [], 0
-        for phase in self.phases:
-            if start < self.num_steps:
-                starts.append(start)
-            start += phase.steps
-        return starts
+            phase_start += phase.steps
 
 
 def share_of(place: Place, ranks: Ranks) -> range:
     """Return the positions that one rank takes in the step, in the order of the examples of the place's length.
 
     The ranks' shares are consecutive; their sizes differ by one example if the batch does not divide evenly.
-
-    Raises:
-        ConfigError: A rank would get no sequence.
+    ConfigError if a rank would get no sequence.
 
     Example:
+        >>> from bertline.training.devices import Ranks
         >>> place = Place(phase=0, consumed=100, max_length=64, global_batch_size=5)
         >>> [list(share_of(place, Ranks(rank=rank, world_size=2, local_rank=rank))) for rank in (0, 1)]
         [[100, 101], [102, 103, 104]]
     """
-    size, world_size = place.global_batch_size, ranks.world_size
+    size, first, world_size = place.global_batch_size, place.consumed, ranks.world_size
     if size < world_size:
         raise ConfigError(
             f"pretrain.phases[{place.phase}].global_batch_size is {size}, fewer than the {world_size} devices. "
             "Give every device at least one sequence a step."
         )
-    return range(
-        place.consumed + size * ranks.rank // world_size, place.consumed + size * (ranks.rank + 1) // world_size
-    )
+    return range(first + size * ranks.rank // world_size, first + size * (ranks.rank + 1) // world_size)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowLayout:
+    """Layout of the sequences of one length in rows of micro-batches, and the kernel that computes attention in it."""
+
+    packed: bool
+    """Whether sequences share rows; else each has a padded row of its own."""
+    rows: int | None
+    """Rows per micro-batch; None: the whole share of a step."""
+    attention: AttentionChoice = _PLAIN
+
+
+def pretraining_attention(
+    runtime: RuntimeConfig, model: ModelConfig, device: AttentionDevice, length: int
+) -> AttentionChoice:
+    """Choose the attention kernel for sequences of this length; MachineError if `varlen` is not available."""
+    dropout_prob, head_size = model.attention_probs_dropout_prob, model.hidden_size // model.num_attention_heads
+    lacking = lacking_for_varlen(device, head_size=head_size, dropout_prob=dropout_prob, packs=runtime.packing != "off")
+    if runtime.attention == "varlen" and lacking:
+        needs = ", ".join(lacking)
+        raise MachineError(f"runtime.attention is varlen, which needs {needs}. Change that, or use attention=auto.")
+    return choose_attention(runtime.attention, device, length, dropout_prob=dropout_prob, lacking_for_varlen=lacking)
+
+
+def packs(runtime: RuntimeConfig, *, fill: float, attention: AttentionKind) -> bool:
+    """Return whether to share rows; `auto`: if attention skips others, or `fill`, real part of padded rows, is low."""
+    if runtime.packing != "auto":
+        return runtime.packing == "on"
+    return attention == "varlen" or fill < _PACKS_BELOW_FILL
+
+
+def rows_at_once(runtime: RuntimeConfig, length: int) -> int | None:
+    """Return the rows per micro-batch on one device, at least one; None: the whole share of a step."""
+    if runtime.micro_batch_tokens is None:
+        return runtime.micro_batch_size
+    if runtime.micro_batch_tokens < length:
+        raise ConfigError(
+            f"runtime.micro_batch_tokens is {runtime.micro_batch_tokens}, too few for one row of {length} tokens "
+            f"(pretrain.phases). Give at least {length}."
+        )
+    return runtime.micro_batch_tokens // length
+
+
+def row_layouts(
+    runtime: RuntimeConfig, model: ModelConfig, device: AttentionDevice, fills: Mapping[int, float]
+) -> dict[int, RowLayout]:
+    """Return the row layout for each length, whose padded rows have such a part of real tokens."""
+    layouts = {}
+    for length, fill in fills.items():
+        attention = pretraining_attention(runtime, model, device, length)
+        packed = packs(runtime, fill=fill, attention=attention.kind)
+        layouts[length] = RowLayout(packed=packed, rows=rows_at_once(runtime, length), attention=attention)
+    return layouts
+
+
+def frozen_layout(
+    layouts: Mapping[int, RowLayout], *, model: ModelConfig, device: str, num_ranks: int
+) -> dict[str, Any] | None:
+    """Return, as plain data for the checkpoint, what dropout masks depend on besides seed and step; None: on nothing.
+
+    On a CPU, eager and plain attention have the masks of `modeling.dropout.TokenMasks`, which no layout changes:
+    `drawn_on` is None. Other devices, fused kernels and wrapped models draw masks in the order in which they compute.
+    """
+    attention_drops = model.attention_probs_dropout_prob > 0
+    others_drop = any(value for key, value in model.own.items() if "dropout" in key)
+    if not (attention_drops or model.hidden_dropout_prob > 0 or others_drop):
+        return None
+    is_fused = any(one.attention.kind not in ("eager", "plain") for one in layouts.values())
+    is_wrapped = FAMILIES[model.family].wrapping is not None
+    is_drawn = device != "cpu" or (attention_drops and is_fused) or is_wrapped
+    lengths = {
+        str(length): {"packed": one.packed, "rows": one.rows, "attention": one.attention.kind}
+        for length, one in layouts.items()
+    }
+    return {"drawn_on": _drawn_on(device, num_ranks) if is_drawn else None, "lengths": lengths}
+
+
+def _drawn_on(device: str, num_ranks: int) -> str:
+    return f"{num_ranks} {device} device{'s' if num_ranks > 1 else ''}"
+
+
+def resumed_layout(
+    frozen: Mapping[str, Any] | None,
+    layouts: Mapping[int, RowLayout],
+    *,
+    model: ModelConfig,
+    device: str,
+    num_ranks: int,
+) -> tuple[dict[int, RowLayout], dict[str, Any] | None, str | None]:
+    """Return the layouts of a resumed run, those that it began with where its dropout masks depend on them.
+
+    The second value is their `frozen_layout`, the third a warning: that the runtime section's layouts are not used, or
+    that the masks change all the same. `frozen` is that of the checkpoint; None for a new run.
+    """
+    resumed = dict(layouts)
+    if frozen is not None and frozen["drawn_on"] == _drawn_on(device, num_ranks):
+        for length in layouts.keys() & map(int, frozen["lengths"]):
+            began, attention = frozen["lengths"][str(length)], layouts[length].attention
+            if model.attention_probs_dropout_prob > 0 and attention.kind != began["attention"]:
+                attention = AttentionChoice(began["attention"], "as the run began")
+            resumed[length] = RowLayout(packed=began["packed"], rows=began["rows"], attention=attention)
+    now, warning = frozen_layout(resumed, model=model, device=device, num_ranks=num_ranks), None
+    if frozen is not None and now is not None and frozen["drawn_on"] != now["drawn_on"]:
+        was, is_now = (one["drawn_on"] or "a CPU with eager or plain attention" for one in (frozen, now))
+        warning = f"the run began with the dropout masks of {was}; from here on they are those of {is_now}"
+    elif any(replace(one, rows=one.rows or resumed[length].rows) != resumed[length] for length, one in layouts.items()):
+        rows = "; ".join(
+            f"{one.rows or 'all'} {'packed' if one.packed else 'padded'} rows of {length} tokens at once, "
+            f"{one.attention.kind}"
+            for length, one in resumed.items()
+        )
+        warning = (
+            "packing, attention and micro-batches of the runtime section are not used: the dropout masks of the run "
+            f"depend on those that it began with ({rows}). For others, train from scratch in another run folder."
+        )
+    return resumed, now, warning
+
+
+def layouts_in_words(
+    layouts: Mapping[int, RowLayout], fills: Mapping[int, float], model: ModelConfig, device: AttentionDevice
+) -> str:
+    """Describe the chosen layouts and attention kernels with the reasons, for the log: no slow path is silent."""
+    parts = []
+    for length, layout in layouts.items():
+        fill, (kind, reason) = fills[length], layout.attention
+        if layout.packed:
+            rows = f"packed rows of {length} tokens ({fill:.0%} if padded)"
+        else:  # rounded down, so that rows that need a mask never look full
+            rows = f"padded rows of {length} tokens ({int(100 * fill)}% real)"
+        parts.append(f"{rows}, attention {kind} ({reason})")
+    dropout = model.attention_probs_dropout_prob
+    return f"on {device.type} in {device.precision}, attention dropout {dropout:g}: {'; '.join(parts)}"

@@ -1,66 +1,79 @@
-"""Probes of every run: the held-out losses, the best step so far, and the guesses for fixed blanks."""
+"""Probes: the held-out losses, the best step so far, the guesses for fixed blanks, and a linear classifier."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bertline.encoders.loading import LanguageModel
+from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import append_lines, read_json_lines, write_atomically
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.foundation.metrics_log import MetricsLog
+from bertline.foundation.progress import warn
+from bertline.foundation.seeds import generator
+from bertline.modeling.heads import pooled
 from bertline.pretraining.config import MaskPredictionsConfig
 from bertline.pretraining.data import MaskedExamples
-from bertline.pretraining.health import DivergenceGuard
-from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
+from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives.base import means, sum_names
 from bertline.pretraining.plan import Plan, shuffled
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import MASK
-from bertline.training.clock import TrainingClock
-from bertline.training.devices import Machine, sum_over_ranks
-from bertline.training.probe import DueProbes, Probe, evaluating
+from bertline.tokenization.vocabulary import CONTINUATION, MASK
+from bertline.training.devices import Machine, evaluating, sum_over_ranks
 
 _BATCH_TOKENS = 8192
+KINDS = ("as_is", "bigram_shift", "odd_word")
+"""How a sentence of the linear probe was corrupted."""
+# The paper's sentences have 5 to 28 words (arXiv 1805.01070, section 2).
+_FEWEST_WORDS, _MOST_WORDS = 5, 28
+_SENTENCE_ENDS = frozenset(".!?。！？।؟")
+_SPACES = "Ġ▁"
+"""How byte-level BPE and SentencePiece write the space before a word."""
+_TRAIN_SHARE = 2 / 3
+_ALIKE_RANKS = 10
+"""Largest difference in frequency rank between a word and its replacement: frequency must not reveal it."""
+_BATCH_TOKENS_ON_CPU = 2048
+"""Of the linear probe. Measured: 8,192 took 25% longer, 32,768 took 50% longer."""
+_BATCH_TOKENS_ON_GPU = 16_384
+"""Few kernel launches; the widest activations of BERT-large take 128 MiB in bf16."""
+_FEWEST_SENTENCES = 60
+"""With fewer sentences, at most 20 are left to score on: too few for a meaningful accuracy."""
+_INVERSE_REGULARISATION = 0.1
+"""scikit-learn's C for standardised vectors. At 128 channels, 0.01 to 1 gave the same accuracy within 0.3 points."""
+
+Word = tuple[int, ...]
+"""Token ids of a word's subwords."""
+Sentence = tuple[Word, ...]
 
 
-@dataclass(kw_only=True, eq=False)
-class Probing(pl.Callback):
-    """Runs the probes that are due before the first step and after a step, and logs what they measure."""
+class Probe(Protocol):
+    """Measurement before the first step, every `every_steps` steps, and after the last step.
 
-    due: DueProbes
-    metrics_log: MetricsLog  # Lightning gives each callback an attribute `log`
-    clock: TrainingClock
-    guard: DivergenceGuard
-    """After a failure nothing is measured."""
+    A probe must not change the model, its mode or the course of training. Probes run on every rank in the same order,
+    so they may communicate; only the first rank should write files.
+    """
 
-    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Run the probes of a new run."""
-        if module.finished_steps == 0:
-            self._run(module)
+    every_steps: int
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
-        """Run the probes that are due."""
-        if self.guard.failure is None:
-            self._run(module)
+    def probe(self, step: int) -> Mapping[str, float]:
+        """Measure after `step` finished steps. The returned metrics are written to metrics.jsonl under that step."""
 
-    def _run(self, module: PretrainingModule) -> None:
-        step = module.finished_steps
-        if due := self.due.after(step):
-            with self.clock.paused():
-                metrics = {key: value for probe in due for key, value in probe.probe(step).items()}
-            if metrics and module.machine.ranks.is_first:
-                self.metrics_log.log(step, metrics)
+    def keep_up_to(self, step: int) -> None:
+        """Drop the probe's own records after `step`: training resumes from there and creates them again."""
+        return  # most probes keep none
 
 
 @dataclass
@@ -79,22 +92,19 @@ class ValidationProbe(Probe):
     """Device, precision and ranks; the batches are distributed over the ranks."""
     every_steps: int
     max_sequences: int
-    """Largest number of sequences to validate on."""
 
     def __post_init__(self) -> None:
         objective, lengths = self.losses.objective, self.plan.lengths
         self._examples = MaskedExamples.by_length(self.folder, "validation", lengths, objective)
 
     def probe(self, step: int) -> dict[str, float]:
-        """Measure the losses and metrics."""
         examples = self._examples[self.plan.place(max(0, step - 1)).max_length]
         names = sum_names(self.losses.objective)
         sums = np.zeros(len(names) + 3)
         with evaluating(self.losses, self.machine) as run:
             for batch in self._batches(examples):
-                computed = run(
-                    {name: torch.from_numpy(values).to(self.machine.device) for name, values in batch.items()}
-                )
+                device = self.machine.device
+                computed = run({name: torch.from_numpy(values).to(device) for name, values in batch.items()})
                 num_targets, num_tokens = (batch["masked_labels"] != IGNORED_LABEL).sum(), batch["attention_mask"].sum()
                 num_sequences = len(batch["input_ids"]) // (1 if examples.pairs_together is None else 2)
                 values = torch.stack([computed[name] for name in names]).tolist()
@@ -118,7 +128,7 @@ class BestStep(Probe):
     """Runs the validation probe and records the step after which the held-out loss was lowest.
 
     Losses at different sequence lengths are not comparable: when a phase changes the length, the search starts over.
-    The measurement before the first step does not count; nothing has been trained at that point.
+    The measurement before the first step does not count.
     """
 
     validation: Probe
@@ -151,9 +161,7 @@ class MaskPredictionProbe(Probe):
     """Appends frames to `mask_predictions.jsonl`: for each sentence, the most likely tokens at its first blank.
 
     `mask_predictions.txt` in the same folder has all frames as readable text and is rewritten with every frame.
-
-    Raises:
-        ConfigError: A sentence is too long for the model.
+    ConfigError if a sentence is too long for the model.
     """
 
     model: LanguageModel
@@ -168,7 +176,6 @@ class MaskPredictionProbe(Probe):
         self._inputs = {sentence: self._encode(sentence) for sentence in self.config.sentences}
 
     def probe(self, step: int) -> dict[str, float]:
-        """Append the frame of this step. The returned metrics are empty."""
         if self.machine.ranks.is_first and self._inputs:
             rows = [
                 {"step": step, "sentence": sentence, "guesses": self._guesses(*inputs)}
@@ -189,7 +196,6 @@ class MaskPredictionProbe(Probe):
         write_atomically(self.path.with_suffix(".txt"), mask_predictions_text(rows))
 
     def _guesses(self, input_ids: Tensor, position: int) -> list[list[Any]]:
-        """Return the most likely tokens and their probabilities, most likely first."""
         ids = input_ids.to(self.machine.device)
         with evaluating(self.model, self.machine) as run:
             output = run(ids, torch.zeros_like(ids), torch.ones_like(ids), torch.full_like(ids[:, :1], position))
@@ -200,14 +206,14 @@ class MaskPredictionProbe(Probe):
         return [[token, round(prob, 6)] for token, prob in zip(tokens, probabilities.tolist(), strict=True)]
 
     def _encode(self, sentence: str) -> tuple[Tensor, int]:
-        """Return `[CLS] sentence [SEP]` as token ids [1, S], and the position of the first blank."""
+        """Return the sentence as token ids [1, S], and the position of its first blank."""
         tokenizer = self.tokenizer
         ids = tokenizer.single.sequence(tokenizer.encode(sentence.replace(MASK, tokenizer.mask_token)))
         longest = self.model.bert.config.max_position_embeddings
         if len(ids) > longest:
             raise ConfigError(
                 f"pretrain.mask_predictions.sentences has one of {len(ids)} tokens, the model has positions for "
-                f"{longest} (model.max_position_embeddings): {sentence!r}. Shorten it."
+                f"{longest}: {sentence!r}. Shorten it."
             )
         return torch.tensor([ids]), ids.index(tokenizer.mask_id)
 
@@ -226,3 +232,210 @@ def mask_predictions_text(rows: Sequence[Mapping[str, Any]]) -> str:
         guesses = "  ".join(f"{token} {100 * probability:.0f} %" for token, probability in row["guesses"])
         predictions.setdefault(row["sentence"], []).append(f"{row['step']:>10,}  {guesses}\n")
     return "\n".join(f"{sentence}\n{''.join(reversed(frames))}" for sentence, frames in predictions.items())
+
+
+class ProbingSentences(NamedTuple):
+    """Sentences and how each was corrupted, training sentences first."""
+
+    sentences: tuple[Sentence, ...]
+    kinds: Array
+    """[N] indices into `KINDS`; balanced, give or take one, both before and after `num_train`."""
+    num_train: int
+
+
+def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentences: int) -> ProbingSentences:
+    """Draw at most `max_sentences`, and corrupt two thirds of them: a pure function of the examples.
+
+    In *bigram shift* two adjacent words are swapped; in *semantic odd man out* one word is replaced by another. A model
+    that sees only the words without their order, or only their frequencies, is at chance (0.5) on both.
+
+    Training sentences come from the first two thirds of the examples, test sentences from the rest: the examples are in
+    document order, so the two parts share at most the document at the border. No sentence is used twice, and each could
+    have been corrupted in either way. All are of segment A; segment B is often random text from elsewhere.
+
+    References:
+        Conneau et al., What you can cram into a single vector (arXiv 1805.01070), section 2.
+    """
+    words = _Words(tokenizer)
+    border = round(len(store) * _TRAIN_SHARE)
+    wanted = round(max_sentences * _TRAIN_SHARE)
+    seen: set[Sentence] = set()
+    train = list(islice(_new_sentences(store, range(border), words, seen), wanted))
+    test = list(islice(_new_sentences(store, range(border, len(store)), words, seen), max_sentences - wanted))
+    alike = _alike_words([*train, *test], words, seed=store.manifest["seed"])
+    parts = [[sentence for sentence in part if any(word in alike for word in sentence)] for part in (train, test)]
+    rng = generator(store.manifest["seed"], "probing sentences")
+    numbered = [(number % len(KINDS), sentence) for part in parts for number, sentence in enumerate(part)]
+    return ProbingSentences(
+        sentences=tuple(_corrupted(sentence, KINDS[kind], words, alike, rng) for kind, sentence in numbered),
+        kinds=np.array([kind for kind, _ in numbered], dtype=np.int64),
+        num_train=len(parts[0]),
+    )
+
+
+class _Words:
+    """What the vocabulary says of words: which token continues one, is none, or ends a sentence."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        if tokenizer.is_wordpiece:
+            self._continues = [token.startswith(CONTINUATION) and token != CONTINUATION for token in tokenizer.vocab]
+        else:  # a letter without the mark of a space before it continues a word
+            self._continues = [token[:1] not in _SPACES and token[:1].isalnum() for token in tokenizer.vocab]
+        self._plain = [
+            index not in tokenizer.special_ids and any(character.isalnum() for character in token.lstrip(_SPACES))
+            for index, token in enumerate(tokenizer.vocab)
+        ]
+        self._ends = frozenset(index for index, token in enumerate(tokenizer.vocab) if token in _SENTENCE_ENDS)
+
+    def is_plain(self, word: Word) -> bool:
+        """Return whether it is neither punctuation nor unknown."""
+        return self._plain[word[0]]
+
+    def of(self, ids: Sequence[int]) -> list[Word]:
+        """Group subwords into words."""
+        starts = [index for index, token in enumerate(ids) if not index or not self._continues[token]]
+        return [tuple(ids[start:stop]) for start, stop in pairwise([*starts, len(ids)])]
+
+    def sentences(self, segment: Sequence[int]) -> Iterator[Sentence]:
+        """Split a segment after closing punctuation, or after `_MOST_WORDS` words without any."""
+        sentence: list[Word] = []
+        for word in self.of(segment):
+            sentence.append(word)
+            if word[-1] in self._ends or len(sentence) == _MOST_WORDS:
+                yield tuple(sentence)
+                sentence = []
+        yield tuple(sentence)
+
+    def swappable(self, sentence: Sentence) -> list[int]:
+        """Return the positions where a word and its right neighbour are plain and different."""
+        return [
+            at
+            for at, (word, right) in enumerate(pairwise(sentence))
+            if word != right and self.is_plain(word) and self.is_plain(right)
+        ]
+
+
+def _alike_words(sentences: Sequence[Sentence], words: _Words, *, seed: int) -> dict[Word, list[Word]]:
+    """Return, for each plain word that occurs more than once, others of similar frequency with as many subwords."""
+    counts = Counter(word for sentence in sentences for word in sentence if words.is_plain(word))
+    repeated = sorted(word for word, count in counts.items() if count > 1)
+    # Words of equal frequency are in random order: neighbours in the vocabulary are often spelt alike.
+    order = generator(seed, "ranks of words").permutation(len(repeated))
+    by_length: dict[int, list[Word]] = {}
+    for word in sorted((repeated[index] for index in order), key=lambda word: -counts[word]):
+        by_length.setdefault(len(word), []).append(word)
+    return {
+        word: [*ranked[max(0, rank - _ALIKE_RANKS) : rank], *ranked[rank + 1 : rank + 1 + _ALIKE_RANKS]]
+        for ranked in by_length.values()
+        for rank, word in enumerate(ranked)
+        if len(ranked) > 1
+    }
+
+
+def _new_sentences(store: ExampleStore, region: range, words: _Words, seen: set[Sentence]) -> Iterator[Sentence]:
+    """Yield the usable sentences of a region of the examples in random order, and add them to those seen."""
+    order, layout = shuffled(np.arange(len(region)), len(region), seed=store.manifest["seed"], epoch=0), store.layout
+    for index in order.tolist():
+        example = store[region[index]]
+        stop = example.first_segment_length - len(layout.between or layout.after)
+        segment = example.input_ids[len(layout.before) : stop]
+        for sentence in words.sentences(segment.tolist()):
+            if len(sentence) >= _FEWEST_WORDS and sentence not in seen and words.swappable(sentence):
+                seen.add(sentence)
+                yield sentence
+
+
+def _corrupted(
+    sentence: Sentence, kind: str, words: _Words, alike: Mapping[Word, Sequence[Word]], rng: np.random.Generator
+) -> Sentence:
+    if kind == "bigram_shift":
+        at = int(rng.choice(words.swappable(sentence)))
+        return (*sentence[:at], sentence[at + 1], sentence[at], *sentence[at + 2 :])
+    if kind == "odd_word":
+        at = int(rng.choice([index for index, word in enumerate(sentence) if word in alike]))
+        others = alike[sentence[at]]
+        return (*sentence[:at], others[int(rng.choice(len(others)))], *sentence[at + 1 :])
+    return sentence
+
+
+@dataclass
+class LinearProbe(Probe):
+    """Measures `probe/bigram_shift_accuracy` and `probe/odd_word_accuracy` on sentences not used for fitting.
+
+    A logistic regression on the mean of the last layer's vectors predicts whether a sentence was corrupted; the encoder
+    is frozen. Only the first rank runs it. It needs scikit-learn.
+    """
+
+    model: LanguageModel
+    """Model being trained; its encoder runs uncompiled, since the shapes differ from those of training."""
+    tokenizer: Tokenizer
+    sentences: ProbingSentences
+    machine: Machine
+    every_steps: int
+
+    def __post_init__(self) -> None:
+        self._ids = [
+            self.tokenizer.single.sequence(token for word in sentence for token in word)
+            for sentence in self.sentences.sentences
+        ]
+
+    def probe(self, step: int) -> dict[str, float]:
+        if not self.machine.ranks.is_first:
+            return {}
+        vectors = self._vectors()
+        if not np.isfinite(vectors).all():
+            return {}
+        return {f"probe/{KINDS[kind]}_accuracy": self._accuracy(vectors, kind) for kind in range(1, len(KINDS))}
+
+    def _accuracy(self, vectors: Array, corrupted: int) -> float:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        kinds = self.sentences.kinds
+        asked = (kinds == 0) | (kinds == corrupted)
+        is_train = np.arange(len(kinds)) < self.sentences.num_train
+        train, test = asked & is_train, asked & ~is_train
+        classifier = make_pipeline(
+            StandardScaler(), LogisticRegression(C=_INVERSE_REGULARISATION, max_iter=1000, random_state=0)
+        )
+        classifier.fit(vectors[train], kinds[train])
+        return float(classifier.score(vectors[test], kinds[test]))
+
+    def _vectors(self) -> Array:
+        """Return the mean vector of each sentence, [N, H] fp32, in the order of the sentences."""
+        encoder = self.model.bert
+        vectors = np.empty((len(self._ids), encoder.config.hidden_size), dtype=np.float32)
+        with evaluating(encoder, self.machine) as run:
+            for indices, input_ids, attention_mask in self._batches():
+                ids, mask = (tensor.to(self.machine.device) for tensor in (input_ids, attention_mask))
+                hidden_states = run(ids, torch.zeros_like(ids), mask).hidden_states.float()
+                vectors[indices] = pooled(hidden_states, mask, "mean").cpu().numpy()
+        return vectors
+
+    def _batches(self) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Yield batches of sentences of similar length: (indices, token ids [B, S], attention mask [B, S])."""
+        batch_tokens = _BATCH_TOKENS_ON_CPU if self.machine.device.type == "cpu" else _BATCH_TOKENS_ON_GPU
+        by_length = sorted(range(len(self._ids)), key=lambda index: -len(self._ids[index]))
+        while by_length:
+            size = max(1, batch_tokens // len(self._ids[by_length[0]]))
+            indices, by_length = by_length[:size], by_length[size:]
+            rows = [torch.tensor(self._ids[index]) for index in indices]
+            input_ids = pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_id)
+            attention_mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+            yield indices, input_ids, attention_mask
+
+
+def configured_probes(job: PretrainJob, model: LanguageModel, tokenizer: Tokenizer, machine: Machine) -> list[Probe]:
+    """Return the linear probe of `pretrain.linear_probe`, if there is one and held-out text has sentences for it."""
+    config = job.pretrain.linear_probe
+    if config is None:
+        return []
+    store = ExampleStore.open(job.examples_folder, "validation", max(Plan.of(job.pretrain).lengths))
+    sentences = probing_sentences(store, tokenizer, max_sentences=config.max_sentences)
+    if (count := len(sentences.kinds)) >= _FEWEST_SENTENCES:
+        return [LinearProbe(model, tokenizer, sentences, machine, every_steps=config.every_steps)]
+    warn(
+        f"held-out text has {count} sentences, too few to probe with: training continues without pretrain.linear_probe"
+    )
+    return []

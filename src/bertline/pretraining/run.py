@@ -1,7 +1,7 @@
 """Pretraining, from configuration to result: builds tokenizer, model, probes, data and trainer in order, then trains.
 
 A step is `pretraining.module`, its loss `Objective.loss`, its batch `pretraining.data`. What happens between two steps
-is a callback each, in `throughput`, `probes` and `checkpoint`; alarms and rollbacks are in `health`.
+is in `callbacks`; alarms and rollbacks are in `health`.
 """
 
 from __future__ import annotations
@@ -22,26 +22,29 @@ from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.checkpoint import Checkpointing, TrainingState, find_checkpoint
+from bertline.pretraining.callbacks import (
+    Checkpointing,
+    Probing,
+    ProfileSteps,
+    Rehearsal,
+    Throughput,
+    TimeLeft,
+    work_of_sequence,
+)
+from bertline.pretraining.checkpoint import TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
 from bertline.pretraining.health import DivergenceGuard, skipped_in
 from bertline.pretraining.job import PretrainJob, headline_figures, identity_of, write_model, write_result
-from bertline.pretraining.linear_probe import configured_probes
 from bertline.pretraining.module import PretrainingModule
-from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import BestStep, MaskPredictionProbe, Probing, ValidationProbe
-from bertline.pretraining.rehearsal import AttentionByLength, Rehearsal
-from bertline.pretraining.row_layout import frozen_layout, layouts_in_words, resumed_layout, row_layouts
+from bertline.pretraining.plan import Plan, layouts_in_words, resumed_layout, row_layouts
+from bertline.pretraining.probes import BestStep, MaskPredictionProbe, ValidationProbe, configured_probes
 from bertline.pretraining.start import build_model
-from bertline.pretraining.throughput import ProfileSteps, Throughput, TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
-from bertline.training.clock import Seconds, TrainingClock
 from bertline.training.devices import Machine, compile_in_place, resolve_machine, sum_over_ranks
 from bertline.training.interruption import StopRequest, TrainingInterrupted
-from bertline.training.probe import DueProbes
 from bertline.training.process_group import process_group
-from bertline.training.progress import TrainingProgress
+from bertline.training.progress import Seconds, TrainingClock, TrainingProgress
 from bertline.training.trainer import build_trainer, fit
 
 __all__ = ["PretrainJob", "run", "run_pretraining"]
@@ -53,13 +56,9 @@ def run(work: Work) -> dict[str, float]:
 
 
 def run_pretraining(job: PretrainJob, *, callbacks: Sequence[pl.Callback] = ()) -> dict[str, float]:
-    """Pretrain, or resume a pretraining that was stopped or killed.
+    """Pretrain, or resume a pretraining that was stopped or killed; return the headline figures (of the first rank).
 
-    Args:
-        callbacks: Additional callbacks, called after bertline's own between two steps, for example by benchmarks.
-
-    Returns:
-        Headline figures, as in the manifest of `result/`; empty on ranks other than the first.
+    `callbacks` are called after bertline's own between two steps, for example by benchmarks.
 
     Raises:
         ConfigError: The job does not fit its inputs, or the run folder holds a different training.
@@ -94,14 +93,8 @@ def _built(job: PretrainJob, machine: Machine, *, rewinds: Sequence[Mapping[str,
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     model = build_model(job, tokenizer, machine, resumes=checkpoint is not None)
     module = PretrainingModule(model, job, machine)
-    validation = ValidationProbe(
-        module.losses,
-        job.examples_folder,
-        plan,
-        machine=machine,
-        every_steps=config.validate_every_steps,
-        max_sequences=config.validation_sequences,
-    )
+    every_steps, max_sequences = config.validate_every_steps, config.validation_sequences
+    validation = ValidationProbe(module.losses, job.examples_folder, plan, machine, every_steps, max_sequences)
     best = BestStep(validation, plan, judged_by=job.objective.judged_by)
     predictions = MaskPredictionProbe(model, tokenizer, config.mask_predictions, job.mask_predictions_path, machine)
     state = TrainingState(
@@ -139,16 +132,14 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
         shown=machine.ranks.is_first,
         score=(f"train/{job.objective.metrics[0].name}", "accuracy"),
     )
-    left = TimeLeft(plan, work_of_sequences(module.model, dataset.examples, dataset.layouts))
+    left = TimeLeft(plan, {length: work_of_sequence(module.model, length) for length in plan.lengths})
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
-    due = DueProbes(state.probes, num_steps, job.runtime.validate_every_s, machine)
     checkpointing = Checkpointing(state=state, guard=guard, request=request)
     callbacks = [
-        *([ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []),
+        *([ProfileSteps(state)] if job.runtime.profile else []),
         Rehearsal(dataset),
-        AttentionByLength(dataset.layouts),
         Throughput(state=state, guard=guard, progress=progress, time_left=left),
-        Probing(due=due, metrics_log=state.log, clock=state.clock, guard=guard),
+        Probing(state=state, guard=guard),
         checkpointing,
         *extra_callbacks,
     ]
@@ -163,23 +154,18 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
         raise
     state.writer.wait()
     state.log.close()
-    if guard.failure is not None and not sum_over_ranks([request.made], machine.device)[0]:
-        return guard.roll_back(guard.failure, state.checkpoints)
     if guard.failure is not None:
-        raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}")
+        if sum_over_ranks([request.made], machine.device)[0]:
+            raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}")
+        return guard.roll_back(guard.failure, state.checkpoints)
     if checkpointing.stopped:
-        raise TrainingInterrupted(
-            f"pretraining was stopped and saved after step {module.finished_steps:,} of {num_steps:,} in "
-            f"{job.run_folder}"
-        )
+        step = f"step {module.finished_steps:,} of {num_steps:,}"
+        raise TrainingInterrupted(f"pretraining was stopped and saved after {step} in {job.run_folder}")
     return None
 
 
 def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDataset:
-    """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays.
-
-    Where dropout depends on the row layout, it is that of the checkpoint.
-    """
+    """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays."""
     machine, ranks = module.machine, module.machine.ranks
     examples = MaskedExamples.by_length(job.examples_folder, "train", plan.lengths, job.objective)
     fills = {length: one.fill for length, one in examples.items()}
@@ -187,9 +173,10 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDatas
     is_wrapped = FAMILIES[job.model.family].wrapping is not None
     runtime = replace(job.runtime, packing="off") if is_wrapped else job.runtime
     layouts = row_layouts(runtime, job.model, device, fills)
-    here: dict[str, Any] = {"model": job.model, "device": machine.device.type, "num_ranks": ranks.world_size}
-    layouts, warning = resumed_layout(module.frozen_layout, layouts, **here)
-    module.frozen_layout = frozen_layout(layouts, **here)
+    layouts, module.frozen_layout, warning = resumed_layout(
+        module.frozen_layout, layouts, model=job.model, device=machine.device.type, num_ranks=ranks.world_size
+    )
+    module.attention_kinds = {length: layout.attention.kind for length, layout in layouts.items()}
     if ranks.is_first:
         if warning is not None:
             warn(f"{job.run_folder}: {warning}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +31,7 @@ from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.objectives.distilled import Distilled
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
-from bertline.pretraining.row_layout import pretraining_attention
+from bertline.pretraining.plan import pretraining_attention
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
 from bertline.tokenization.words import parts_of_new_tokens
@@ -40,35 +42,41 @@ _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "init
 # Weights with a row for each token; the output layer has the embeddings and a bias of its own.
 _EMBEDDINGS, _BIAS = "bert.embeddings.word_embeddings.weight", "mlm_head.bias"
 
+_WINDOW = 5
+"""Largest distance between two tokens that co-occur; a pair counts for one over its distance (GloVe, section 4.2)."""
+_CONTEXT_SMOOTHING = 0.75
+"""Power of the frequencies of contexts, without which rare contexts have the largest values (Levy et al. 2015)."""
+_FEWEST_COUNTS = 1.0
+"""Pairs that count for less are left out: the rarest, three quarters of all."""
+_MOST_TOKENS = 1 << 26
+"""About how many tokens are counted, in batches from all of the text: more would cost minutes."""
+_BATCH_TOKENS = 1 << 22
+_POWER_ITERATIONS = 4
+_Counts = Any  # a sparse matrix of scipy, which has no types and is imported where used
+
 
 def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, resumes: bool = False) -> LanguageModel:
     """Build the model with the weights of a new training: those of `start_from_folder`, or random ones.
 
-    Args:
-        resumes: Whether a checkpoint replaces all weights, so that none need be computed from the examples.
+    `resumes` says that a checkpoint replaces all weights, so that none need be computed from the examples.
 
     Raises:
         ArtifactError: The examples were made with a vocabulary of another size, or for another objective.
-        ConfigError: The checkpoint to start from has another shape or vocabulary, or the objective cannot learn from
-            the examples in the steps of the phases.
+        ConfigError: The checkpoint to start from does not fit, or the objective cannot learn from the examples.
     """
     examples = read_examples_manifest(job.examples_folder)
     if num_segments(examples) != job.objective.num_segments:
         raise ArtifactError(
             f"{job.examples_folder} has sequences of {num_segments(examples)} segment(s), objective.kind="
-            f"{job.objective.kind} learns from {job.objective.num_segments}. Run the examples stage again with "
-            f"examples={job.objective.examples}."
+            f"{job.objective.kind} learns from {job.objective.num_segments}: use examples={job.objective.examples}."
         )
-    batch_sizes = [phase.global_batch_size for phase in job.pretrain.phases]
-    ranks = machine.ranks.world_size
-    problems = list(job.objective.problems(examples, batch_sizes, model=job.model, num_ranks=ranks))
-    if problems:
+    batch_sizes, num_ranks = [phase.global_batch_size for phase in job.pretrain.phases], machine.ranks.world_size
+    if problems := list(job.objective.problems(examples, batch_sizes, model=job.model, num_ranks=num_ranks)):
         raise ConfigError("\n".join(problems))
-    encoded_with = examples["vocab_size"]
-    if encoded_with != tokenizer.vocab_size:
+    if examples["vocab_size"] != tokenizer.vocab_size:
         raise ArtifactError(
-            f"{job.examples_folder} was made with a vocabulary of {encoded_with} tokens, {job.tokenizer_folder} has "
-            f"{tokenizer.vocab_size}. Run the examples stage again."
+            f"{job.examples_folder} was made with a vocabulary of {examples['vocab_size']} tokens, "
+            f"{job.tokenizer_folder} has {tokenizer.vocab_size}. Run the examples stage again."
         )
     if FAMILIES[job.model.family].wrapping is not None:
         return _wrapped(job, tokenizer)
@@ -96,11 +104,7 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, res
 
 
 def _teacher(job: PretrainJob, objective: Distilled, tokenizer: Tokenizer) -> nn.Module:
-    """Load the teacher, in evaluation mode.
-
-    Raises:
-        ConfigError: It cannot teach this student.
-    """
+    """Load the teacher, in evaluation mode; ConfigError if it cannot teach this student."""
     folder = resolve_folder(objective.teacher)
     config, ours, problem = read_config(folder)[0], job.model, None
     if FAMILIES[config.family].wrapping is not None or not has_mlm_head(folder):
@@ -111,14 +115,11 @@ def _teacher(job: PretrainJob, objective: Distilled, tokenizer: Tokenizer) -> nn
             f"tokenizer.path={objective.teacher}"
         )
     elif ours.num_hidden_layers > config.num_hidden_layers:
-        problem = (
-            f"the student has more layers ({ours.num_hidden_layers}) than it has ({config.num_hidden_layers}); lower "
-            "model.num_hidden_layers"
-        )
+        problem = f"the student has more layers ({ours.num_hidden_layers}) than it ({config.num_hidden_layers})"
     elif objective.cosine_weight and ours.hidden_size != config.hidden_size:
         problem = (
-            f"its hidden size is {config.hidden_size}, the student's {ours.hidden_size}, and vectors of two sizes "
-            "have no cosine; use objective.cosine_weight=0 objective.start_from_teacher=false"
+            f"its hidden size is {config.hidden_size}, the student's {ours.hidden_size}; use objective.cosine_weight=0 "
+            "objective.start_from_teacher=false"
         )
     if problem is not None:
         raise ConfigError(f"objective.teacher names {folder}, which cannot teach this student: {problem}")
@@ -126,11 +127,7 @@ def _teacher(job: PretrainJob, objective: Distilled, tokenizer: Tokenizer) -> nn
 
 
 def start_at_layers(student: Any, teacher: Any) -> None:
-    """Copy layers of the teacher (`spread_layers`), and all that both have besides (arXiv 1910.01108, section 3).
-
-    Raises:
-        ConfigError: A weight has another shape.
-    """
+    """Copy layers of the teacher (`spread_layers`), and all that both have besides (arXiv 1910.01108, section 3)."""
     layers = spread_layers(len(teacher.bert.layers), len(student.bert.layers))
     theirs, weights = teacher.state_dict(), student.state_dict()
     for name, weight in weights.items():
@@ -138,8 +135,7 @@ def start_at_layers(student: Any, teacher: Any) -> None:
         if source in theirs and theirs[source].shape != weight.shape:
             raise ConfigError(
                 f"objective.start_from_teacher: {name} is {list(weight.shape)} in the student and "
-                f"{list(theirs[source].shape)} in the teacher. Give the model the teacher's sizes, but for its layers, "
-                "or set it to false."
+                f"{list(theirs[source].shape)} in the teacher. Give the model the teacher's sizes, or set it to false."
             )
         weight.copy_(theirs.get(source, weight))
 
@@ -166,7 +162,6 @@ def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
 
 
 def _start_neutral(model: LanguageModel, job: PretrainJob, tokenizer: Tokenizer) -> None:
-    """Let the masked language model head that a checkpoint lacks begin at the frequencies of the examples."""
     train = _first_examples(job)
     counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(train.manifest["special_ids"].values())
     start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
@@ -174,12 +169,10 @@ def _start_neutral(model: LanguageModel, job: PretrainJob, tokenizer: Tokenizer)
 
 
 def _start_at_checkpoint(model: MaskedLanguageModel, job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> None:
-    """Load the weights of the checkpoint, with new tokens and a head that it lacks."""
+    """Load the weights of the checkpoint, with new tokens; another head that it lacks is random, with a warning."""
     refuse_other_vocabulary(job.model, folder, tokenizer)
-    # Another head that the checkpoint lacks is initialised randomly, with a warning.
     starts_neutral = not has_mlm_head(folder)
-    new_head = (MLM_HEAD,) if starts_neutral else ()
-    start = load_with_head(folder, job.objective.model_class(), new_head=new_head)
+    start = load_with_head(folder, job.objective.model_class(), new_head=(MLM_HEAD,) if starts_neutral else ())
     theirs = Tokenizer.load(folder)
     parts = parts_of_new_tokens(theirs, tokenizer)
     model.load_state_dict(with_rows_of_tokens(start.state_dict(), num_old=theirs.vocab_size, parts=parts))
@@ -223,10 +216,7 @@ def shape_differences(model: ModelConfig, folder: Path) -> list[str]:
 
 
 def vocabulary_differences(ours: Sequence[str], folder: Path) -> list[str]:
-    """Return why a vocabulary does not begin with that of a checkpoint, in a line; empty if it does.
-
-    Rows of the embeddings behind the checkpoint's own tokens are padding to a round size, and are not compared.
-    """
+    """Return why a vocabulary does not begin with that of a checkpoint, in a line; empty if it does."""
     theirs, rows = Tokenizer.load(folder).vocab, read_config(folder)[1]
     for index, (our, their) in enumerate(zip(ours, theirs, strict=False)):
         if our != their:
@@ -241,12 +231,9 @@ def with_rows_of_tokens(
 ) -> dict[str, Tensor]:
     """Return the weights of a model with one row for each token: the old ones as they are, behind them the new ones.
 
-    The embedding of a new token is the mean of those of its parts, and so is its bias in the masked language model
-    head, so that the model begins with what it knows of the parts.
-
-    Args:
-        num_old: Number of tokens of the model. Rows behind them, which pad embeddings to a round size, are left out.
-        parts: [new tokens] ids of the old tokens that stood for each new one; at least one each.
+    The embedding of a new token is the mean of those of its `parts`, the ids of the old tokens that stood for it, and
+    so is its bias in the masked language model head. Rows behind the `num_old` tokens, which pad embeddings to a round
+    size, are left out.
     """
     resized = dict(weights)
     for name in (_EMBEDDINGS, _BIAS):
@@ -260,17 +247,14 @@ def with_rows_of_tokens(
 def start_at_unigrams(model: LanguageModel, counts: npt.ArrayLike, special_ids: Sequence[int], *, seed: int) -> None:
     """Make the masked language model head predict the frequencies of tokens, whatever the encoder says.
 
-    A random head on a trained encoder is confident and wrong, worse than a uniform guess, and its gradients reach the
-    encoder. Here the transform starts neutral: weights 0 and a random bias, so its output is one constant vector `n`
-    with the size that the LayerNorm gives. The output bias is `log p - E n` with the embeddings `E`, so that the logits
-    are `log p`. The first step reaches the transform's weights, the second the encoder.
+    A random head on a trained encoder is confident and wrong, and its gradients reach the encoder. Here the transform
+    starts neutral (as in arXiv 1706.02677, section 5.1): weights 0 and a random bias, so its output is one constant
+    vector `n`. The output bias is `log p - E n` with the embeddings `E`, so that the logits are `log p`. The first step
+    reaches the transform's weights, the second the encoder.
 
     Args:
         counts: [vocab_size] count of each token in the train examples. One is added to each.
         special_ids: Ids of tokens that are never targets; they count as never seen.
-
-    References:
-        Zero-initialised residual branches begin neutral in the same way: arXiv 1706.02677, section 5.1.
     """
     if not isinstance(model, MaskedLanguageModel):
         model.start_neutral(_log_frequencies(counts, special_ids), seed=seed_for(seed, "mlm_head.transform.bias"))
@@ -290,22 +274,16 @@ def start_at_unigrams(model: LanguageModel, counts: npt.ArrayLike, special_ids: 
 def start_at_cooccurrences(model: MaskedLanguageModel, train: ExampleStore, *, seed: int) -> int:
     """Replace random word embeddings by those of co-occurrences, scaled to their length; return how many.
 
-    The output bias starts at the logarithms of the frequencies: the product of two embeddings grows with the
-    information of a pair beyond the frequencies of its tokens. Tokens that co-occur with none keep their random
-    embeddings. With several ranks, each computes them, and training begins with those of the first.
-
-    Raises:
-        ConfigError: There are no more tokens than components.
+    With random embeddings the first hundreds of steps teach the model little beyond the frequencies of tokens. The
+    output bias starts at their logarithms; tokens that co-occur with none keep their random embeddings. With several
+    ranks, each computes them, and training begins with those of the first.
     """
-    # Imported here, because it needs SciPy and scikit-learn, which a bare GPU image lacks.
-    from bertline.pretraining.cooccurrence import cooccurrence_embeddings
-
     words = model.bert.embeddings.word_embeddings.weight
     vocab_size, hidden_size = words.shape
     if vocab_size <= hidden_size:
         raise ConfigError(
             f"pretrain.initial_embeddings needs more tokens than components, found {vocab_size} tokens and "
-            f"model.hidden_size={hidden_size}. Set it to null, or take a larger tokenizer.vocab_size."
+            f"model.hidden_size={hidden_size}. Set it to null."
         )
     found = cooccurrence_embeddings(train, vocab_size=vocab_size, hidden_size=hidden_size, seed=seed)
     is_found = found.norm(dim=1) > 0
@@ -320,3 +298,72 @@ def _log_frequencies(counts: npt.ArrayLike, special_ids: Sequence[int]) -> Tenso
     smoothed = np.asarray(counts, dtype=np.float64) + 1
     smoothed[list(special_ids)] = 1  # not 0, whose logarithm would be infinite
     return torch.from_numpy(np.log(smoothed / smoothed.sum())).float()
+
+
+def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size: int, seed: int) -> Tensor:
+    """Return [vocab_size, hidden_size] embeddings of length 1; rows of 0 for tokens that co-occur with none.
+
+    They are the left singular vectors of the positive pointwise mutual information of tokens, each times the square
+    root of its singular value, so that the product of two embeddings grows with the information of the pair. A random
+    rotation spreads what the first vectors hold over all components. `vocab_size` is above `hidden_size`.
+
+    References:
+        Levy, Goldberg and Dagan, Improving Distributional Similarity with Lessons Learned from Word Embeddings (TACL
+        2015), sections 3.1 and 3.3. Halko et al. (arXiv 0909.4061), algorithm 5.1.
+    """
+    from sklearn.utils.extmath import randomized_svd
+
+    information = positive_information(cooccurrences(store, vocab_size))
+    generator = np.random.default_rng(seed_for(seed, "cooccurrence_embeddings"))
+    drawn = int(generator.integers(1 << 31))
+    left, values, _ = randomized_svd(information, hidden_size, n_iter=_POWER_ITERATIONS, random_state=drawn)
+    rotation, _ = np.linalg.qr(generator.normal(size=(hidden_size, hidden_size)))
+    rows = (left * np.sqrt(values)) @ rotation
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    is_known = np.asarray(information.getnnz(axis=1) > 0)[:, None] & (lengths > 0)
+    return torch.from_numpy(np.divide(rows, lengths, out=np.zeros_like(rows), where=is_known).astype(np.float32))
+
+
+def cooccurrences(store: ExampleStore, vocab_size: int) -> _Counts:
+    """Return [vocab_size, vocab_size] how often two tokens stand near each other, the nearer the more; symmetric."""
+    from scipy import sparse
+
+    special_ids = np.array(sorted(store.manifest["special_ids"].values()))
+    counts = sparse.csr_matrix((vocab_size, vocab_size), dtype=np.float32)
+    every = max(1, math.ceil(store.num_tokens / _MOST_TOKENS))
+    size = _BATCH_TOKENS
+    batches = (ids[start : start + size] for ids in store.id_shards() for start in range(0, len(ids), size))
+    for batch in itertools.islice(batches, 0, None, every):
+        counts += _one_sided(batch, special_ids, vocab_size)
+    return counts + counts.T
+
+
+def _one_sided(ids: npt.NDArray[np.unsignedinteger], special_ids: npt.NDArray[np.int64], vocab_size: int) -> _Counts:
+    from scipy import sparse
+
+    is_special = np.isin(ids, special_ids)
+    segments = np.cumsum(is_special)
+    rows, columns, weights = [], [], []
+    for distance in range(1, _WINDOW + 1):
+        left, right = ids[:-distance], ids[distance:]
+        together = (segments[:-distance] == segments[distance:]) & ~is_special[:-distance]
+        rows.append(left[together])
+        columns.append(right[together])
+        weights.append(np.full(int(together.sum()), 1 / distance, dtype=np.float32))
+    pairs = (np.concatenate(rows).astype(np.int32), np.concatenate(columns).astype(np.int32))
+    return sparse.coo_matrix((np.concatenate(weights), pairs), shape=(vocab_size, vocab_size)).tocsr()
+
+
+def positive_information(counts: _Counts) -> _Counts:
+    """Return the positive pointwise mutual information: `max(0, log(p(token, context) / (p(token) p(context))))`."""
+    from scipy import sparse
+
+    of_token = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+    of_context = of_token**_CONTEXT_SMOOTHING
+    pairs = counts.tocoo(copy=False)
+    is_frequent = pairs.data >= _FEWEST_COUNTS  # first, as only a quarter are left to compute
+    rows, columns, together = pairs.row[is_frequent], pairs.col[is_frequent], pairs.data[is_frequent]
+    expected = of_token[rows] * of_context[columns] / max(of_context.sum(), 1e-9)
+    values = np.log(together / expected)
+    above = values > 0
+    return sparse.csr_matrix((values[above].astype(np.float32), (rows[above], columns[above])), shape=counts.shape)

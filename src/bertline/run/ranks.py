@@ -39,7 +39,7 @@ from bertline.run.folder import (
 )
 from bertline.run.stopping import stop_on_signals
 from bertline.training.config import RuntimeConfig
-from bertline.training.nodes import Node, adopt_srun_ranks, outside_step
+from bertline.training.environment import Node, adopt_srun_ranks, outside_step
 
 TO_BE_REQUEUED = 85
 """Exit status of a rank that was asked to stop and can be resumed."""

@@ -34,10 +34,8 @@ from bertline.run.folder import Status, finished_status, is_locked, read_frozen,
 from bertline.run.ranks import JOINS, TO_BE_REQUEUED
 from bertline.run.stages import stage_named
 from bertline.run.stopping import Stopped, named
-from bertline.training.config import RuntimeConfig
-from bertline.training.environment import environment_for_training
-from bertline.training.launchers import SlurmLauncherConfig
-from bertline.training.nodes import outside_step
+from bertline.training.config import RuntimeConfig, SlurmLauncherConfig
+from bertline.training.environment import environment_for_training, outside_step
 
 T = TypeVar("T")
 SCRIPT_NAME = "job.sh"

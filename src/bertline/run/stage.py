@@ -72,9 +72,8 @@ from bertline.run.unused import is_unused, uses_pretrained
 from bertline.run.user_data import holds_nothing
 from bertline.tracking.record import Record, RunRecord, leave_record
 from bertline.tracking.sending import sending
-from bertline.training.environment import start_compiler
-from bertline.training.launchers import SlurmLauncherConfig
-from bertline.training.nodes import Node, this_node
+from bertline.training.config import SlurmLauncherConfig
+from bertline.training.environment import Node, this_node
 
 # These two affect speed and locations, never results, so no fingerprint covers them.
 UNTRACKED_SECTIONS = ("runtime", "tracking")
@@ -316,8 +315,6 @@ def do_work(folder: Path, function: str) -> dict[str, float]:
     stage = stage_named(frozen["stage"])
     with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as outcome:
         refuse_other_inputs(changed_inputs(frozen), folder)
-        if stage.compiles:
-            start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
         outcome.metrics = imported(function)(work_of(frozen, config, folder))
         refuse_other_inputs(changed_inputs(frozen), folder)
         write_provenance(folder / RESULT_NAME, frozen, config.runtime)

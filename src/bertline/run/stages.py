@@ -75,8 +75,6 @@ class Stage:
     versions_where: tuple[VersionsWhere, ...] = ()
     is_long: bool = False
     """Whether `StageRun.work` does the work, which can be stopped, resumed, and run as a job of Slurm."""
-    compiles: bool = False
-    """Whether the work may compile its model."""
     on_several_devices: bool = False
     """Whether the work may run on `runtime.num_devices` devices of each of `runtime.num_nodes` machines, as one
     process per device."""
@@ -148,7 +146,6 @@ STAGES = (
             VersionsWhere("pretrain.initial_embeddings", None, ("scikit-learn", "scipy")),
         ),
         is_long=True,
-        compiles=True,
         on_several_devices=True,
         attachments=(
             # Mask predictions contain sentences of the configuration: the user's own text (see tracking.log_text).

@@ -1,8 +1,7 @@
 """Checkpoints that survive a kill at any moment: atomic and checksummed; the newest few and the best are kept.
 
-Each checkpoint is two files, `step-00001200.pt` and `step-00001200.pt.sha256`. The content is plain tensors, numbers,
-strings, lists and dicts, so that it loads with `weights_only=True`: loading never runs code. While a checkpoint is
-written, training continues: a step waits for a copy in host memory only, and a thread writes that to disk.
+Each is two files, `step-00001200.pt` and `step-00001200.pt.sha256`, of plain data that loads with `weights_only=True`:
+loading never runs code. While a thread writes it, training continues: a step waits for a copy in host memory only.
 """
 
 from __future__ import annotations
@@ -63,15 +62,13 @@ class CheckpointFolder:
     @property
     def steps(self) -> list[int]:
         """Steps that have a checkpoint, oldest first, whether it is intact or not."""
-        return [step for step, _ in self._found()]
+        names = (_NAME.fullmatch(path.name) for path in self.folder.glob("step-*.pt"))
+        return sorted(int(match[1]) for match in names if match)
 
     def save(self, step: int, state: dict[str, Any], *, best_step: int | None = None) -> Path:
         """Save a state as the checkpoint of `step`, then delete checkpoints that are no longer kept.
 
-        Args:
-            step: Number of finished steps. Checkpoints of later steps are damaged or were rolled back, and are deleted.
-            state: Tensors, numbers, strings, None, lists, tuples and dicts.
-            best_step: Step whose checkpoint is kept too, however old it is.
+        Checkpoints of later steps are damaged or were rolled back, and are deleted; that of `best_step` is kept.
 
         Raises:
             MachineError: The disk is full or the folder cannot be written; all earlier checkpoints are untouched.
@@ -80,7 +77,7 @@ class CheckpointFolder:
         # Values that `weights_only=True` would refuse to load are refused here: the run could not be resumed.
         for where, value in _leaves(state, "state"):
             # Exact types, not isinstance: numpy's float64 is a float, but loading it would run numpy's code.
-            if not (isinstance(value, torch.Tensor) or type(value) in _PLAIN):
+            if not (isinstance(value, Tensor) or type(value) in _PLAIN):
                 raise TypeError(f"{where} is a {type(value).__name__}; a checkpoint holds tensors and plain data only")
         path = self._path(step)
         temporary = path.with_name(f".{path.name}.part")
@@ -93,7 +90,10 @@ class CheckpointFolder:
             # Write the digest first, so that a checkpoint under its final name has one even after a kill.
             write_atomically(_digest_path(path), sha256_of_file(temporary) + "\n")
             temporary.replace(path)
-            _sync_names(self.folder)
+            with suppress(OSError):  # makes the rename survive a power cut, where the file system supports it
+                descriptor = os.open(self.folder, os.O_RDONLY)
+                os.fsync(descriptor)
+                os.close(descriptor)
         except (OSError, RuntimeError) as error:
             # torch's zip writer reports write errors as its own RuntimeError.
             cause = error.__context__ if isinstance(error, RuntimeError) else error
@@ -113,22 +113,38 @@ class CheckpointFolder:
             ArtifactError: All existing checkpoints are damaged (silently training from scratch would discard the run's
                 records), or one holds more than plain data.
         """
-        found = self._found()
-        for step, path in reversed(found):
-            checkpoint = _load_whole(step, path)
-            if checkpoint is not None:
+        for step in reversed(self.steps):
+            if (checkpoint := self.load(step)) is not None:
                 return checkpoint
-        if found:
+        if self.steps:
             raise ArtifactError(
-                f"{self.folder} has {len(found)} checkpoints and none of them is whole; the warnings above say why. "
-                "Put a whole one back from a copy, or delete that folder to start from scratch."
+                f"{self.folder} has {len(self.steps)} checkpoints and none of them is whole; the warnings above say "
+                "why. Put a whole one back from a copy, or delete that folder to start from scratch."
             )
         return None
 
     def load(self, step: int) -> Checkpoint | None:
         """Load the checkpoint of a step; None if it does not exist or, with a warning, if it is damaged."""
-        path = dict(self._found()).get(step)
-        return None if path is None else _load_whole(step, path)
+        path = self._path(step)
+        if not path.exists():
+            return None
+        if (problem := _problem_of(path)) is not None:
+            warn(f"{path}: {problem}. {_SKIPPED}")
+            return None
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise ArtifactError(
+                f"{path} holds more than tensors and plain data, which could run code while it is loaded; it is "
+                "refused. bertline did not write it so: delete it, and its .sha256, to resume from the one before. "
+                f"({error})"
+            ) from error
+        # Training from non-finite values could only give NaN, and its checkpoints would replace the good ones.
+        for where, value in (leaf for part in _TRAINED for leaf in _leaves(state.get(part), part)):
+            if isinstance(value, Tensor) and not is_finite(value):
+                warn(f"{path}: {where} has values that are not finite. {_SKIPPED}")
+                return None
+        return Checkpoint(step=step, path=path, state=state)
 
     def digest(self, step: int) -> str:
         """Return the SHA-256 of a checkpoint, from the file next to it."""
@@ -141,10 +157,7 @@ class CheckpointFolder:
             MachineError: It did not become visible in time, or has another content here.
         """
         path, end = self._path(step), time.monotonic() + _VISIBLE_WITHIN_S
-        while True:
-            with suppress(OSError):
-                if self.digest(step) == digest and path.exists():
-                    break
+        while not (path.exists() and _digest_path(path).exists() and self.digest(step) == digest):
             if time.monotonic() > end:
                 raise MachineError(
                     f"rank {ranks.rank} on {socket.gethostname()} does not see {path} as the first rank does, which "
@@ -152,58 +165,29 @@ class CheckpointFolder:
                     "runtime.runs_folder on a file system that every machine shares."
                 )
             time.sleep(_LOOK_EVERY_S)
-        checkpoint = _load_whole(step, path)
+        checkpoint = self.load(step)
         if checkpoint is None:
-            raise MachineError(
-                f"rank {ranks.rank} on {socket.gethostname()} cannot use {path}, which the first rank could (see the "
-                "warning above). Check the file system of that machine, then start the run again."
-            )
+            raise MachineError(f"rank {ranks.rank} on {socket.gethostname()} cannot use {path}; the first rank could")
         return checkpoint
 
     def give_up_after(self, step: int) -> None:
         """Delete the checkpoints after `step`, to roll back. If there are no others, the oldest is kept."""
-        found = self._found()
-        for each, path in reversed(found[1:]):
+        for each in reversed(self.steps[1:]):
             if each > step:
-                path.unlink(missing_ok=True)
-                _digest_path(path).unlink(missing_ok=True)
+                self._path(each).unlink(missing_ok=True)
+                _digest_path(self._path(each)).unlink(missing_ok=True)
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}.pt"
 
-    def _found(self) -> list[tuple[int, Path]]:
-        """Return steps and paths, oldest first."""
-        names = ((_NAME.fullmatch(path.name), path) for path in self.folder.glob("step-*.pt"))
-        return sorted((int(match[1]), path) for match, path in names if match)
-
     def _drop_all_but(self, step: int, best_step: int | None) -> None:
-        reached = [(each, path) for each, path in self._found() if each <= step]
-        kept = {*reached[-self.keep :], *((each, path) for each, path in reached if each == best_step)}
-        names = {path.name for _, path in kept} | {_digest_path(path).name for _, path in kept}
+        reached = [each for each in self.steps if each <= step]
+        kept = {self._path(each) for each in reached if each == best_step or each in reached[-self.keep :]}
+        names = {name for path in kept for name in (path.name, _digest_path(path).name)}
         # In sorted order a checkpoint is deleted before its digest, so that it never exists without one.
         for path in sorted(self.folder.iterdir()):
             if _OURS.fullmatch(path.name) and path.name not in names:
                 path.unlink(missing_ok=True)
-
-
-def _load_whole(step: int, path: Path) -> Checkpoint | None:
-    problem = _problem_of(path)
-    if problem is not None:
-        warn(f"{path}: {problem}. {_SKIPPED}")
-        return None
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ArtifactError(
-            f"{path} holds more than tensors and plain data, which could run code while it is loaded; it is refused. "
-            f"bertline did not write it so: delete it, and its .sha256, to resume from the one before. ({error})"
-        ) from error
-    # Training from non-finite values could only give NaN, and its checkpoints would replace the good ones.
-    for where, value in (leaf for part in _TRAINED for leaf in _leaves(state.get(part), part)):
-        if isinstance(value, torch.Tensor) and not is_finite(value):
-            warn(f"{path}: {where} has values that are not finite. {_SKIPPED}")
-            return None
-    return Checkpoint(step=step, path=path, state=state)
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
@@ -234,61 +218,30 @@ def _problem_of(path: Path) -> str | None:
     return None if found == expected else "its content does not match its SHA-256; it is torn or corrupted"
 
 
-def _sync_names(folder: Path) -> None:
-    """Make a rename survive a power cut. Some file systems do not support this; they keep the order by themselves."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def on_host(state: Any) -> Any:
+    """Return a copy of nested dicts, lists and tuples with every tensor on the host; other values are shared.
 
-
-class HostCopy:
-    """Copies states to host memory, each into the memory of the one before.
-
-    A copy is valid until the next one is taken. Tensors that share memory in the state share it in the copy too, so
-    that a file of the copy has the bytes that a file of the state would have.
+    Tensors that share memory in the state share it in the copy too, so that a file of the copy has the bytes that a
+    file of the state would have.
     """
+    storages: dict[int, torch.UntypedStorage] = {}
 
-    def __init__(self) -> None:
-        self._buffers: list[Tensor] = []
-
-    def take(self, state: Any) -> Any:
-        """Return the state with every tensor replaced by a copy on the host; all else but containers is shared."""
-        taken: dict[int, Tensor] = {}
-        copied = self._copied(state, taken)
-        if any(not tensor.is_cpu for tensor in _tensors(state)):
-            torch.accelerator.synchronize()  # the copies above do not wait for one another
-        return copied
-
-    def _copied(self, value: Any, taken: dict[int, Tensor]) -> Any:
+    def copied(value: Any) -> Any:
         if isinstance(value, Tensor):
             storage = value.untyped_storage()
-            if storage.data_ptr() not in taken or not storage.nbytes():
-                taken[storage.data_ptr()] = self._bytes_of(value, len(taken))
-            buffer = taken[storage.data_ptr()].untyped_storage()
+            key = storage.data_ptr() or id(value)  # empty ones have no memory to share
+            if key not in storages:
+                storages[key] = storage.clone() if value.is_cpu else storage.cpu()
             empty = torch.empty(0, dtype=value.dtype)
-            return empty.set_(buffer, value.storage_offset(), value.size(), value.stride())  # type: ignore[call-overload]
+            return empty.set_(storages[key], value.storage_offset(), value.size(), value.stride())  # type: ignore[call-overload]
         if isinstance(value, dict):
             # A shallow copy first: a state dict has attributes, which belong to its file.
             result = copy.copy(value)
-            result.update({key: self._copied(each, taken) for key, each in value.items()})
+            result.update({key: copied(each) for key, each in value.items()})
             return result
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._copied(each, taken) for each in value)
-        return value
+        return type(value)(map(copied, value)) if isinstance(value, (list, tuple)) else value
 
-    def _bytes_of(self, tensor: Tensor, index: int) -> Tensor:
-        """Copy all the memory that a tensor is a part of into the buffer with this number."""
-        storage = tensor.untyped_storage()
-        source = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
-        if index == len(self._buffers):
-            self._buffers.append(torch.empty(0, dtype=torch.uint8))
-        if self._buffers[index].numel() != source.numel():
-            pinned = tensor.device.type == "cuda"
-            self._buffers[index] = torch.empty(source.numel(), dtype=torch.uint8, pin_memory=pinned)
-        return self._buffers[index].copy_(source, non_blocking=True)
+    return copied(state)
 
 
 class BackgroundWriter:
@@ -323,10 +276,3 @@ class BackgroundWriter:
             self._thread.join()
             self._thread = None
         self.check()
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return [tensor for each in inner for tensor in _tensors(each)]

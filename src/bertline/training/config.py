@@ -1,11 +1,25 @@
-"""Configuration of the schedule and the use of the machine."""
+"""Configuration of the schedule, of the launcher, and of the use of the machine."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
-from bertline.training.launchers import LauncherConfig
+# Minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, ...: sbatch(1), --time.
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
+# Flags of sbatch by which a job is found again, followed and stopped in time.
+_OURS = ("--job-name", "--array", "--chdir", "--dependency", "--output", "--error", "--open-mode", "--signal",
+         "--requeue", "--no-requeue")  # fmt: skip
+_OURS_SHORT = ("-J", "-a", "-D", "-d", "-o", "-e")
+_LONGEST_NOTICE_S = 65_535  # sbatch's
+
+
+def require_at_least(least: int, config: object, *names: str) -> None:
+    """Raise ValueError if one of these settings, where it is not None, is below `least`."""
+    for name in names:
+        if (value := getattr(config, name)) is not None and not value >= least:
+            raise ValueError(f"{name} must be at least {least}, found {value}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,8 +28,7 @@ class _CommonScheduleConfig:
     """Number of steps of linear warm-up."""
 
     def __post_init__(self) -> None:
-        if self.num_warmup_steps < 0:
-            raise ValueError(f"num_warmup_steps must not be negative, found {self.num_warmup_steps}")
+        require_at_least(0, self, "num_warmup_steps")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,8 +70,7 @@ class WarmupStableDecayScheduleConfig(_CommonScheduleConfig):
     def __post_init__(self) -> None:
         # Named, not super(): slots=True creates a new class, and super() would refer to the old one.
         _CommonScheduleConfig.__post_init__(self)
-        if self.num_decay_steps is not None and self.num_decay_steps < 0:
-            raise ValueError(f"num_decay_steps must not be negative, or null for a fifth, found {self.num_decay_steps}")
+        require_at_least(0, self, "num_decay_steps")
         if not 0 <= self.final_fraction <= 1:
             raise ValueError(f"final_fraction must be in [0, 1], found {self.final_fraction}")
 
@@ -67,11 +79,93 @@ ScheduleConfig = LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleC
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LocalLauncherConfig:
+    """A process of this machine; with several devices, one process for each, started by torchrun."""
+
+    kind: Literal["local"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlurmLauncherConfig:
+    """A job of Slurm on `runtime.num_nodes` nodes, with one task for each of `runtime.num_devices` devices."""
+
+    kind: Literal["slurm"]
+    account: str | None
+    """Account to charge (`--account`). None: the user's default."""
+    partition: str | None
+    """Partition (`--partition`). None: the cluster's default."""
+    time: str | None
+    """Time limit of one start of the job, such as `4:00:00`; then the job is requeued. None: the partition's limit."""
+    memory: str | None
+    """Memory of each node, such as `64G` (`--mem`). None: the cluster's default."""
+    cpus_per_task: int | None
+    """CPU cores for each device. None: the cluster's default."""
+    gpus: bool
+    """Whether to request `runtime.num_devices` GPUs of each node (`--gpus-per-node`)."""
+    container: str | None
+    """Command that starts the program after it inside a container, such as `apptainer exec --nv bertline.sif`."""
+    python: str | None
+    """Python of the job. None: the one that runs this command, which needs a file system that the nodes share."""
+    setup: tuple[str, ...]
+    """Lines of bash that the job runs first, such as `module load cuda`."""
+    flags: tuple[str, ...]
+    """Any further flags of sbatch, such as `--qos=low`."""
+    srun_flags: tuple[str, ...]
+    """Any further flags of the srun that starts the ranks, such as `--container-image=bertline.sqsh`."""
+    sweep_tasks: int
+    """Number of tasks of a sweep's job array, each on a node of its own; they share one study in PostgreSQL."""
+    stop_before_s: int
+    """Seconds before the time limit at which the job is asked to save, stop and be requeued."""
+    max_requeues: int
+    """Number of consecutive requeues without progress after which the job fails."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, self, "sweep_tasks", "stop_before_s", "cpus_per_task")
+        require_at_least(0, self, "max_requeues")
+        if self.time is not None and not _TIME.fullmatch(self.time):
+            raise ValueError(f"time must be a limit as sbatch takes it, such as '4:00:00', found {self.time!r}")
+        most = _LONGEST_NOTICE_S if self.time is None else min(_LONGEST_NOTICE_S, seconds_of(self.time) // 2)
+        if self.stop_before_s > most:
+            raise ValueError(
+                f"stop_before_s must be at most {most}, half of time ({self.time!r}), found {self.stop_before_s}: "
+                "Slurm asks up to a minute early, and a start must have time to train"
+            )
+        for flag in self.flags:
+            name = re.split(r"[=\s]", flag)[0]
+            if name[:2] in _OURS_SHORT or (name.startswith("--") and any(own.startswith(name) for own in _OURS)):
+                raise ValueError(f"flags must not contain {name}: jobs are found and followed by it")
+            if not flag.startswith("-"):
+                raise ValueError(f"flags are flags of sbatch, such as --qos=low, found {flag!r}")
+        for name in ("flags", "srun_flags", "setup"):
+            if any("\n" in line for line in getattr(self, name)):
+                raise ValueError(f"each line of {name} must be one line")
+
+
+def seconds_of(time: str) -> int:
+    """Return a time limit of sbatch in seconds.
+
+    >>> [seconds_of(time) for time in ("90", "90:30", "4:00:00", "1-12", "1-12:30")]
+    [5400, 5430, 14400, 129600, 131400]
+    """
+    found = _TIME.fullmatch(time)
+    assert found is not None
+    parts = [int(part) for part in found["rest"].split(":")]
+    if found["days"] is not None:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+        return ((int(found["days"]) * 24 + hours) * 60 + minutes) * 60 + seconds
+    hours, minutes, seconds = {1: (0, *parts, 0), 2: (0, *parts)}.get(len(parts), tuple(parts))
+    return (hours * 60 + minutes) * 60 + seconds
+
+
+LauncherConfig = LocalLauncherConfig | SlurmLauncherConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
     """How and where work is done. Affects speed or place, and results by rounding; no stage depends on it.
 
     Where dropout masks are drawn (on GPUs, and in fused attention), devices and row layout decide them too: see
-    `pretraining.row_layout.frozen_layout`.
+    `pretraining.plan.frozen_layout`.
     """
 
     device: Literal["auto", "cpu", "cuda", "mps"]
@@ -124,15 +218,8 @@ class RuntimeConfig:
     """Whether to write a trace of a few pretraining steps and their ten costliest operations to the run folder."""
 
     def __post_init__(self) -> None:
-        for name in ("num_devices", "num_nodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
-        if self.sweep_workers is not None and self.sweep_workers < 1:
-            raise ValueError(f"sweep_workers must be at least 1, or null, found {self.sweep_workers}")
-        if self.num_threads is not None and self.num_threads < 1:
-            raise ValueError(f"num_threads must be at least 1, or null, found {self.num_threads}")
-        if self.micro_batch_size is not None and self.micro_batch_size < 1:
-            raise ValueError(f"micro_batch_size must be at least 1, or null, found {self.micro_batch_size}")
+        require_at_least(1, self, "num_devices", "num_nodes", "sweep_workers", "num_threads", "micro_batch_size")
+        require_at_least(0, self, "num_workers")
         if self.micro_batch_size is not None and self.micro_batch_tokens is not None:
             raise ValueError(
                 f"give micro_batch_size or micro_batch_tokens, not both, found {self.micro_batch_size} and "
@@ -141,5 +228,3 @@ class RuntimeConfig:
         for name in ("checkpoint_every_s", "validate_every_s", "peer_timeout_s"):
             if (seconds := getattr(self, name)) is not None and seconds <= 0:
                 raise ValueError(f"{name} must be positive, found {seconds}")
-        if self.num_workers < 0:
-            raise ValueError(f"num_workers must not be negative, found {self.num_workers}")

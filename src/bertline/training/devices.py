@@ -1,4 +1,4 @@
-"""Device, dtype, ranks, threads and compilation of a run: every `auto` is resolved here, once; and sums over ranks."""
+"""Device, dtype, ranks, threads and compilation of a run: every `auto` is resolved here, once. Sums over ranks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import shutil
 import sysconfig
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -18,7 +19,7 @@ from torch import nn
 from bertline.foundation.errors import MachineError
 from bertline.foundation.progress import warn
 from bertline.training.config import RuntimeConfig
-from bertline.training.nodes import adopt_srun_ranks
+from bertline.training.environment import adopt_srun_ranks
 from bertline.training.private_api import compile_at_least, cpu_computes_bf16
 
 Precision = Literal["fp32", "bf16"]
@@ -56,8 +57,7 @@ def resolve_machine(runtime: RuntimeConfig, precision: Literal["auto", "fp32", "
     """Resolve every `auto` of the runtime section, and set the number of CPU threads of this process.
 
     Raises:
-        MachineError: The device is missing, there is a GPU that this PyTorch cannot use, the requested ranks were not
-            launched, or something that the requested compilation needs is missing.
+        MachineError: The device, the requested ranks or what the requested compilation needs is missing.
     """
     if runtime.num_threads is not None:
         torch.set_num_threads(runtime.num_threads)
@@ -80,20 +80,15 @@ def seed_device(device: torch.device, seed: int) -> None:
     with a formatted stack trace: 0.3 ms at a stack depth of 40, too slow for every step.
     """
     torch.default_generator.manual_seed(seed)
-    match device.type:
-        case "cuda":
-            torch.cuda.manual_seed(seed)
-        case "mps":
-            torch.mps.manual_seed(seed)
+    if device.type in ("cuda", "mps"):
+        getattr(torch, device.type).manual_seed(seed)
 
 
 def resolve_ranks(runtime: RuntimeConfig) -> Ranks:
     """Read RANK, WORLD_SIZE and LOCAL_RANK of this process and check them against the configuration.
 
-    Under srun they are set here first, from Slurm's own variables: Lightning and PyTorch read them too.
-
-    Raises:
-        MachineError: The number of launched processes is not `num_devices` times `num_nodes`.
+    Under srun they are set here first, from Slurm's own variables: Lightning and PyTorch read them too. MachineError if
+    not `num_devices` times `num_nodes` processes were launched.
     """
     adopt_srun_ranks(os.environ)
     expected = runtime.num_devices * runtime.num_nodes
@@ -111,11 +106,7 @@ def resolve_ranks(runtime: RuntimeConfig) -> Ranks:
 
 
 def resolve_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
-    """Return the device of this rank.
-
-    Raises:
-        MachineError: See `resolve_machine`.
-    """
+    """Return the device of this rank; MachineError if it is missing, or PyTorch cannot use it."""
     if runtime.device in ("auto", "cuda"):
         if torch.cuda.is_available():
             return _cuda_device(runtime, ranks)
@@ -150,13 +141,10 @@ def resolve_precision(precision: Literal["auto", "fp32", "bf16"], device: torch.
     """
     if precision == "fp32":
         return precision
-    match device.type:
-        case "cuda":
-            native = torch.cuda.is_bf16_supported(including_emulation=False)
-        case "cpu":
-            native = cpu_computes_bf16()
-        case _:
-            native = False
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        native = device.type == "cpu" and cpu_computes_bf16()
     if precision == "auto":
         return "bf16" if native else "fp32"
     if not native and device.type in ("cpu", "cuda"):
@@ -182,11 +170,7 @@ def _cuda_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
 
 
 def should_compile(choice: Literal["auto", "on", "off"], device: torch.device) -> bool:
-    """Return whether to compile. `auto` does not compile on MPS; elsewhere, it warns if it cannot compile.
-
-    Raises:
-        MachineError: The choice is `on`, but something that compilation needs is missing.
-    """
+    """Return whether to compile; `auto` does not on MPS, and elsewhere warns if it cannot, where `on` is an error."""
     if choice == "off" or (choice == "auto" and device.type == "mps"):
         return False
     missing = _missing(device)
@@ -201,8 +185,7 @@ def should_compile(choice: Literal["auto", "on", "off"], device: torch.device) -
 def compile_in_place(module: nn.Module) -> None:
     """Compile a module's forward in place: the module stays the same object, with the same weight names.
 
-    Shapes are static: each shape is compiled separately (usually one per phase), which runs faster than code for
-    dynamic shapes.
+    Each shape is compiled separately (usually one per phase), which runs faster than code for dynamic shapes.
     """
     # On GPUs, the compiler asks the user to report a softmax that it splits, which is no fault.
     warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled", category=UserWarning)
@@ -215,15 +198,29 @@ def _missing(device: torch.device) -> str | None:
         compiler = os.environ.get("CXX", "g++")
         if shutil.which(compiler) is None and shutil.which("clang++") is None:
             return f"there is no C++ compiler ({compiler})"
-        # Inductor writes it into the linker's command as it is (torch/_inductor/cpp_builder.py, torch 2.13).
-        folder = str(Path(torch.__file__).parent)
-        if len(folder.split()) > 1:
-            return f"PyTorch cannot link its kernels in a folder with a space in its name ({folder})"
     elif device.type == "cuda" and shutil.which(os.environ.get("CC", "gcc")) is None:
         return "there is no C compiler (gcc), which the kernels of the GPU are launched through"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         return "there are no Python headers (Python.h; Debian: apt install python3-dev)"
     return None
+
+
+@contextmanager
+def evaluating(module: nn.Module, machine: Machine) -> Iterator[Callable[..., Any]]:
+    """Yield the module's uncompiled forward, without dropout and gradients and in the machine's precision.
+
+    The compiled forward is specialised for the shapes of training; other shapes would each cost a compilation. The mode
+    of each submodule is restored at the end.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    autocast = torch.autocast(machine.device.type, dtype=torch.bfloat16, enabled=machine.precision == "bf16")
+    try:
+        with torch.no_grad(), autocast:
+            yield module.forward
+    finally:
+        for part, was_training in modes:  # one by one: a frozen part of a model being trained is in eval mode
+            part.training = was_training
 
 
 def sum_over_ranks(values: Sequence[float], device: torch.device) -> list[float]:
@@ -243,8 +240,7 @@ def sum_over_ranks(values: Sequence[float], device: torch.device) -> list[float]
 def start_sum(value: float, device: torch.device) -> Callable[[], torch.Tensor | float]:
     """Start to sum one value over all ranks, and return a function that gives the sum.
 
-    Neither waits for the device. With NCCL, the device itself waits for the other ranks only where the sum is used, so
-    what is queued between the two calls runs in the meantime; with Gloo, the process waits there.
+    Neither waits for the device: what is queued between the two calls runs in the meantime.
     """
     if not several_ranks():
         return lambda: value

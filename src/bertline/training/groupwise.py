@@ -1,4 +1,8 @@
-"""Optimizers that can skip a step: their base class, LAMB, and that of BERT's reference code; and when they skip it."""
+"""Optimizers that can skip a step: their base class, LAMB, Muon, and that of BERT's reference code; and when they do.
+
+`torch.optim.Muon` is not used: it treats fused query, key and value as one matrix, updates the matrices one by one, and
+always computes in bf16, which a CPU without bf16 instructions emulates.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,31 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 _CLIPPING_EPS = 1e-6
 """Value that PyTorch adds to the norm before dividing by it."""
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integers of as many bytes as an element."""
+# Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): coefficients of the quintic that
+# raises small singular values fastest, and the number of iterations.
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+_NUM_ITERATIONS = 5
+_EPS = 1e-7
+# arXiv 2502.16982, section 2.2: scales an update to the root mean square of AdamW's updates.
+_ADAMW_SIZE = 0.2
 
 
 class GroupwiseOptimizer(torch.optim.Optimizer):
     """Optimizer that updates a group of weights at a time and can skip a step without synchronizing with the device.
 
-    A skipped step leaves every weight and every tensor of the optimizer state unchanged (up to the sign of a zero),
-    without a copy of them: the gradients become zeros, and each factor that would still change a tensor is 1, or 0
-    where it scales an update. Zero gradients alone are not enough: where the norm of an update is fixed, as for LAMB
-    and Muon, it would follow the old averages at full size. In other steps, these operations change no bit.
+    A skipped step leaves weights and state unchanged (up to the sign of a zero) without a copy of them: the gradients
+    become zeros, and each factor that would still change a tensor is 1, or 0 where it scales an update (LAMB and Muon
+    would follow the old averages at full size). In other steps, these operations change no bit.
     """
 
     found_inf: Tensor | None = None
@@ -107,9 +118,8 @@ def _zero_unless(taken: Tensor, gradients: Sequence[Tensor | None]) -> None:
 class Lamb(GroupwiseOptimizer):
     """LAMB (arXiv 1904.00962, algorithm 2) with the identity for phi, in foreach operations.
 
-    The averages have the dtype of the weights (fp32 in bertline, whatever the precision of the matrix products).
-    Nothing is read back from the device: the step count for bias correction includes skipped steps (`found_inf`), so
-    after a skipped step the correction is one step ahead; the difference is gone after about 1 / (1 - beta2) steps.
+    Nothing is read back from the device: the step count for bias correction includes skipped steps, so after one the
+    correction is one step ahead; the difference is gone after about 1 / (1 - beta2) steps.
 
     Args:
         params: Parameter groups with `weight_decay`; `adapted`, whether the update is scaled to the norm of the weight
@@ -158,14 +168,10 @@ def _give_lengths(updates: list[Tensor], weights: list[Tensor], num_matrices: in
 
 
 class AdamWithoutBiasCorrection(GroupwiseOptimizer):
-    """AdamW without bias correction.
+    """AdamW without bias correction, as google-research/bert `optimization.py` has it, to reproduce old results.
 
-    The averages start at zero. Without correction, the first steps are too long by a factor of up to
-    (1 - beta1) / sqrt(1 - beta2), which makes fine-tuning on small data sets unstable (arXiv 2006.05987, section 4).
-    This optimizer exists to reproduce old results.
-
-    References:
-        google-research/bert `optimization.py`, `AdamWeightDecayOptimizer`.
+    The first steps are too long by a factor of up to (1 - beta1) / sqrt(1 - beta2), which makes fine-tuning on small
+    data sets unstable (arXiv 2006.05987, section 4).
     """
 
     def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
@@ -184,19 +190,140 @@ class AdamWithoutBiasCorrection(GroupwiseOptimizer):
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
 
-def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> None:
-    """Skip the next optimizer step if the norm of its gradients is infinite or NaN.
-
-    Weights and optimizer averages then stay bitwise unchanged. This is decided on the device: nothing is read back.
-    AdamW (PyTorch's fused kernels take `found_inf`, made for loss scaling) and Muon's AdamW do not count a skipped step
-    in their bias correction; LAMB does, see `Lamb`.
+class Muon(GroupwiseOptimizer):
+    """Muon with Nesterov momentum for `orthogonal` groups, AdamW for the others. Nothing is read back from the device.
 
     Args:
-        optimizer: Optimizer from `OptimizerSettings.build`, not Lightning's wrapper.
-        grad_norm: Scalar tensor on the device of the weights.
+        params: Parameter groups with `weight_decay` and `orthogonal`; orthogonal ones also have `num_matrices`, the
+            number of matrices of equal shape stacked along the rows of each weight: each is orthogonalised separately.
+        momentum: Decay rate of the sum of gradients of `orthogonal` groups; `betas` and `eps` are AdamW's.
 
-    Raises:
-        TypeError: The optimizer cannot skip a step.
+    References:
+        Jordan et al. (2024): the algorithm; Liu et al., arXiv 2502.16982, section 2.2: weight decay and size of the
+        update; arXiv 1711.05101, algorithm 2: AdamW.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        *,
+        lr: float,
+        momentum: float,
+        betas: tuple[float, float],
+        eps: float,
+        dtype: torch.dtype,
+    ) -> None:
+        defaults = {"lr": lr, "momentum": momentum, "betas": betas, "eps": eps, "weight_decay": 0.0}
+        super().__init__(params, defaults)
+        self._dtype = dtype
+
+    def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
+        if group["orthogonal"]:
+            return {"momentum_buffer": torch.zeros_like(weight)}
+        step = torch.zeros((), device=weight.device)  # there, because the fused kernel can skip a step
+        return {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+
+    def _update_all(self, groups: list[tuple[dict[str, Any], list[Tensor]]]) -> None:
+        by_shape: dict[torch.Size, list[_Matrix]] = {}
+        for group, weights in groups:
+            if group["orthogonal"]:
+                for matrix in self._matrices(group, weights):
+                    by_shape.setdefault(matrix.direction.shape, []).append(matrix)
+            else:
+                self._update(group, weights)
+        # Matrices of equal shape are updated together, across groups: a few large products cost less than many small.
+        for matrices in by_shape.values():
+            _update_by_muon(matrices, self._dtype, self._taken)
+
+    def _matrices(self, group: dict[str, Any], weights: list[Tensor]) -> Iterator[_Matrix]:
+        """Add the gradients to the momentum, apply weight decay and yield each matrix with its direction."""
+        gradients = [weight.grad for weight in weights]
+        sums = [self.state[weight]["momentum_buffer"] for weight in weights]
+        torch._foreach_mul_(sums, self._one_if_skipped(group["momentum"]))
+        torch._foreach_add_(sums, gradients)
+        directions = torch._foreach_add(gradients, sums, alpha=group["momentum"])
+        torch._foreach_mul_(weights, self._one_if_skipped(1 - group["lr"] * group["weight_decay"]))
+        for weight, direction in zip(weights, directions, strict=True):
+            rows, columns = weight.shape[0] // group["num_matrices"], weight.shape[1]
+            rate = group["lr"] * _ADAMW_SIZE * math.sqrt(max(rows, columns))
+            for matrix, part in zip(weight.split(rows), direction.split(rows), strict=True):
+                yield _Matrix(matrix, part, rate) if rows <= columns else _Matrix(matrix.mT, part.mT, rate)
+
+    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+        states = [self.state[weight] for weight in weights]
+        beta1, beta2 = group["betas"]
+        adamw(
+            weights,
+            [weight.grad for weight in weights if weight.grad is not None],
+            *([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")),
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            found_inf=self._skipped,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
+
+
+class _Matrix(NamedTuple):
+    """A matrix, or its transpose, with no more rows than columns."""
+
+    weight: Tensor
+    """View of a weight, updated in place."""
+    direction: Tensor
+    """Nesterov momentum, to be orthogonalised."""
+    rate: float
+    """Step size for an update with singular values of one."""
+
+
+def _update_by_muon(matrices: list[_Matrix], dtype: torch.dtype, taken: Tensor | None) -> None:
+    """Update matrices of one shape against their orthogonalised directions, unless `taken` is 0."""
+    updates = orthogonalised(torch.stack([matrix.direction for matrix in matrices]), dtype)
+    updates = updates.to(matrices[0].weight.dtype)
+    if taken is not None:
+        updates.mul_(taken)
+    parts = updates.unbind()
+    for rate in dict.fromkeys(matrix.rate for matrix in matrices):
+        chosen = [index for index, matrix in enumerate(matrices) if matrix.rate == rate]
+        torch._foreach_add_([matrices[index].weight for index in chosen], [parts[i] for i in chosen], alpha=-rate)
+
+
+def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+    """Move all singular values of each matrix near one (most to between 0.7 and 1.2), keeping its singular vectors.
+
+    Five Newton-Schulz iterations apply a quintic, s -> 3.4445 s - 4.775 s^3 + 2.0315 s^5, to each singular value s.
+
+    Args:
+        matrices: Matrices [n, rows, columns]; the result has their shape, and is in `dtype`.
+
+    References:
+        Jordan et al. (2024).
+    """
+    is_tall = matrices.shape[-2] > matrices.shape[-1]
+    wide = matrices.mT if is_tall else matrices  # the smaller of the two Gram matrices is the cheaper one
+    # With a Frobenius norm of one, no singular value is above one.
+    wide = (wide / (wide.norm(dim=(-2, -1), keepdim=True) + _EPS)).to(dtype)
+    first, third, fifth = _QUINTIC
+    # Under autocast, fp32 products would silently be computed in bf16.
+    with torch.autocast(matrices.device.type, enabled=False):
+        for _ in range(_NUM_ITERATIONS):
+            gram = wide @ wide.mT
+            rest = torch.baddbmm(gram, gram, gram, beta=third, alpha=fifth)
+            wide = torch.baddbmm(wide, rest, wide, beta=first)
+    return wide.mT if is_tall else wide
+
+
+def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> None:
+    """Skip the next step of an optimizer of `OptimizerSettings.build` if the norm of its gradients is infinite or NaN.
+
+    Weights and optimizer averages then stay bitwise unchanged. This is decided on the device of the scalar `grad_norm`:
+    nothing is read back. AdamW (PyTorch's fused kernels take `found_inf`, made for loss scaling) and Muon's AdamW do
+    not count a skipped step in their bias correction; LAMB does.
     """
     if not (isinstance(optimizer, GroupwiseOptimizer) or optimizer.defaults.get("fused")):
         raise TypeError(f"{type(optimizer).__name__} cannot skip a step: it is neither bertline's own nor fused")
@@ -227,11 +354,8 @@ def keeping_state(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Tensor:
     """Clip the gradients to a global norm of at most `largest` (None: no clipping); return the norm before clipping.
 
-    The result is bitwise that of PyTorch's `clip_grad_norm_`, which multiplies by 1 if there is nothing to clip. On the
-    CPU, this function skips that pass over all gradients; elsewhere, finding out would mean waiting for the device.
-
-    References:
-        Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013 (section 3.2).
+    The result is bitwise that of PyTorch's `clip_grad_norm_`, which multiplies by 1 if there is nothing to clip: on the
+    CPU that pass over all gradients is skipped; elsewhere, finding out would mean waiting for the device.
     """
     clipped = [weight for weight in weights if weight.grad is not None]
     norm = torch.nn.utils.get_total_norm([weight.grad for weight in clipped if weight.grad is not None])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 import threading
 import time
@@ -45,10 +43,9 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals of `STOP_SIGNALS` until the block ends.
+        """Handle the signals of `STOP_SIGNALS` until the block ends; outside of the main thread, do nothing.
 
         Repetitions change nothing, with one exception: a second Ctrl-C, at least 1 s later, ends training at once.
-        Python can only handle signals in the main thread; in other threads this does nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -75,9 +72,8 @@ class StopRequest:
 class StopAgreement:
     """Makes all ranks stop, or save, after the same step: signals reach them at different times, or only some of them.
 
-    To agree, ranks wait for the device, and so for one another. They do so about once per second: after each step if
-    steps take that long, and at least every `most_steps` steps if steps are short. The first rank measures the step
-    time.
+    To agree, ranks wait for the device, and so for one another: after each step if steps take a second, and at least
+    every `most_steps` steps if they are short. The first rank measures the step time.
     """
 
     request: StopRequest
@@ -105,15 +101,13 @@ class StopAgreement:
         # Only after the sum are the steps complete on the device: before, it may have been behind.
         now, last = self.now(), self._last
         if last is not None:
-            interval = self._within_time((now - last[1]) / (step - last[0])) if self.ranks.is_first else 0
-            self._interval = int(sum_over_ranks([interval], self.device)[0])
+            step_s = (now - last[1]) / (step - last[0])
+            # Divisors, so that ranks also agree at every multiple of `most_steps`, where they wait for the device.
+            divisors = [steps for steps in range(1, self.most_steps + 1) if self.most_steps % steps == 0]
+            interval = max((steps for steps in divisors if steps * step_s <= _AGREE_EVERY_S), default=1)
+            self._interval = int(sum_over_ranks([interval if self.ranks.is_first else 0], self.device)[0])
         self._last = step, now
         return False
-
-    def _within_time(self, step_s: float) -> int:
-        # Divisors, so that ranks also agree at every multiple of `most_steps`, where they wait for the device anyway.
-        divisors = [steps for steps in range(1, self.most_steps + 1) if self.most_steps % steps == 0]
-        return max((steps for steps in divisors if steps * step_s <= _AGREE_EVERY_S), default=1)
 
 
 @contextmanager
@@ -127,23 +121,10 @@ def starting_workers() -> Iterator[None]:
 
 
 def ignore_signals_in_worker(worker_id: int) -> None:
-    """Ignore requests to stop in a data worker: they reach all processes, but the trainer ends its workers, by TERM.
+    """Ignore requests to stop in a data worker, which reach all processes: it ends when its trainer says so, or ends.
 
-    Slurm sends TERM to every process of a step: a worker that it ended would make training fail before it can save. So
-    only the trainer's TERM ends the worker, where the system tells who sent it (not on macOS).
+    Slurm sends TERM to every process of a step: a worker that it ended would make training fail before it can save.
     """
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    trainer = multiprocessing.parent_process()
-    if trainer is None or trainer.pid is None or not hasattr(signal, "sigwaitinfo"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        return
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    threading.Thread(target=_end_at_term_of, args=(trainer.pid,), name="term-of-the-trainer", daemon=True).start()
-
-
-def _end_at_term_of(process_id: int) -> None:
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != process_id:
-        pass
-    os._exit(0)  # PyTorch takes any other status for a failure
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})

@@ -1,8 +1,7 @@
 """The process group of several ranks: how they meet, what the first one decides, and who is named when one is lost.
 
-PyTorch ends the wait for a rank that is lost: an operation of all ranks fails when a connection breaks (gloo), or takes
-longer than the timeout of the process group (gloo, and NCCL's watchdog). Its error names an address at best. So the
-ranks that are left call the roll through the store where they met: who does not answer is lost, or hangs.
+PyTorch ends the wait for a rank that is lost, with an error that names an address at best. So the ranks that are left
+call the roll through the store where they met: who does not answer is lost, or hangs.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -92,7 +91,7 @@ def _join(machine: Machine, *, timeout_s: float, join_s: float) -> _Roll:
             raise
         raise PeerLostError(
             f"rank {ranks.rank} could not join all {ranks.world_size} ranks at {_address()} within {join_s:.0f} s "
-            f"({_first_line(error)}). A rank failed before, was not started, or a firewall is between them: "
+            f"({error}). A rank failed before, was not started, or a firewall is between them: "
             "see the output of all ranks; make doctor checks the network. Then start all ranks again."
         ) from error
 
@@ -105,16 +104,14 @@ class _Roll:
         store.set(f"name/{ranks.rank}", f"rank {ranks.rank} on {socket.gethostname()} (process {os.getpid()})")
         keys = [f"name/{rank}" for rank in range(ranks.world_size)]
         store.wait(keys)
-        self.names = [name.decode() for name in store.multi_get(keys)]
+        self._names = [name.decode() for name in store.multi_get(keys)]
 
     def call(self, answer: str, seconds: float) -> dict[int, str] | None:
         """Return the answers of the ranks that give one within these seconds; None if the store cannot be reached.
 
-        Args:
-            answer: Answer of this rank: the error that ends it; empty if it only misses another rank.
+        The answer of this rank is the error that ends it; empty if it only misses another rank.
         """
         answers: dict[int, str] | None = None
-        done = threading.Event()
 
         def exchange() -> None:
             nonlocal answers
@@ -125,22 +122,22 @@ class _Roll:
                 self._store.set(f"read/{self._ranks.rank}", "")
                 if self._ranks.is_first:  # which may take the store with it
                     self._present("read", present, seconds)
-            done.set()
 
         # In a thread, because a store whose machine is down blocks for many minutes.
-        threading.Thread(target=exchange, name="roll-call", daemon=True).start()
+        thread = threading.Thread(target=exchange, name="roll-call", daemon=True)
+        thread.start()
         until = time.monotonic() + 2 * seconds
-        while not done.is_set() and time.monotonic() < until:
+        while thread.is_alive() and time.monotonic() < until:
             with suppress(KeyboardInterrupt):  # of a launcher that saw a rank fail; this one is ending already
-                done.wait(_LOOK_EVERY_S)
+                thread.join(_LOOK_EVERY_S)
         return answers
 
-    def _present(self, kind: str, ranks: Iterable[int], seconds: float) -> list[int]:
+    def _present(self, kind: str, ranks: Sequence[int], seconds: float) -> list[int]:
         """Wait until all these ranks have set their key of this kind, or time is over; return those that have."""
         until = time.monotonic() + seconds
         while True:
             present = [rank for rank in ranks if self._store.check([f"{kind}/{rank}"])]
-            if len(present) == len(list(ranks)) or time.monotonic() > until:
+            if len(present) == len(ranks) or time.monotonic() > until:
                 return present
             time.sleep(_LOOK_EVERY_S)
 
@@ -148,18 +145,16 @@ class _Roll:
         """Call the roll, and return which rank is lost or has failed."""
         answers = self.call("", seconds)
         if answers is None:
-            return PeerLostError(f"{self.names[0]} cannot be reached at {_address()} ({_first_line(cause)}). {_ADVICE}")
+            return PeerLostError(f"{self._names[0]} cannot be reached at {_address()} ({cause}). {_ADVICE}")
         for rank, answer in answers.items():
             if answer:
-                return MachineError(f"{self.names[rank]} failed: {answer}")
-        missing = [name for rank, name in enumerate(self.names) if rank not in answers]
+                return MachineError(f"{self._names[rank]} failed: {answer}")
+        missing = ", ".join(name for rank, name in enumerate(self._names) if rank not in answers)
         if not missing:
-            return PeerLostError(
-                f"a connection between ranks broke ({_first_line(cause)}); all of them answer. {_ADVICE}"
-            )
+            return PeerLostError(f"a connection between ranks broke ({cause}); all of them answer. {_ADVICE}")
         return PeerLostError(
-            f"{', '.join(missing)} does not answer: it was killed or stopped, it hangs, or its machine is down or "
-            f"cannot be reached. If it is only slow, raise runtime.peer_timeout_s. {_ADVICE}"
+            f"{missing} does not answer: it was killed or stopped, it hangs, or its machine is down or cannot be "
+            f"reached. If it is only slow, raise runtime.peer_timeout_s. {_ADVICE}"
         )
 
 
@@ -191,10 +186,6 @@ def is_of_connection(error: Exception) -> bool:
 
 def _address() -> str:
     return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def decide_on_first_rank(decide: Callable[[], T], device: torch.device) -> T:

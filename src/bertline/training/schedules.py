@@ -24,11 +24,7 @@ _DECAY_SHARE = 0.2
 def learning_rate_factor(config: ScheduleConfig, num_steps: int) -> Callable[[int], float]:
     """Return the factor of the peak learning rate, in `[0, 1]`, as a function of the step.
 
-    Args:
-        config: Shape of the schedule. Warm-up is linear; its last step has the full peak learning rate.
-
-    Returns:
-        Function of the 0-based step that is about to be taken.
+    The step is the 0-based one about to be taken. Warm-up is linear; its last step has the full peak learning rate.
 
     Notes:
         The reference code starts at a learning rate of zero and ends one step before zero. Here neither end is wasted:
@@ -43,9 +39,11 @@ def learning_rate_factor(config: ScheduleConfig, num_steps: int) -> Callable[[in
         >>> [factor(step) for step in range(7)]
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
     """
-    num_warmup_steps = config.num_warmup_steps
-    decay = _decay(config)
-    decay_start = max(num_warmup_steps, num_steps - _num_decay_steps(config, num_steps))
+    num_warmup_steps, num_decay_steps, decay = config.num_warmup_steps, num_steps, _decay(config)
+    if isinstance(config, WarmupStableDecayScheduleConfig):
+        given = config.num_decay_steps
+        num_decay_steps = round(_DECAY_SHARE * num_steps) if given is None else given
+    decay_start = max(num_warmup_steps, num_steps - num_decay_steps)  # no step of the warm-up
     num_decay_steps = max(1, num_steps - decay_start)
 
     def factor(step: int) -> float:
@@ -67,13 +65,6 @@ class StepSchedule(LRScheduler):
         """Return the learning rate of the next step for each parameter group."""
         lr = self._lr * self._factor(self.last_epoch)
         return [lr * group.get("rate_factor", 1.0) for group in self.optimizer.param_groups]
-
-
-def _num_decay_steps(config: ScheduleConfig, num_steps: int) -> int:
-    """Return how many steps before the end the decay begins, if the warm-up leaves that many."""
-    if not isinstance(config, WarmupStableDecayScheduleConfig):
-        return num_steps
-    return round(_DECAY_SHARE * num_steps) if config.num_decay_steps is None else config.num_decay_steps
 
 
 def _decay(config: ScheduleConfig) -> Callable[[float], float]:

@@ -14,9 +14,8 @@ from bertline.modeling.huggingface import architecture_of, load_encoder, save_mo
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import info_nce_sums
 from bertline.pretraining.data import MaskedExamples, StepDataset
-from bertline.pretraining.plan import Plan
+from bertline.pretraining.plan import Plan, RowLayout
 from bertline.pretraining.probes import ValidationProbe
-from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -119,10 +118,3 @@ def test_a_step_without_whole_groups_on_each_rank_is_refused():
     assert not list(objective.problems(examples, [8, 16], model=tiny.model_config(), num_ranks=2))
     (problem,) = objective.problems(examples, [8, 12], model=tiny.model_config(), num_ranks=2)
     assert "phases[1].global_batch_size is 12, not a multiple of objective.group_size (4) on 2 devices" in problem
-
-
-def test_the_fill_of_separate_segments_counts_their_rows(pairs):
-    store = MaskedExamples(pairs / "examples", "train", 24).store
-    examples = MaskedExamples(pairs / "examples", "train", 24, pairs_together=4)
-    mask = examples.batch(torch.arange(len(store)).numpy(), epoch=0)["attention_mask"]
-    assert examples.fill == pytest.approx(mask.mean())

@@ -12,10 +12,9 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining import cooccurrence
-from bertline.pretraining.cooccurrence import cooccurrence_embeddings, cooccurrences, positive_information
+from bertline.pretraining import start
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.start import build_model
+from bertline.pretraining.start import build_model, cooccurrence_embeddings, cooccurrences, positive_information
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
 from example_shards import write_shards
@@ -71,18 +70,10 @@ def test_a_pair_counts_for_one_over_its_distance_within_a_segment(store_of, sequ
     np.testing.assert_allclose(counts.toarray(), brute_force(sequences, 13), rtol=1e-5)
 
 
-def test_batches_lose_only_the_pairs_across_their_edges(store_of, monkeypatch):
-    sequences = [[CLS, *range(FIRST, 35), SEP] for _ in range(20)]
-    whole = cooccurrences(store_of(sequences), 40)
-    monkeypatch.setattr(cooccurrence, "_BATCH_TOKENS", len(sequences[0]))  # the edges are between sequences
-    assert (whole != cooccurrences(store_of(sequences), 40)).nnz == 0
-    assert (whole != cooccurrences(store_of(sequences, shard_sequences=7), 40)).nnz == 0
-
-
 def test_of_a_long_text_every_few_batches_are_counted(store_of, monkeypatch):
     sequences = [[CLS, *range(FIRST, FIRST + 10), SEP], [CLS, *range(FIRST + 10, FIRST + 20), SEP]] * 10
-    monkeypatch.setattr(cooccurrence, "_BATCH_TOKENS", len(sequences[0]))
-    monkeypatch.setattr(cooccurrence, "_MOST_TOKENS", len(sequences[0]) * 7)  # every third of 20
+    monkeypatch.setattr(start, "_BATCH_TOKENS", len(sequences[0]))
+    monkeypatch.setattr(start, "_MOST_TOKENS", len(sequences[0]) * 7)  # every third of 20
     counts = cooccurrences(store_of(sequences), 40).toarray()
     np.testing.assert_allclose(counts, brute_force(sequences[::3], 40), rtol=1e-5)
 

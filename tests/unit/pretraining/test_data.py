@@ -9,14 +9,12 @@ import pytest
 import torch
 
 import pretraining_inputs
-from bertline.foundation.errors import ArtifactError
 from bertline.pretraining import data
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader, compacted, expanded, prefetched
-from bertline.pretraining.plan import Plan
-from bertline.pretraining.row_layout import RowLayout
-from bertline.training.clock import TrainingClock
+from bertline.pretraining.plan import Plan, RowLayout
 from bertline.training.devices import Machine, Ranks
+from bertline.training.progress import TrainingClock
 from servers import wait_until
 
 NUM_TRAIN = 50
@@ -36,10 +34,6 @@ def joined(batches) -> dict[str, torch.Tensor]:
 
 def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
     return left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
-
-
-def test_a_step_is_the_same_whenever_it_is_made(inputs):
-    assert same(joined([dataset(inputs)[7]]), joined([dataset(inputs)[7]]))
 
 
 def test_micro_batches_cut_a_step_and_change_nothing(inputs):
@@ -94,13 +88,6 @@ def test_all_steps_have_one_memory_layout_so_that_a_compiled_model_is_compiled_o
     assert all(layout == layouts[0] for layout in layouts)
 
 
-def test_masks_change_from_epoch_to_epoch(inputs):
-    examples = MaskedExamples(inputs / "examples", "train", 16)
-    first, again, second = (examples.batch(np.arange(20), epoch=epoch) for epoch in (0, 0, 1))
-    assert np.array_equal(first["masked_positions"], again["masked_positions"])
-    assert not np.array_equal(first["masked_positions"], second["masked_positions"])
-
-
 def test_counts_are_those_of_the_arrays(inputs):
     batch = dataset(inputs)[0]
     arrays = joined([batch])
@@ -110,18 +97,8 @@ def test_counts_are_those_of_the_arrays(inputs):
     assert batch["num_sequences"] == 8
 
 
-def test_a_length_that_was_not_made_is_an_error(inputs):
-    with pytest.raises(ArtifactError, match=r"examples of 16, 24 tokens, none of 512\."):
-        MaskedExamples(inputs / "examples", "train", 512)
-
-
 def threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("prefetching")]
-
-
-def test_items_come_in_order_and_the_thread_ends():
-    assert list(prefetched(range(50), ahead=3)) == list(range(50))
-    assert not threads()
 
 
 def test_an_error_is_raised_where_its_item_would_have_come():

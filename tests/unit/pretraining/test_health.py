@@ -15,7 +15,7 @@ from bertline.pretraining.health import ADVICE, Alarm, HealthMonitor
 from bertline.pretraining.plan import Plan
 
 CONF = Path(__file__).parents[3] / "conf"
-# The rows of a real run of an earlier docs_tiny: warm-up of 200 steps, 600 steps at length 16, then 6,400 at length 64.
+# Every fifth row of a real run of an earlier docs_tiny: 200 steps of warm-up, 600 at length 16, then 6,400 at 64.
 CURVE = Path(__file__).with_name("docs_tiny_curve.csv")
 PHASES = [
     PhaseConfig(steps=600, max_length=16, global_batch_size=8),
@@ -42,9 +42,9 @@ def defaults() -> HealthConfig:
 
 def recorded() -> list[tuple[int, dict[str, float]]]:
     with CURVE.open() as handle:
-        return [
-            (int(row.pop("step")), {key: float(value) for key, value in row.items()}) for row in csv.DictReader(handle)
-        ]
+        others = {"train/mlm_accuracy": 0.2, "train/nsp_loss": 0.4, "optim/skipped_steps": 0.0}
+        rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(handle)]
+        return [(int(row.pop("step")), {**others, **row}) for row in rows]
 
 
 def alarms_of(
@@ -59,6 +59,8 @@ def row(loss: float = 4.0, **changes: float) -> dict[str, float]:
     named = {
         "train/loss": loss,
         "train/mlm_loss": loss,
+        "train/nsp_loss": 0.4,
+        "train/mlm_accuracy": 0.2,
         "train/nsp_accuracy": 0.8,
         "optim/grad_norm": 1.0,
         "optim/skipped_steps": 0.0,
@@ -77,12 +79,7 @@ def kinds_and_steps(alarms: list[Alarm]) -> list[tuple[str, int]]:
 
 def test_a_healthy_run_raises_no_alarm():
     rows = recorded()
-    assert len(rows) == 350
-    assert alarms_of(rows, defaults()) == []
-
-
-def test_rows_of_probes_say_nothing():
-    rows = [(step, {"val/mlm_loss": 99.0, "val/nsp_accuracy": 0.5}) for step in range(0, 9000, 20)]
+    assert len(rows) == 70
     assert alarms_of(rows, defaults()) == []
 
 
@@ -92,7 +89,7 @@ def test_a_loss_that_stays_at_the_unigram_entropy_is_said_once_and_only_after_wa
     ]
     alarms = alarms_of(frozen, defaults())
     assert kinds_and_steps(alarms) == [("unigram_entropy", 1600)]  # 1,000 steps after the second phase began
-    assert "6.45 nats" in alarms[0].message and "6.50" in alarms[0].message
+    assert "6.450" in alarms[0].message and "by frequency alone: 6.498" in alarms[0].message
     late = alarms_of(frozen, defaults(), warmup=3000)
     assert kinds_and_steps(late) == [("unigram_entropy", 4000)]
 
@@ -116,24 +113,13 @@ def test_chance_is_what_saying_the_more_frequent_label_gives():
     assert alarms_of(guessing, defaults(), nsp_chance=0.7) == []
     (alarm,) = alarms_of(guessing, defaults(), nsp_chance=0.8)
     assert alarm.kind == "nsp_at_chance"
-    assert "is 0.800" in alarm.message and "gives 0.8" in alarm.message
-
-
-def test_a_label_that_is_nearly_always_the_same_can_still_be_learnt():
-    nearly = [(step, {**metrics, "train/nsp_accuracy": 0.995}) for step, metrics in recorded()]
-    assert alarms_of(nearly, defaults(), nsp_chance=0.99) == []
-    assert kinds_and_steps(alarms_of(nearly, defaults(), nsp_chance=0.995)) == [("nsp_at_chance", 1600)]
+    assert "0.800 (chance: 0.800)" in alarm.message
 
 
 def test_a_spike_is_a_row_far_above_the_median_and_over_when_the_loss_is_back():
     calm = [row(4.0 + 0.1 * (-1) ** index) for index in range(10)]
     alarms = alarms_of(rows_of(*calm, row(5.0), row(5.5), row(7.0), *calm, row(6.0)), SMALL)
     assert kinds_and_steps(alarms) == [("spike", 620 + 20 * 11), ("spike", 620 + 20 * 23)]
-
-
-def test_a_loss_that_never_comes_back_from_a_spike_does_not_become_the_measure():
-    monitor_rows = rows_of(*[row(4.0)] * 5, *[row(6.0)] * 50, row(4.0), row(6.0))
-    assert kinds_and_steps(alarms_of(monitor_rows, SMALL)) == [("spike", 720), ("spike", 620 + 20 * 56)]
 
 
 def test_nothing_is_compared_across_a_change_of_length():

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 import tiny
 from bertline.foundation.metrics_log import read_metrics
@@ -13,30 +12,16 @@ from bertline.modeling.dropout import mask_keys
 from bertline.modeling.initialization import initialize
 from bertline.pretraining import module as module_file
 from bertline.pretraining.data import expanded
-from bertline.pretraining.module import IntervalSums, PreTrainingLosses, PretrainingModule, training_metrics
+from bertline.pretraining.health import IntervalSums, training_metrics
+from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.objectives.base import sum_names
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
-from pretraining_inputs import steps_of
+from pretraining_inputs import means_over_the_whole_batch, steps_of
 
 NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
-
-
-def mean_loss_gradients(job) -> dict[str, torch.Tensor]:
-    """The gradients of the first step, from one mean over all targets and one over all sequences."""
-    tokenizer = Tokenizer.load(job.tokenizer_folder)
-    model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
-    initialize(model, job.model, seed=job.pretrain.seed)
-    (sent,) = steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"]
-    batch = expanded(sent)
-    labels, next_sentence_labels = batch.pop("masked_labels"), batch.pop("next_sentence_labels")
-    output = model(**batch)
-    mlm = F.cross_entropy(output.mlm_logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
-    nsp = F.cross_entropy(output.nsp_logits, next_sentence_labels)
-    (mlm + job.objective.nsp_weight * nsp).backward()
-    return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
 @pytest.mark.parametrize(
@@ -69,28 +54,10 @@ def test_gradients_are_those_of_the_mean_over_the_global_batch(make_job, monkeyp
         **NO_DROPOUT,
     )
     run_pretraining(job)
-    expected = mean_loss_gradients(job)
+    expected, _ = means_over_the_whole_batch(job)
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-7, msg=name)
-
-
-def test_gradients_beyond_the_largest_norm_are_scaled_down(make_job, monkeypatch):
-    norms = []
-    clip = PretrainingModule._clip
-
-    def recording(module):
-        before = clip(module)
-        after = torch.linalg.vector_norm(torch.stack([parameter.grad.norm() for parameter in module.parameters()]))
-        norms.append((before.item(), after.item()))
-        return before
-
-    monkeypatch.setattr(PretrainingModule, "_clip", recording)
-    run_pretraining(make_job("clipped", optimizer__max_grad_norm=0.1, pretrain__max_steps=6))
-    assert all(before > 0.1 and after == pytest.approx(0.1, rel=1e-3) for before, after in norms)
-    norms.clear()
-    run_pretraining(make_job("free", optimizer__max_grad_norm=None, pretrain__max_steps=6))
-    assert all(before == pytest.approx(after, rel=1e-5) for before, after in norms)
 
 
 @pytest.mark.parametrize("several_ranks", [False, True])
@@ -118,28 +85,6 @@ def test_a_step_without_a_target_learns_from_the_next_sentences_alone(make_job, 
     assert not moved["mlm_head.bias"] and not moved["mlm_head.transform.weight"]
     rows = [row.metrics for row in read_metrics(job.metrics_path) if "train/loss" in row.metrics]
     assert [row["optim/skipped_steps"] for row in rows] == [0.0]
-
-
-def test_targets_are_summed_over_the_ranks_while_the_first_micro_batch_is_computed(make_job, monkeypatch):
-    calls = []
-
-    def started(value, device):
-        calls.append("start")
-        return lambda: calls.append("finish") or torch.tensor(float(value))
-
-    forward = PreTrainingLosses.forward
-    monkeypatch.setattr(module_file, "start_sum", started)
-    monkeypatch.setattr(PreTrainingLosses, "forward", lambda *inputs: calls.append("forward") or forward(*inputs))
-    monkeypatch.setattr(
-        PretrainingModule, "manual_backward", lambda _, loss: calls.append("backward") or loss.backward()
-    )
-    run_pretraining(
-        make_job(
-            runtime__micro_batch_size=4, pretrain__max_steps=1, pretrain__validation_sequences=1, runtime__packing="off"
-        )
-    )
-    calls = calls[calls.index("start") :]  # validation comes first
-    assert calls[:6] == ["start", "forward", "finish", "backward", "forward", "backward"]
 
 
 SIX_STEPS = {
@@ -253,12 +198,6 @@ def test_metrics_are_means_over_targets_and_sequences():
     )
 
 
-def test_clearing_starts_over():
-    interval = filled()
-    interval.clear()
-    assert set(interval.total().values()) == {0.0}
-
-
 def test_an_interval_cut_in_two_by_a_checkpoint_sums_up_to_the_same_bits():
     whole, first = filled(), filled()
     take_step(whole, 0.1, 0.2, 0.3, 0.4)
@@ -289,11 +228,3 @@ def test_a_step_that_the_optimizer_skips_is_counted_and_left_out(grad_norm):
     assert skipping.pop("optim/skipped_steps") == 2.0
     without = training_metrics(filled().total(), tiny.mlm_nsp(nsp_weight=2.0))
     assert skipping == {key: without[key] for key in skipping}
-
-
-def test_where_all_steps_were_skipped_there_is_no_mean():
-    interval = IntervalSums(CPU, NAMES)
-    take_step(interval, math.nan, 1.0, 0.0, 0.0, grad_norm=math.nan)
-    metrics = training_metrics(interval.total(), tiny.mlm_nsp(nsp_weight=1.0))
-    assert metrics.pop("optim/skipped_steps") == 1.0
-    assert all(math.isnan(value) for value in metrics.values())

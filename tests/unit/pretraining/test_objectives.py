@@ -12,9 +12,11 @@ from bertline.foundation.files import read_json, read_json_lines
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.huggingface import architecture_of
-from bertline.pretraining.objectives.base import LearningMargins, means, shown_means, sum_names, weighted_loss
-from bertline.pretraining.objectives.registry import objective_from
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.config import HealthConfig, PhaseConfig
+from bertline.pretraining.health import HealthMonitor
+from bertline.pretraining.objectives import objective_from
+from bertline.pretraining.objectives.base import means, means_of, shown_means, sum_names, weighted_loss
+from bertline.pretraining.plan import Plan, RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import assert_neither_rows_nor_ranks_change_a_sum
@@ -27,6 +29,18 @@ OBJECTIVES = {
     "mlm_sop": tiny.mlm_sop(0.5),
     "contrastive": tiny.contrastive(mlm_weight=0.5),
 }
+SEVEN = {
+    **OBJECTIVES,
+    "replaced_token": objective_from({"kind": "replaced_token", "generator_width": 0.25, "detection_weight": 50.0}),
+    "distilled": objective_from(
+        {"kind": "distilled", "teacher": "folder", "temperature": 2.0, "soft_weight": 5.0, "mlm_weight": 2.0,
+         "cosine_weight": 1.0, "start_from_teacher": True}
+    ),
+}  # fmt: skip
+HEALTH = HealthConfig(
+    patience_steps=10, entropy_margin=0.1, nsp_margin=0.02, spike_factor=1.3, rewind_on_spike=False,
+    min_grad_norm=1e-3, max_grad_norm=100.0, max_data_wait_fraction=0.1, max_skipped_steps=2, max_rewinds=3,
+)  # fmt: skip
 KNOWN = {"unigram_entropy": 6.0, "random_next_prob": 0.5, "swapped_prob": 0.5}
 EACH = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 
@@ -84,14 +98,19 @@ def test_all_that_is_shown_is_measured(objective):
         assert name in baselines or not of_baseline
 
 
-@EACH
-def test_every_alarm_has_advice(objective):
+@pytest.mark.parametrize("objective", SEVEN.values(), ids=SEVEN)
+def test_every_alarm_is_raised_at_the_baselines_alone_and_has_advice(objective):
+    """By the monitor of a run, on rows of all means of the objective."""
     baselines = objective.baselines(KNOWN)
-    margins = LearningMargins(entropy_margin=0.1, nsp_margin=0.02)
-    at_baseline = dict(objective.alarms(baselines, baselines, margins, steps=10))
-    assert at_baseline.keys() == objective.advice.keys()
-    learnt = {"mlm_loss": 1.0, "nsp_accuracy": 0.9, "sop_accuracy": 0.9, "contrastive_loss": 0.5}
-    assert not list(objective.alarms(learnt, baselines, margins, steps=10))
+    at_baseline = {mean.name: baselines.get(mean.name, 0.9) for mean in means_of(objective)}
+    learned = {name: 0.95 if name.endswith("accuracy") else 0.1 for name in at_baseline}
+    for averages, expected in ((at_baseline, objective.advice.keys()), (learned, set())):
+        examples = {**KNOWN, "lengths": {"16": {}}}
+        plan = Plan([PhaseConfig(steps=100, max_length=16, global_batch_size=8)], num_steps=100)
+        monitor = HealthMonitor(HEALTH, 0, objective, plan, examples)
+        others = {"train/loss": 1.0, "optim/grad_norm": 1.0, "perf/data_wait_fraction": 0.0}
+        rows = {**others, **{f"train/{name}": average for name, average in averages.items()}}
+        assert {alarm.kind for step in (5, 10) for alarm in monitor.take(step, rows)} == set(expected)
 
 
 def test_a_section_as_plain_data_gives_its_objective():

@@ -1,6 +1,7 @@
 """Probes of a run: held-out losses, the best step, and the guesses for fixed blanks."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,40 +14,26 @@ from bertline.foundation.files import read_json_lines
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
+from bertline.pretraining.callbacks import Probing
 from bertline.pretraining.config import MaskPredictionsConfig, PhaseConfig
 from bertline.pretraining.data import MaskedExamples
-from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.objectives.sentence_pairs import MlmNsp
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep, MaskPredictionProbe, ValidationProbe, mask_predictions_text
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
-from bertline.training.devices import Machine, Ranks
-from pretraining_inputs import assert_same_weights
+from pretraining_inputs import assert_same_weights, losses_of
 from tiny import load_pretraining_model
 
 
 @pytest.fixture
 def losses(make_job):
-    job = make_job()
-    tokenizer = Tokenizer.load(job.tokenizer_folder)
-    model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
-    initialize(model, job.model, seed=3)
-    return PreTrainingLosses(model, tiny.mlm_nsp())
+    return losses_of(make_job())
 
 
 def validation_of(losses, job, max_sequences=100) -> ValidationProbe:
-    machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks())
-    return ValidationProbe(
-        losses,
-        job.examples_folder,
-        Plan.of(job.pretrain),
-        machine=machine,
-        every_steps=5,
-        max_sequences=max_sequences,
-    )
+    return ValidationProbe(losses, job.examples_folder, Plan.of(job.pretrain), tiny.machine(), 5, max_sequences)
 
 
 def test_figures_are_exact_sums_over_all_held_out_targets(losses, make_job):
@@ -60,16 +47,6 @@ def test_figures_are_exact_sums_over_all_held_out_targets(losses, make_job):
     assert figures["val/mlm_loss"] == pytest.approx((sums["mlm_loss"] / targets).item(), rel=1e-6)
     assert figures["val/mlm_accuracy"] == pytest.approx((sums["mlm_correct"] / targets).item())
     assert figures["val/nsp_accuracy"] == pytest.approx((sums["nsp_correct"] / len(examples)).item())
-
-
-def test_sums_are_found_by_name_in_whatever_order_the_objective_returns_them(losses, make_job):
-    class Reversed(MlmNsp):
-        def sums(self, output, batch):
-            return dict(reversed(MlmNsp.sums(self, output, batch).items()))
-
-    expected = validation_of(losses, make_job()).probe(0)
-    backwards = PreTrainingLosses(losses.model, Reversed(kind="mlm_nsp", nsp_weight=1.0))
-    assert validation_of(backwards, make_job()).probe(0) == expected
 
 
 def test_batch_size_does_not_matter(losses, make_job, monkeypatch):
@@ -117,47 +94,44 @@ class Given:
         """Has no records."""
 
 
-def best_after(losses, *, best=None) -> BestStep:
-    best = best or BestStep(Given(losses), Plan(PHASES, 40), judged_by="mlm_loss")
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ({0: 1.0, 5: 4.0, 10: 3.0, 15: 3.5, 20: 3.0}, {"step": 10, "val/mlm_loss": 3.0, "max_length": 16}),
+        ({0: 1.0, 5: math.nan}, None),  # before the first step nothing was trained
+        ({5: 4.0, 10: math.nan, 15: math.inf}, {"step": 5, "val/mlm_loss": 4.0, "max_length": 16}),
+        ({20: 3.0, 25: 5.0, 30: 4.0, 35: 6.0}, {"step": 30, "val/mlm_loss": 4.0, "max_length": 24}),
+    ],
+)
+def test_the_lowest_loss_of_trained_steps_at_the_newest_length_is_the_best(losses, expected):
+    best = BestStep(Given(losses), Plan(PHASES, 40), judged_by="mlm_loss")
     for step in losses:
         assert best.probe(step)["val/mlm_loss"] is losses[step]
-    return best
+    assert best.record == expected
 
 
-def test_the_lowest_loss_of_trained_steps_is_the_best():
-    assert best_after({0: 1.0, 5: 4.0, 10: 3.0, 15: 3.5, 20: 3.0}).record == {
-        "step": 10,
-        "val/mlm_loss": 3.0,
-        "max_length": 16,
-    }
+class Every:
+    def __init__(self, every_steps):
+        self.every_steps = every_steps
 
 
-def test_nothing_is_best_before_anything_was_trained_and_measured():
-    assert best_after({0: 1.0}).record is None
-    assert best_after({0: 1.0, 5: math.nan}).record is None
+def measured(every_s, step_s):
+    """The steps after which each of two probes measures, of 24 that take so long."""
+    clock, steps, probes = [0.0], ([], []), [Every(10), Every(2)]
+    job = SimpleNamespace(runtime=SimpleNamespace(validate_every_s=every_s))
+    state = SimpleNamespace(probes=probes, plan=SimpleNamespace(num_steps=24), job=job)
+    probing = Probing(state=state, guard=None, now=lambda: clock[0])
+    for step in range(25):
+        for probe in probing.due(step, tiny.machine()):
+            steps[probes.index(probe)].append(step)
+        clock[0] += step_s
+    return steps
 
 
-def test_a_loss_that_is_no_number_is_never_the_best():
-    assert best_after({5: 4.0, 10: math.nan, 15: math.inf}).step == 5
-
-
-def test_another_length_is_another_measure():
-    assert best_after({20: 3.0, 25: 5.0, 30: 4.0, 35: 6.0}).record == {
-        "step": 30,
-        "val/mlm_loss": 4.0,
-        "max_length": 24,
-    }
-    assert best_after({20: 3.0, 25: math.nan}).step == 20
-
-
-def test_it_goes_on_from_a_checkpoint():
-    first = best_after({5: 4.0, 10: 3.0})
-    second = BestStep(Given({15: 3.5, 20: 2.0}), Plan(PHASES, 40), judged_by="mlm_loss")
-    second.record = first.record
-    second.probe(15)
-    assert second.step == 10
-    second.probe(20)
-    assert second.step == 20
+def test_by_the_clock_a_probe_is_left_out_until_its_last_measurement_is_long_ago():
+    assert measured(None, 1.0) == ([0, 10, 20, 24], [*range(0, 25, 2)])
+    assert measured(5.0, 1.0) == ([0, 10, 20, 24], [0, 6, 12, 18, 24])
+    assert measured(100.0, 1.0) == ([0, 24], [0, 24])
 
 
 def weights_of(job, step):
@@ -210,15 +184,13 @@ def test_a_run_that_goes_on_knows_what_was_best_before(make_job, validated):
 
 @pytest.fixture
 def make_probe(make_job, tmp_path):
-    def make(*sentences: str, rank: int = 0) -> MaskPredictionProbe:
+    def make(*sentences: str) -> MaskPredictionProbe:
         job = make_job()
         tokenizer = Tokenizer.load(job.tokenizer_folder)
         model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
         initialize(model, job.model, seed=0)
-        machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks(rank=rank))
         config = MaskPredictionsConfig(every_steps=5, sentences=sentences, num_guesses=3)
-        path = tmp_path / "mask_predictions.jsonl"
-        return MaskPredictionProbe(model, tokenizer, config, path, machine=machine)
+        return MaskPredictionProbe(model, tokenizer, config, tmp_path / "mask_predictions.jsonl", tiny.machine())
 
     return make
 
@@ -264,21 +236,6 @@ def test_the_blank_of_a_sentence_is_the_mask_of_any_tokenizer(make_probe):
     assert ids[0, 0] == probe.tokenizer.cls_id and ids[0, -1] == probe.tokenizer.sep_id
 
 
-def test_frames_after_a_step_are_dropped_and_a_torn_line_with_them(make_probe, tmp_path):
-    probe = make_probe("the [MASK] sat.")
-    for step in (0, 5, 10):
-        probe.probe(step)
-    with (tmp_path / "mask_predictions.jsonl").open("a") as handle:
-        handle.write('{"step": 15, "sent')
-    probe.keep_up_to(5)
-    assert [row["step"] for row in read_json_lines(tmp_path / "mask_predictions.jsonl")] == [0, 5]
-
-
-def test_other_ranks_write_nothing(make_probe, tmp_path):
-    make_probe("the [MASK] sat.", rank=1).probe(0)
-    assert not list(tmp_path.glob("mask_predictions.*"))
-
-
 def test_the_text_for_people_holds_what_the_records_hold(make_probe, tmp_path):
     probe = make_probe("the [MASK] sat.", "the cat [MASK].")
     for step in (0, 5, 10):
@@ -288,6 +245,8 @@ def test_the_text_for_people_holds_what_the_records_hold(make_probe, tmp_path):
     first, second = text.split("\n\n")
     assert [line.split()[0] for line in first.splitlines()] == ["the", "10", "5", "0"]
     assert second.startswith("the cat [MASK].")
+    with (tmp_path / "mask_predictions.jsonl").open("a") as handle:
+        handle.write('{"step": 15, "sent')  # torn by a kill
     probe.keep_up_to(5)
     text = (tmp_path / "mask_predictions.txt").read_text()
     assert [line.split()[0] for line in text.split("\n\n")[0].splitlines()] == ["the", "5", "0"]

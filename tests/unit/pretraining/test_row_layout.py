@@ -15,8 +15,8 @@ from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.plan import Plan
-from bertline.pretraining.row_layout import (
+from bertline.pretraining.plan import (
+    Plan,
     RowLayout,
     frozen_layout,
     layouts_in_words,
@@ -46,7 +46,9 @@ def line(folder, model, device, **runtime) -> str:
 
 def test_the_log_says_where_and_which_rows_and_attention_each_length_has_and_why(full):
     said = line(full, tiny.model_config(**NO_DROPOUT), CPU)
-    assert said.startswith("on cpu in bf16, attention dropout 0: rows of 16 tokens, all full, attention plain (the fas")
+    assert said.startswith(
+        "on cpu in bf16, attention dropout 0: padded rows of 16 tokens (100% real), attention plain ("
+    )
     assert "; packed rows of 32 tokens (" in said and "if padded), attention plain (" in said
     assert "padded rows of 32 tokens (" in line(full, tiny.model_config(), CPU, packing="off")
 
@@ -130,8 +132,8 @@ WHOLE, OF_FOUR = at_16(), at_16(packed=True, rows=4)
 
 def resumed(frozen, layouts, *, device="cuda", num_ranks=2, model=DROPOUT):
     """The layout at length 16, and the warning."""
-    found, warning = resumed_layout(frozen, layouts, model=model, device=device, num_ranks=num_ranks)
-    return found[16], warning
+    layout, _, warning = resumed_layout(frozen, layouts, model=model, device=device, num_ranks=num_ranks)
+    return layout[16], warning
 
 
 @pytest.mark.parametrize("attention", ["plain", "sdpa"])

@@ -14,7 +14,7 @@ import tiny
 from bertline.foundation.errors import BertlineError, ConfigError, MachineError
 from bertline.run import slurm
 from bertline.run.folder import Status, write_status
-from bertline.training.launchers import SlurmLauncherConfig
+from bertline.training.config import SlurmLauncherConfig
 from slurm_programs import launcher, says
 
 WORK = "bertline.pretraining.run:run"
@@ -96,10 +96,10 @@ def test_folders_with_spaces_stay_whole(tmp_path: Path, monkeypatch: pytest.Monk
         ({"flags": ("--array=0-3",)}, "--array"),
         ({"flags": ("-o here",)}, "-o"),
         ({"time": "soon"}, "4:00:00"),
-        ({"time": "3:00", "stop_before_s": 120}, r"at most half of time \('3:00': 90 seconds\), found 120"),
+        ({"time": "3:00", "stop_before_s": 120}, r"at most 90, half of time \('3:00'\), found 120"),
         ({"stop_before_s": 65536}, "at most 65535"),
         ({"sweep_tasks": 0}, "at least 1"),
-        ({"max_requeues": -1}, "negative"),
+        ({"max_requeues": -1}, "at least 0"),
         ({"cpus_per_task": 0}, "cpus_per_task"),
     ],
 )

@@ -1,5 +1,7 @@
+import io
 import resource
 import signal
+import threading
 from contextlib import contextmanager
 
 import numpy as np
@@ -8,7 +10,7 @@ import torch
 
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import sha256_of_file
-from bertline.training.checkpoints import CheckpointFolder
+from bertline.training.checkpoints import BackgroundWriter, CheckpointFolder, on_host
 
 
 def state(value: int) -> dict:
@@ -17,6 +19,7 @@ def state(value: int) -> dict:
 
 def test_the_newest_checkpoint_comes_back_as_it_was(tmp_path):
     folder = CheckpointFolder(tmp_path, keep=3)
+    assert folder.load_newest() is None
     folder.save(10, state(10))
     folder.save(200, state(200))
     newest = CheckpointFolder(tmp_path, keep=3).load_newest()
@@ -25,23 +28,12 @@ def test_the_newest_checkpoint_comes_back_as_it_was(tmp_path):
     assert newest.state["note"] == {"list": [1, "two"]}
 
 
-def test_a_new_run_has_none(tmp_path):
-    assert CheckpointFolder(tmp_path / "missing", keep=1).load_newest() is None
-
-
 def files(*steps: int) -> list[str]:
     return [f"step-{step:08d}.pt{ending}" for step in steps for ending in ("", ".sha256")]
 
 
 def found(folder) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def test_only_the_newest_are_kept(tmp_path):
-    folder = CheckpointFolder(tmp_path, keep=2)
-    for step in (1, 2, 3, 4):
-        folder.save(step, state(step))
-    assert found(tmp_path) == files(3, 4)
 
 
 def test_the_best_is_kept_beside_the_newest_until_another_is_best(tmp_path):
@@ -180,20 +172,12 @@ def test_what_could_not_be_loaded_again_is_not_saved(tmp_path, value):
     assert folder.load_newest().step == 1
 
 
-def test_a_course_that_is_given_up_leaves_the_checkpoints_before_it(tmp_path):
+def test_a_course_that_is_given_up_leaves_the_checkpoints_before_it_or_else_the_oldest(tmp_path):
     folder = CheckpointFolder(tmp_path, keep=4)
     for step in (10, 20, 30, 40):
         folder.save(step, state(step))
     folder.give_up_after(25)
-    assert folder.steps == [10, 20]
-    assert folder.load_newest().step == 20
-    assert len(list(tmp_path.iterdir())) == 4
-
-
-def test_the_oldest_checkpoint_stays_where_none_is_from_before_the_course(tmp_path):
-    folder = CheckpointFolder(tmp_path, keep=4)
-    for step in (10, 20):
-        folder.save(step, state(step))
+    assert found(tmp_path) == files(10, 20)
     folder.give_up_after(5)
     assert folder.steps == [10]
     CheckpointFolder(tmp_path / "none", keep=1).give_up_after(5)
@@ -202,14 +186,79 @@ def test_the_oldest_checkpoint_stays_where_none_is_from_before_the_course(tmp_pa
 @pytest.mark.parametrize("part", ["model", "optimizer"])
 def test_a_checkpoint_with_values_that_are_not_finite_is_skipped_and_named(tmp_path, capsys, part):
     checkpoints = CheckpointFolder(tmp_path, keep=3)
-    well = {"model": {"bert.weight": torch.ones(3)}, "optimizer": {"state": {0: {"exp_avg": torch.ones(3)}}}}
-    checkpoints.save(1, well)
-    diverged = {"model": {"bert.weight": torch.ones(3)}, "optimizer": {"state": {0: {"exp_avg": torch.ones(3)}}}}
-    values = diverged["model"]["bert.weight"] if part == "model" else diverged["optimizer"]["state"][0]["exp_avg"]
-    values[1] = float("nan")
-    checkpoints.save(2, diverged)
+    for step, value in ((1, 1.0), (2, float("nan"))):
+        values = {"model": torch.ones(3), "optimizer": torch.ones(3)}
+        values[part][1] = value
+        optimizer = {"state": {0: {"exp_avg": values["optimizer"]}}}
+        checkpoints.save(step, {"model": {"bert.weight": values["model"]}, "optimizer": optimizer})
     newest = checkpoints.load_newest()
     assert newest is not None and newest.step == 1
     warning = capsys.readouterr().err
     assert "step-00000002.pt" in warning
     assert ("model['bert.weight']" if part == "model" else "exp_avg") in warning
+
+
+def state_of(module, optimizer):
+    both = torch.arange(10.0)
+    return {
+        "model": module.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "views": [both[2:5], both.view(2, 5).t(), both],
+        "empty": (torch.empty(0), torch.empty(3, 0), torch.tensor(4)),
+        "plain": {"step": 3, "name": "x", "none": None, "half": torch.ones(3, dtype=torch.bfloat16)},
+    }
+
+
+@pytest.fixture
+def trained():
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
+    module[2].weight = torch.nn.Parameter(module[0].weight[:2, :3])  # shares memory
+    optimizer = torch.optim.AdamW(module.parameters(), fused=True)
+
+    def step():
+        module(torch.randn(5, 4)).sum().backward()
+        optimizer.step()
+
+    step()
+    return module, optimizer, step
+
+
+def bytes_of(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    return file.getvalue()
+
+
+def test_a_file_of_the_copy_has_the_bytes_of_a_file_of_the_state_while_training_continues(trained):
+    module, optimizer, step = trained
+    state = state_of(module, optimizer)
+    before, copied = bytes_of(state), on_host(state)
+    assert bytes_of(copied) == before
+    step()
+    assert bytes_of(state_of(module, optimizer)) != before
+    assert bytes_of(copied) == before
+
+
+def test_one_function_runs_at_a_time_and_the_caller_does_not_wait_for_it():
+    writer, may_end, done = BackgroundWriter(), threading.Event(), []
+    writer.start(lambda: (may_end.wait(60), done.append(1)))
+    assert done == []
+    may_end.set()
+    writer.start(lambda: done.append(len(done) + 1))
+    writer.wait()
+    assert done == [1, 2]
+
+
+@pytest.mark.parametrize("call", ["check", "wait", "start"])
+def test_an_error_is_raised_once_at_the_next_call(call):
+    writer = BackgroundWriter()
+
+    def fail():
+        raise MachineError("the disk is full")
+
+    writer.start(fail)
+    writer._thread.join()
+    with pytest.raises(MachineError, match="the disk is full"):
+        getattr(writer, call)(*[fail] * (call == "start"))
+    writer.check()
+    writer.wait()

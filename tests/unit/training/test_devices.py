@@ -1,12 +1,10 @@
 import pytest
 import torch
+from torch import nn
 
 from bertline.foundation.errors import MachineError
 from bertline.training import devices
-from bertline.training.devices import (
-    Ranks,
-    resolve_device,
-)
+from bertline.training.devices import Machine, Ranks, evaluating, resolve_device
 
 NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="tells what happens where torch sees no GPU")
 
@@ -35,13 +33,6 @@ def test_a_gpu_hidden_on_purpose_or_not_wanted_is_no_error(runtime, monkeypatch,
     assert resolve_device(runtime(device="auto"), Ranks()).type in ("cpu", "mps")
 
 
-@NO_CUDA
-def test_cuda_without_a_gpu_is_an_error(runtime, monkeypatch, tmp_path):
-    monkeypatch.setattr(devices, "_NVIDIA_GPUS", tmp_path / "missing")
-    with pytest.raises(MachineError, match="no CUDA device"):
-        resolve_device(runtime(device="cuda"), Ranks())
-
-
 class FakeGpus:
     """What this process sees of a node with four GPUs, for one of four ranks."""
 
@@ -57,3 +48,24 @@ def test_a_task_may_see_all_gpus_of_its_node_or_its_own(runtime, monkeypatch, vi
     FakeGpus(monkeypatch, visible)
     ranks = Ranks(rank=3, world_size=4, local_rank=3)
     assert resolve_device(runtime(device="auto", num_devices=4), ranks) == torch.device(expected)
+
+
+def machine(precision: str) -> Machine:
+    return Machine(device=torch.device("cpu"), precision=precision, compile=False, ranks=Ranks())
+
+
+def test_inside_there_is_no_dropout_and_no_gradient_and_outside_training_continues():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Dropout(0.5).eval())
+    ones = torch.ones(1, 4)
+    with evaluating(module, machine("fp32")) as run:
+        first, second = run(ones), run(ones)
+    assert torch.equal(first, second)
+    assert not first.requires_grad
+    assert [part.training for part in (module, *module)] == [True, True, True, False]
+
+
+def test_precision_is_that_of_training():
+    module = nn.Linear(4, 4)
+    for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        with evaluating(module, machine(precision)) as run:
+            assert run(torch.ones(1, 4)).dtype == dtype

@@ -2,13 +2,12 @@ import itertools
 import multiprocessing
 import os
 import signal
-import subprocess
 
 import pytest
 
 import data_workers
 from bertline.foundation.signals import STOP_SIGNALS
-from bertline.training.interruption import StopRequest, ignore_signals_in_worker, starting_workers
+from bertline.training.interruption import StopRequest, starting_workers
 from fork_server import forking
 
 
@@ -54,7 +53,7 @@ def test_no_repetition_of_a_request_ends_training_before_it_is_saved(capsys, num
 
 @pytest.mark.usefixtures("fork_server")
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
-def test_a_data_worker_is_ended_by_its_trainer_and_by_nobody_else(method):
+def test_a_data_worker_ignores_what_reaches_all_processes(method):
     """Slurm sends TERM to all processes of a step."""
     context = forking() if method == "forkserver" else multiprocessing.get_context(method)
     told, of_worker = context.Pipe()
@@ -64,36 +63,16 @@ def test_a_data_worker_is_ended_by_its_trainer_and_by_nobody_else(method):
     try:
         assert told.recv() == "started"
         if method != "forkserver":  # whose workers are started by a server
-            subprocess.run(["kill", "-TERM", str(worker.pid)], check=True)
+            os.kill(worker.pid, signal.SIGTERM)
         told.send("go")
         assert told.recv() == "ready"
-        subprocess.run(["kill", "-TERM", str(worker.pid)], check=True)
-        worker.join(0.5)
-        assert worker.is_alive()
-        worker.terminate()  # as a DataLoader does
+        for number in STOP_SIGNALS:
+            os.kill(worker.pid, number)
+        told.send("end")
         worker.join(600)
         assert worker.exitcode == 0
     finally:
         worker.kill()
-
-
-def test_workers_that_start_leave_the_signals_of_the_trainer_as_they_were():
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    with starting_workers():
-        assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
-
-
-def test_a_process_without_a_trainer_ignores_what_job_scripts_send_and_is_ended_by_term():
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    try:
-        ignore_signals_in_worker(0)
-        ignored = {number for number in STOP_SIGNALS if signal.getsignal(number) == signal.SIG_IGN}
-        assert ignored == {*STOP_SIGNALS} - {signal.SIGTERM}
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def test_the_handlers_from_before_come_back():

@@ -9,8 +9,8 @@ from torch import nn
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.training.groupwise import Lamb
-from bertline.training.optimizers.registry import LambConfig
-from bertline.training.optimizers.weights import set_learning_rate
+from bertline.training.optimizers import LambConfig
+from bertline.training.optimizers.base import set_learning_rate
 
 CONFIG = LambConfig(kind="lamb", lr=0.02, beta1=0.9, beta2=0.99, eps=1e-6, weight_decay=0.1, max_grad_norm=None)
 

@@ -8,9 +8,9 @@ from torch import nn
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.muon import orthogonalised
-from bertline.training.optimizers.registry import MuonConfig
-from bertline.training.optimizers.weights import set_learning_rate
+from bertline.training.groupwise import orthogonalised
+from bertline.training.optimizers import MuonConfig
+from bertline.training.optimizers.base import set_learning_rate
 
 CONFIG = MuonConfig(
     kind="muon",
@@ -52,13 +52,6 @@ def test_only_the_singular_values_change_and_each_matrix_by_itself(shape):
     assert found.shape == matrices.shape
     for matrix, changed in zip(matrices, found, strict=True):
         torch.testing.assert_close(changed.double(), by_singular_values(matrix), atol=2e-3, rtol=0)
-
-
-def test_well_conditioned_matrices_come_out_nearly_orthogonal():
-    torch.manual_seed(1)
-    values = torch.linalg.svdvals(orthogonalised(torch.randn(4, 32, 96), torch.float32))
-    assert values.min() > 0.65
-    assert values.max() < 1.25
 
 
 def test_a_matrix_of_zeros_stays_zero():
@@ -133,18 +126,6 @@ def test_on_matrices_that_are_not_fused_the_direction_is_that_of_pytorchs_muon()
         theirs.step()
     # Both compute in bf16, which has three digits, and round at different places.
     torch.testing.assert_close(weight, reference, atol=0.02 * 0.2 * math.sqrt(48) * 0.03, rtol=0)
-
-
-def test_a_weight_without_a_gradient_stays():
-    model = bert()
-    optimizer = CONFIG.build(model)
-    give_gradients(model, 0)
-    still = [model.bert.layers[0].intermediate.weight, model.nsp_head.weight]
-    for weight in still:
-        weight.grad = None
-    before = [weight.detach().clone() for weight in still]
-    optimizer.step()
-    assert all(torch.equal(weight, old) for weight, old in zip(still, before, strict=True))
 
 
 def test_a_model_without_layers_is_refused():

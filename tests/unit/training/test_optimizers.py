@@ -7,8 +7,8 @@ from torch import nn
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.training.groupwise import AdamWithoutBiasCorrection
-from bertline.training.optimizers.registry import AdamWConfig, LambConfig, MuonConfig
-from bertline.training.optimizers.weights import set_learning_rate, weight_kinds
+from bertline.training.optimizers import AdamWConfig, LambConfig, MuonConfig
+from bertline.training.optimizers.base import set_learning_rate, weight_kinds
 
 CONFIG = AdamWConfig(kind="adamw", lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.5, max_grad_norm=None)
 ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}
@@ -62,26 +62,6 @@ def test_the_update_is_adamws():
     torch.testing.assert_close(model.weight, reference.weight)
 
 
-def test_the_learning_rate_is_set_for_every_group():
-    optimizer = CONFIG.build(small_model())
-    set_learning_rate(optimizer, 0.25)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
-
-
-def test_without_bias_correction_the_first_steps_are_those_of_the_reference_code():
-    weight = torch.nn.Parameter(torch.tensor([2.0]))
-    optimizer = AdamWithoutBiasCorrection(
-        [{"params": [weight], "weight_decay": 0.01}], lr=0.1, betas=(0.9, 0.999), eps=1e-6
-    )
-    # By hand, optimization.py's AdamWeightDecayOptimizer with the gradients 0.5 and -1:
-    # m = 0.05, v = 0.00025, update = 0.05 / (0.0158114 + 1e-6) + 0.02 = 3.1820777, weight = 1.6817922
-    # m = -0.055, v = 0.00124975, update = -0.055 / (0.0353518 + 1e-6) + 0.0168179 = -1.5389203, weight = 1.8356842
-    for gradient, expected in ((0.5, 1.6817922), (-1.0, 1.8356842)):
-        weight.grad = torch.tensor([gradient])
-        optimizer.step()
-        assert weight.item() == pytest.approx(expected, abs=2e-6)
-
-
 def test_without_bias_correction_many_steps_follow_the_formula_in_double_precision():
     torch.manual_seed(0)
     weights = [
@@ -106,12 +86,6 @@ def test_without_bias_correction_many_steps_follow_the_formula_in_double_precisi
     for weight, reference in zip(weights, expected, strict=False):
         torch.testing.assert_close(weight.detach().double(), reference, atol=1e-5, rtol=1e-5)
     assert torch.equal(weights[2], torch.ones(2))  # never had a gradient
-
-
-def test_a_group_may_have_a_share_of_the_rate():
-    optimizer = torch.optim.AdamW([{"params": [torch.nn.Parameter(torch.ones(1))], "rate_factor": 0.5}])
-    set_learning_rate(optimizer, 0.25)
-    assert optimizer.param_groups[0]["lr"] == 0.125
 
 
 def small_bert() -> BertForPreTraining:
@@ -181,22 +155,6 @@ def test_no_optimizer_waits_for_the_device_in_a_step(config, monkeypatch):
     for name in ("item", "tolist", "__bool__", "__float__", "cpu", "numpy"):
         monkeypatch.setattr(torch.Tensor, name, waits)
     optimizer.step()
-
-
-@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
-def test_a_closure_is_called_with_gradients_before_the_step(config):
-    model = small_bert()
-    optimizer = config.build(model)
-    before = model.nsp_head.weight.detach().clone()
-
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = model.nsp_head.weight.square().sum()
-        loss.backward()
-        return loss
-
-    assert optimizer.step(closure) is not None
-    assert not torch.equal(model.nsp_head.weight, before)
 
 
 def test_the_rates_of_muon_keep_their_proportion_through_the_schedule():

@@ -1,4 +1,4 @@
-from bertline.training.progress import TrainingProgress
+from bertline.training.progress import Seconds, TrainingClock, TrainingProgress
 
 METRICS = {"train/loss": 4.5678, "train/mlm_accuracy": 0.3333, "perf/tokens_per_s": 51234.5, "other": 1.0}
 
@@ -12,8 +12,11 @@ def test_a_line_has_steps_loss_accuracy_speed_and_time_left(capsys):
     with progress() as shown:
         shown.note(METRICS)
         shown.show(50, left_s=130.2)
-    line = capsys.readouterr().out
-    assert "step 50 of 100, loss 4.568, accuracy 0.333, 51,234 tokens/s, 2 min 10 s left" in line
+        shown.note({**METRICS, "perf/mfu": 0.414, "perf/data_wait_fraction": 0.0041, "perf/memory_bytes": 3 * 2**29})
+        shown.show(100)
+    text = capsys.readouterr().out
+    assert "step 50 of 100, loss 4.568, accuracy 0.333, 51,234 tokens/s, 2 min 10 s left" in text
+    assert "51,234 tokens/s, 41 % utilised, 0.4 % waiting for data, 1.5 GiB" in text
 
 
 def test_the_score_is_what_the_caller_names(capsys):
@@ -22,14 +25,6 @@ def test_the_score_is_what_the_caller_names(capsys):
             shown.note(METRICS)
             shown.show(50)
         assert expected in capsys.readouterr().out
-
-
-def test_utilisation_waiting_and_memory_are_shown_where_they_are_known(capsys):
-    with progress() as shown:
-        shown.note({**METRICS, "perf/mfu": 0.414, "perf/data_wait_fraction": 0.0041, "perf/memory_bytes": 3 * 2**29})
-        shown.show(100)
-    line = capsys.readouterr().out
-    assert "51,234 tokens/s, 41 % utilised, 0.4 % waiting for data, 1.5 GiB" in line
 
 
 def test_nothing_is_said_of_the_time_left_where_it_is_not_known_and_after_the_last_step(capsys):
@@ -50,3 +45,52 @@ def test_other_ranks_show_nothing(capsys):
     with progress(shown=False) as shown:
         shown.show(50)
     assert capsys.readouterr().out == ""
+
+
+class Time:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def started(time, before=None):
+    clock = TrainingClock(before, now=time)
+    clock.start()
+    return clock
+
+
+def test_pauses_do_not_count_and_waiting_does():
+    time = Time()
+    clock = started(time)
+    time.now += 5
+    with clock.paused():
+        time.now += 60
+    with clock.waiting():
+        time.now += 1
+    assert clock.seconds == Seconds(trained_s=6, waited_s=1, paused_s=60)
+
+
+def test_a_pause_counts_while_it_lasts():
+    time = Time()
+    clock = started(time)
+    time.now += 2
+    with clock.paused():
+        time.now += 30
+        assert clock.seconds == Seconds(trained_s=2, paused_s=30)
+
+
+def test_it_continues_in_the_next_process_from_its_start_on():
+    time = Time()
+    before = Seconds(trained_s=3, waited_s=1, paused_s=4)
+    clock = TrainingClock(before, now=time)
+    time.now += 100  # what comes before training
+    assert clock.seconds == before
+    clock.start()
+    with clock.paused():
+        time.now += 7
+    with clock.waiting():
+        time.now += 2
+    assert clock.seconds == Seconds(trained_s=5, waited_s=3, paused_s=11)
+    assert clock.seconds - before == Seconds(trained_s=2, waited_s=2, paused_s=7)

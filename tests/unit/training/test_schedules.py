@@ -42,17 +42,6 @@ def test_decay_reaches_its_end_at_the_last_step(config, middle, end):
     assert factor(10_000) == pytest.approx(end)
 
 
-@pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.kind)
-def test_the_factor_never_leaves_zero_to_one(config):
-    factor = learning_rate_factor(config, num_steps=37)
-    assert all(0.0 <= factor(step) <= 1.0 for step in range(60))
-
-
-def test_no_warm_up_begins_at_the_peak():
-    factor = learning_rate_factor(LinearScheduleConfig(kind="linear", num_warmup_steps=0), num_steps=4)
-    assert [factor(step) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
-
-
 @pytest.mark.parametrize("decay", ["linear", "1-sqrt"])
 def test_the_stable_rate_stays_at_the_peak_until_the_descent(decay):
     factor = learning_rate_factor(stable(decay=decay), num_steps=100)
@@ -86,16 +75,11 @@ def test_a_run_cut_short_warms_up_first_and_descends_over_what_is_left():
     assert [inside(step) for step in range(5)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
 
 
-def test_a_descent_of_no_steps_never_begins():
-    factor = learning_rate_factor(stable(num_decay_steps=0), num_steps=30)
-    assert factor(29) == 1.0
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_decay_steps": -1}, "num_decay_steps must not be negative, or null for a fifth, found -1"),
-        ({"num_warmup_steps": -1}, "num_warmup_steps must not be negative, found -1"),
+        ({"num_decay_steps": -1}, "num_decay_steps must be at least 0, found -1"),
+        ({"num_warmup_steps": -1}, "num_warmup_steps must be at least 0, found -1"),
         ({"final_fraction": 1.5}, r"final_fraction must be in \[0, 1\], found 1.5"),
     ],
 )

@@ -81,16 +81,6 @@ def test_short_steps_are_not_waited_for_one_by_one(monkeypatch):
     assert steps.sums / steps.num_ranks < 2 * 400 / MOST_STEPS + 5
 
 
-def test_one_process_stops_at_once():
-    request = StopRequest()
-    agreement = StopAgreement(
-        request, ranks=Ranks(), device=torch.device("cpu"), most_steps=MOST_STEPS, now=lambda: 0.0
-    )
-    assert not agreement.reached(7)
-    request.signal_name = "SIGINT"
-    assert agreement.reached(8)
-
-
 @pytest.mark.parametrize(("step_s", "save_every_s"), [(0.04, 3.0), (0.7, 10.0), (60.0, 30.0)])
 def test_all_ranks_save_after_the_same_steps_by_the_clock_of_the_first(monkeypatch, step_s, save_every_s):
     steps = Steps(monkeypatch, lambda step: step_s, signal_after=None, save_every_s=save_every_s)

@@ -1,7 +1,4 @@
-"""The contract of a pretraining objective: everything that depends on what is learned.
-
-Training, validation, health alarms, the report and the model card loop over the names that an objective gives here.
-"""
+"""The contract of a pretraining objective, over whose names training, validation, alarms, report and card loop."""
 
 from __future__ import annotations
 
@@ -41,11 +38,18 @@ class LossTerm:
     """What its baseline is, in words; empty: it has none."""
     figure: str | None = None
     """Name of the baseline among the headline figures of pretraining; None if it is not one of them."""
+    alarm: str = ""
+    """Kind of the alarm that is raised while it is still at its baseline; empty: there is none."""
     unit: ClassVar[Literal["nats"]] = "nats"
 
     @property
     def total(self) -> str:
         """Name of the sum."""
+        return self.name
+
+    @property
+    def loss(self) -> str:
+        """Name of the term that trains it: itself."""
         return self.name
 
 
@@ -67,6 +71,10 @@ class Metric:
     """What its baseline is, in words; empty: it has none."""
     chart: str = "accuracy"
     """Name of the chart in the report that has the curves of all metrics with this name."""
+    alarm: str = ""
+    """As for a term."""
+    loss: str = ""
+    """Name of the term that trains it; if that has no weight, the metric raises no alarm."""
     unit: ClassVar[Literal["fraction"]] = "fraction"
 
 
@@ -78,6 +86,7 @@ MLM_LOSS = LossTerm(
     "frequent each word is.",
     baseline="by frequency alone",
     figure="unigram_entropy",
+    alarm="unigram_entropy",
 )
 MLM_ACCURACY = Metric(
     name="mlm_accuracy",
@@ -94,13 +103,13 @@ class LearningMargins:
     """Margins by which the metrics of an objective must beat their baselines to count as learning."""
 
     entropy_margin: float
-    """Nats by which the MLM loss must be below the unigram entropy to count as learning from context."""
+    """Nats by which a loss must be below its baseline, the unigram entropy or chance."""
     nsp_margin: float
-    """Margin above chance at which the NSP accuracy counts as learning; proportionally less if chance is above 0.5."""
+    """Margin above chance of the accuracy of pairs; proportionally less if chance is above 0.5."""
 
 
 class Objective:
-    """A pretraining objective: a section of the configuration that knows everything which depends on what is learned.
+    """A section of the configuration that knows everything which depends on what is learned.
 
     Here it is the masked language model alone, on full sentences; an objective says in what it differs. Its file is
     imported wherever a configuration is read, so torch and the model are imported inside the methods.
@@ -159,11 +168,9 @@ class Objective:
         yield from ()
 
     def output(self, model: LanguageModel, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
-        """Return the output of the model on a micro-batch.
+        """Return the output of the model on a micro-batch of `examples.masking` or packed rows of `examples.packing`.
 
-        Args:
-            batch: Arrays of `examples.masking`, without `attention_mask` where no row has padding, or packed rows of
-                `examples.packing`, as tensors; in training also what `TokenMasks.of` reads.
+        `attention_mask` is left out where no row has padding; in training the batch has what `TokenMasks.of` reads.
         """
         from bertline.modeling.bert import MaskedLanguageModel, PackedRows
         from bertline.modeling.dropout import TokenMasks
@@ -237,16 +244,23 @@ class Objective:
         return {"mlm_loss": known["unigram_entropy"]} if "unigram_entropy" in known else {}
 
     def alarms(
-        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
+        self, averages: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
-        """Yield kind and message of an alarm for each metric still at its baseline; `means` cover the last `steps`."""
-        loss, entropy = means["mlm_loss"], baselines["mlm_loss"]
-        if loss > entropy - margins.entropy_margin:
-            yield (
-                "unigram_entropy",
-                f"the MLM loss of the last {steps:,} steps is {loss:.2f} nats; guessing blanks by frequency "
-                f"alone gives {entropy:.2f}",
-            )
+        """Yield kind and message of the alarm of each mean still at its baseline; `averages` cover the last `steps`."""
+        weights = {term.name: term.weight for term in self.terms}
+        for mean in means_of(self):
+            if not mean.alarm or not weights.get(mean.loss, 1.0):
+                continue
+            average, baseline = averages[mean.name], baselines[mean.name]
+            if isinstance(mean, LossTerm):
+                is_at_baseline = average > baseline - margins.entropy_margin
+            else:  # the margin is above a chance of 0.5, less above a higher chance
+                is_at_baseline = average < baseline + 2 * (1 - baseline) * margins.nsp_margin
+            if is_at_baseline:
+                yield (
+                    mean.alarm,
+                    f"{mean.title} over the last {steps:,} steps: {average:.3f} ({mean.baseline}: {baseline:.3f})",
+                )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -258,27 +272,29 @@ class Mlm(Objective):
     kind: Literal["mlm"]
 
 
+def means_of(objective: Objective) -> tuple[LossTerm | Metric, ...]:
+    """Return the terms of an objective, then its metrics."""
+    return (*objective.terms, *objective.metrics)
+
+
 def sum_names(objective: Objective) -> tuple[str, ...]:
     """Return the names of the sums of an objective, terms before metrics."""
-    return tuple(mean.total for mean in _of(objective))
+    return tuple(mean.total for mean in means_of(objective))
 
 
 def shown_means(objective: Objective) -> tuple[LossTerm | Metric, ...]:
-    """Return the terms and metrics that the report and the model card show."""
-    return tuple(mean for mean in _of(objective) if mean.title)
+    """Return the terms and metrics that the report and the model card show: those with a title."""
+    return tuple(mean for mean in means_of(objective) if mean.title)
 
 
 def means(objective: Objective, total: Mapping[str, float]) -> dict[str, float]:
     """Return the mean of each term and metric from the sums and counts of the global batch; NaN where a count is 0."""
     return {
-        mean.name: total[mean.total] / total[mean.count] if total[mean.count] else math.nan for mean in _of(objective)
+        mean.name: total[mean.total] / total[mean.count] if total[mean.count] else math.nan
+        for mean in means_of(objective)
     }
 
 
 def weighted_loss(objective: Objective, averages: Mapping[str, float]) -> float:
     """Return the loss from the means of its terms."""
     return sum((term.weight * averages[term.name] for term in objective.terms), 0.0)
-
-
-def _of(objective: Objective) -> tuple[LossTerm | Metric, ...]:
-    return (*objective.terms, *objective.metrics)

@@ -1,9 +1,8 @@
 """Contrastive learning: two segments of one document are near, those of other documents far, and blanks are filled.
 
-A masked language model alone is no good sentence encoder, and continuing one on domain text damages one (arXiv
-2311.00408, section 4); the contrastive term repairs that, and the masked one keeps what single tokens mean (SimCSE,
-arXiv 2104.08821, section 5 and table 7). Both are computed in one pass, on masked text: the mask is also the noise that
-contrastive learning needs.
+Continuing a masked language model on domain text damages a sentence encoder (arXiv 2311.00408, section 4); the
+contrastive term repairs that, and the masked one keeps what single tokens mean (SimCSE, arXiv 2104.08821, section 5 and
+table 7). Both are computed in one pass, on masked text: the mask is also the noise that contrastive learning needs.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
+from bertline.training.config import require_at_least
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,6 +27,7 @@ LOSS = LossTerm(
     title="contrastive loss, nats",
     caption="The loss of finding the other segment of the same document among those of a group.",
     baseline="chance",
+    alarm="contrastive_at_chance",
 )
 ACCURACY = Metric(
     name="contrastive_accuracy",
@@ -39,21 +40,18 @@ ACCURACY = Metric(
 
 
 class ContrastiveOutput(NamedTuple):
-    """Output for the segments of pairs, A and B in turns."""
+    """Output for the segments of pairs, A and B in turns: logits [2B, P, V] and pooled hidden states [2B, H]."""
 
     mlm_logits: Tensor
-    """Logits at the masked positions, [2B, P, V], or [P, V] for packed rows."""
     vectors: Tensor
-    """[2B, H] pooled hidden states, not normalised; in packed rows more, of which the last are unused."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contrastive(Objective):
     """InfoNCE on two segments of one document with the other pairs of a group as negatives, plus weighted MLM.
 
-    A step of `global_batch_size` pairs has `global_batch_size / group_size` groups. A group is computed at once, on one
-    rank, and its pairs are compared with each other only. So neither micro-batches nor the number of ranks changes the
-    loss: nothing is gathered over ranks, and more negatives need a larger group.
+    A group is computed at once, on one rank, and its pairs are compared with each other only. So neither micro-batches
+    nor the number of ranks changes the loss, and more negatives need a larger group.
 
     References:
         van den Oord et al., InfoNCE (arXiv 1807.03748), equation 4; symmetric as in CLIP (arXiv 2103.00020, figure 3);
@@ -89,16 +87,14 @@ class Contrastive(Objective):
     """Weight of the MLM loss relative to the contrastive one; 0 trains on the contrastive loss alone."""
 
     def __post_init__(self) -> None:
-        if self.group_size < 2:
-            raise ValueError(f"group_size must be at least 2, found {self.group_size}")
+        require_at_least(2, self, "group_size")
         if self.neighbours < 1 or self.group_size % self.neighbours:
             raise ValueError(
                 f"group_size must be a multiple of neighbours, found {self.group_size} and {self.neighbours}"
             )
         if not self.temperature > 0:
             raise ValueError(f"temperature must be positive, found {self.temperature}")
-        if self.mlm_weight < 0:
-            raise ValueError(f"mlm_weight must not be negative, found {self.mlm_weight}")
+        require_at_least(0, self, "mlm_weight")
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
@@ -158,19 +154,5 @@ class Contrastive(Objective):
 
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the unigram entropy, and loss and accuracy of a uniform guess among the segments of a group."""
-        of_pairs = {LOSS.name: math.log(self.group_size), ACCURACY.name: 1 / self.group_size}
-        return {**Objective.baselines(self, known), **of_pairs}
-
-    def alarms(
-        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
-    ) -> Iterator[tuple[str, str]]:
-        """See `Objective.alarms`. Without weight in the loss, the masked language model raises no alarm."""
-        if self.mlm_weight > 0:
-            yield from Objective.alarms(self, means, baselines, margins, steps=steps)
-        loss, chance = means[LOSS.name], baselines[LOSS.name]
-        if loss > chance - margins.entropy_margin:
-            yield (
-                "contrastive_at_chance",
-                f"the contrastive loss of the last {steps:,} steps is {loss:.2f} nats; a uniform guess among "
-                f"{self.group_size} gives {chance:.2f}",
-            )
+        chance = {LOSS.name: math.log(self.group_size), ACCURACY.name: 1 / self.group_size}
+        return {**Objective.baselines(self, known), **chance}

@@ -22,13 +22,11 @@ TEACHER = Metric(
 
 
 class DistilledOutput(NamedTuple):
-    """Outputs of student and teacher on the same positions."""
+    """Logits [B, P, V] of student and teacher, and hidden states [B, S, H]; None if they are not compared."""
 
     mlm_logits: Tensor
-    """[B, P, V], or [P, V] for packed rows."""
     teacher_logits: Tensor
     states: Tensor | None
-    """[B, S, H], or [R * S, H] for packed rows: hidden states of the last layer; None if they are not compared."""
     teacher_states: Tensor | None
 
 

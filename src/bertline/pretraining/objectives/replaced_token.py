@@ -37,14 +37,11 @@ UNREPLACED = Metric(
 
 
 class ReplacedTokenOutput(NamedTuple):
-    """Output of generator and detector."""
+    """Logits [B, P, V] of the generator, those [B, S] of the detector (above 0: replaced), and the truth [B, S]."""
 
     mlm_logits: Tensor
-    """[B, P, V] of the generator."""
     detector_logits: Tensor
-    """[B, S]; above 0 means replaced."""
     is_replaced: Tensor
-    """[B, S] bool."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,12 +96,12 @@ class ReplacedToken(Objective):
         """See `Objective.problems`: the generator has whole heads, of the size of the detector's."""
         head_size = model.hidden_size // model.num_attention_heads
         width = model.hidden_size * self.generator_width
-        if width < head_size or width % head_size:
-            wrong = "narrower than a head" if width < head_size else "not a whole number of heads"
+        if width % head_size:
             yield (
                 f"objective.generator_width is {self.generator_width:g}, which makes a generator of hidden size "
-                f"{width:g}: {wrong} of size {head_size} (model.hidden_size / model.num_attention_heads). Use a "
-                f"multiple of {head_size / model.hidden_size:g}, or smaller heads (model.num_attention_heads)."
+                f"{width:g}: not a whole number of heads of size {head_size} (model.hidden_size / "
+                f"model.num_attention_heads). Use a multiple of {head_size / model.hidden_size:g}, or smaller heads "
+                "(model.num_attention_heads)."
             )
 
     def output(self, model: Any, batch: Mapping[str, Tensor]) -> ReplacedTokenOutput:  # type: ignore[override]
@@ -137,15 +134,14 @@ class ReplacedToken(Objective):
         }
 
     def alarms(
-        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
+        self, averages: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """See `Objective.alarms`. The detector's loss at chance is the entropy of how often tokens are replaced."""
-        yield from Objective.alarms(self, means, baselines, margins, steps=steps)
-        loss, share = means["detection_loss"], means[UNREPLACED.name]
+        yield from Objective.alarms(self, averages, baselines, margins, steps=steps)
+        loss, share = averages["detection_loss"], averages[UNREPLACED.name]
         chance = -sum(part * math.log(part) for part in (share, 1 - share) if part > 0)
         if loss >= chance:
-            yield (
-                "detection_at_chance",
-                f"the loss of telling replaced tokens was {loss:.3f} nats in the last {steps:,} steps; knowing only "
-                f"how often tokens are replaced gives {chance:.3f}",
+            message = (
+                f"loss of telling replaced tokens over the last {steps:,} steps: {loss:.3f} (chance: {chance:.3f})"
             )
+            yield "detection_at_chance", message

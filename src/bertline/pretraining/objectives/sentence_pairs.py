@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
+from bertline.training.config import require_at_least
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,6 +25,8 @@ def pair_accuracy(task: str, name: str) -> Metric:
         title=f"{name} right",
         share_of=f"sentence pairs judged right ({name})",
         baseline="chance",
+        alarm=f"{task}_at_chance",
+        loss=f"{task}_loss",
     )
 
 
@@ -80,24 +83,10 @@ class PairObjective(Objective):
 
         That accuracy is 0.5 if both labels are equally frequent, as in the papers (BERT, A.2).
         """
-        found = Objective.baselines(self, known)
+        baselines = Objective.baselines(self, known)
         if self.label_prob in known:
-            found[f"{self.task}_accuracy"] = max(known[self.label_prob], 1 - known[self.label_prob])
-        return found
-
-    def alarms(
-        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
-    ) -> Iterator[tuple[str, str]]:
-        """See `Objective.alarms`. Without weight in the loss, the labels of pairs raise no alarm."""
-        yield from Objective.alarms(self, means, baselines, margins, steps=steps)
-        accuracy, chance = means[f"{self.task}_accuracy"], baselines[f"{self.task}_accuracy"]
-        # The margin is above a chance of 0.5, less above a higher chance.
-        if self.pair_loss.weight > 0 and accuracy < chance + 2 * (1 - chance) * margins.nsp_margin:
-            yield (
-                f"{self.task}_at_chance",
-                f"the share of pairs judged right (label 1: {self.label}) in the last {steps:,} steps is "
-                f"{accuracy:.3f}; always saying the more frequent label gives {chance:g}",
-            )
+            baselines[f"{self.task}_accuracy"] = max(known[self.label_prob], 1 - known[self.label_prob])
+        return baselines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,14 +171,12 @@ UNSHARED_SHARE = Metric(
 class MlmNspShared(MlmNsp):
     """The objective `mlm_nsp`, and for each token as the model reads it: does the other segment have it too?
 
-    A small encoder pretrained for an hour or two learns from the two tasks to compare two segments, or not, by chance:
-    next sentences can be told from random ones by topic alone. What it needs is attention from a token to the same
-    token in the other segment. Asked for it from the first step on, with a label at each token, it is learned within
-    some hundred steps, below the last layer, so that the first position can read it there.
+    Next sentences can be told from random ones by topic alone, so a small encoder learns only by chance to compare two
+    segments. Asked for it at each token, it learns the attention to the same token of the other segment within some
+    hundred steps, below the last layer, so that the first position can read it there.
 
-    The logit is read from the states below the last layer, without weights of its own: the sum of the first half of the
-    channels less that of the second half, divided by the root of their number. The layers can turn what they find into
-    any direction, so a learned one would add nothing, and the encoder's folder has the weights of `mlm_nsp`.
+    The logit is read from the states below the last layer, without weights of its own (the encoder's folder has those
+    of `mlm_nsp`): the sum of the first half of the channels less that of the second, over the root of their number.
 
     References:
         ERNIE 2.0 (arXiv 1907.12412), token-document relation: do other segments of the document have the token?
@@ -207,8 +194,7 @@ class MlmNspShared(MlmNsp):
     """Weight of the loss of shared tokens relative to the MLM loss. A large one keeps the MLM loss high for longer."""
 
     def __post_init__(self) -> None:
-        if not self.shared_weight >= 0:
-            raise ValueError(f"shared_weight must not be negative, found {self.shared_weight}")
+        require_at_least(0, self, "shared_weight")
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]

@@ -18,8 +18,7 @@ from bertline.kinds.tagging import Tagging
 from bertline.sweep.baselines.linear import one_thread
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Machine
-from bertline.training.probe import evaluating
+from bertline.training.devices import Machine, evaluating
 
 Vectors = NDArray[np.float32]
 TextVectors = Callable[[Sequence[str]], Vectors]

@@ -1,1 +1,113 @@
-"""Optimizers: one file each, one contract (`base.py`) and one registry (`registry.py`)."""
+"""The optimizers: a new one is a file of `training/optimizers` and a line here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from bertline.training.optimizers.base import (
+    MATRICES_IN_FUSED,
+    AdamSettings,
+    can_fuse,
+    groups_by_decay,
+    not_empty,
+    weight_kinds,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from bertline.training.devices import Precision
+    from bertline.training.groupwise import Lamb, Muon
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdamWConfig(AdamSettings):
+    """AdamW (arXiv 1711.05101)."""
+
+    kind: Literal["adamw"]
+
+    def build(self, model: nn.Module, *, precision: Precision = "fp32") -> torch.optim.AdamW:
+        """See `OptimizerSettings.build`."""
+        import torch
+
+        groups = groups_by_decay(model, self.weight_decay)
+        weights = [weight for group in groups for weight in group["params"]]
+        return torch.optim.AdamW(
+            groups, lr=self.lr, betas=(self.beta1, self.beta2), eps=self.eps, fused=can_fuse(weights)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LambConfig(AdamSettings):
+    """LAMB (arXiv 1904.00962, algorithm 2), for batches of thousands of sequences.
+
+    Biases and LayerNorm have neither weight decay nor adaptation to the norm of the weight.
+    """
+
+    kind: Literal["lamb"]
+
+    def build(self, model: nn.Module, *, precision: Precision = "fp32") -> Lamb:
+        """See `OptimizerSettings.build`."""
+        from bertline.training.groupwise import Lamb
+
+        kinds, decay = weight_kinds(model), self.weight_decay
+        groups = [
+            {"params": kinds.fused, "weight_decay": decay, "num_matrices": MATRICES_IN_FUSED},
+            {"params": [*kinds.layer_matrices, *kinds.other_matrices], "weight_decay": decay},
+            {"params": kinds.vectors, "adapted": False},
+        ]
+        return Lamb(not_empty(groups), lr=self.lr, betas=(self.beta1, self.beta2), eps=self.eps)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MuonConfig(AdamSettings):
+    """Muon (Jordan et al. 2024; arXiv 2502.16982, section 2.2) for the matrices of the layers, AdamW for the rest.
+
+    `lr` is the learning rate of the layers' matrices. Their updates are scaled to the size of AdamW's, so AdamW's
+    learning rates fit, and do not depend on the size of the gradient.
+    """
+
+    moments_of_layers: ClassVar[int | None] = 1
+
+    kind: Literal["muon"]
+    momentum: float
+    """Momentum of the matrices of the layers."""
+    adamw_lr: float
+    """Peak learning rate of embeddings, heads and vectors."""
+
+    def __post_init__(self) -> None:
+        AdamSettings.__post_init__(self)  # named, not super(): see there
+        if not self.adamw_lr > 0:
+            raise ValueError(f"adamw_lr must be positive, found {self.adamw_lr}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), found {self.momentum}")
+
+    def build(self, model: nn.Module, *, precision: Precision = "fp32") -> Muon:
+        """See `OptimizerSettings.build`; Muon's own products are in `precision` too. A model needs encoder layers."""
+        import torch
+
+        from bertline.training.groupwise import Muon
+
+        kinds = weight_kinds(model)
+        if not (kinds.fused or kinds.layer_matrices):
+            raise ValueError("muon is for the matrices of encoder layers, and this model has none to train; use adamw")
+        decay, factor = self.weight_decay, self.adamw_lr / self.lr
+        groups = [
+            {"params": kinds.fused, "weight_decay": decay, "orthogonal": True, "num_matrices": MATRICES_IN_FUSED},
+            {"params": kinds.layer_matrices, "weight_decay": decay, "orthogonal": True, "num_matrices": 1},
+            {"params": kinds.other_matrices, "weight_decay": decay, "orthogonal": False, "rate_factor": factor},
+            {"params": kinds.vectors, "weight_decay": 0.0, "orthogonal": False, "rate_factor": factor},
+        ]
+        return Muon(
+            not_empty(groups),
+            lr=self.lr,
+            momentum=self.momentum,
+            betas=(self.beta1, self.beta2),
+            eps=self.eps,
+            dtype=torch.bfloat16 if precision == "bf16" else torch.float32,
+        )
+
+
+OptimizerConfig = AdamWConfig | LambConfig | MuonConfig

@@ -1,10 +1,10 @@
-"""The settings of every optimizer, and the contract of an optimizer."""
+"""The contract of an optimizer, the settings of every one, and the weights of a model sorted into its groups."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:  # an optimizer is also a section of the configuration, which is read without torch
     import torch
@@ -12,13 +12,18 @@ if TYPE_CHECKING:  # an optimizer is also a section of the configuration, which 
 
     from bertline.training.devices import Precision
 
+FUSED_DEVICES = ("cpu", "cuda", "mps")
+"""Device types on which PyTorch's AdamW can update all weights in one kernel."""
+MATRICES_IN_FUSED = 3
+"""Number of matrices of equal shape (query, key and value) stacked along the rows of a fused weight [3 H, H]."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerSettings(ABC):
     """An optimizer: a section of the configuration that builds it.
 
-    An optimizer is a dataclass in a file of `training/optimizers`, which `registry.py` lists in `OptimizerConfig`. The
-    file is imported wherever a configuration is read, so torch is imported inside `build`.
+    The package lists it in `OptimizerConfig`. Its file is imported wherever a configuration is read, so torch is
+    imported inside `build`.
     """
 
     moments: ClassVar[int]
@@ -43,7 +48,7 @@ class OptimizerSettings(ABC):
 
         Matrices have weight decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code's
         `exclude_from_weight_decay`. A group may have a `rate_factor`, which multiplies its learning rate. The optimizer
-        must be able to skip a step: it is fused (`weights.can_fuse`) or a `GroupwiseOptimizer`.
+        must be able to skip a step: it is fused (`can_fuse`) or a `GroupwiseOptimizer`.
         """
 
 
@@ -65,3 +70,61 @@ class AdamSettings(OptimizerSettings):
         OptimizerSettings.__post_init__(self)
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise ValueError(f"beta1 and beta2 must be in [0, 1), found {self.beta1} and {self.beta2}")
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the learning rate of the next step in every parameter group: `lr` times the group's `rate_factor`."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group.get("rate_factor", 1.0)
+
+
+class WeightKinds(NamedTuple):
+    """Trainable weights of a model, each in one of these lists, in the model's order."""
+
+    fused: list[nn.Parameter]  # [3 H, H], of `MATRICES_IN_FUSED` matrices each
+    layer_matrices: list[nn.Parameter]  # other matrices of the encoder's layers
+    other_matrices: list[nn.Parameter]  # embeddings, pooler and heads
+    vectors: list[nn.Parameter]  # biases, and LayerNorm's scale and shift
+
+
+def weight_kinds(model: nn.Module) -> WeightKinds:
+    """Sort the trainable weights of a model, or of a module that contains one, by kind."""
+    from bertline.modeling.layers import EncoderLayer
+
+    layers = [module for module in model.modules() if isinstance(module, EncoderLayer)]
+    fused = {layer.query_key_value.weight for layer in layers}
+    in_layers = {weight for layer in layers for weight in layer.parameters()}
+    kinds = WeightKinds([], [], [], [])
+    for weight in model.parameters():
+        if not weight.requires_grad:
+            continue
+        if weight.ndim < 2:
+            kinds.vectors.append(weight)
+        elif weight in fused:
+            kinds.fused.append(weight)
+        elif weight in in_layers:
+            kinds.layer_matrices.append(weight)
+        else:
+            kinds.other_matrices.append(weight)
+    return kinds
+
+
+def groups_by_decay(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Group the trainable weights: matrices with `weight_decay`, then vectors without."""
+    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return not_empty(
+        [
+            {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": weight_decay},
+            {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
+        ]
+    )
+
+
+def not_empty(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the groups that have weights."""
+    return [group for group in groups if group["params"]]
+
+
+def can_fuse(weights: list[nn.Parameter]) -> bool:
+    """Return whether PyTorch can update the weights in one kernel on their devices."""
+    return all(weight.device.type in FUSED_DEVICES for weight in weights)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import pretraining_processes as processes
-from bertline.pretraining import cooccurrence
+from bertline.pretraining import start
 from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training.interruption import TrainingInterrupted
@@ -31,7 +31,7 @@ def test_a_stopped_run_resumes_without_counting_again_and_ends_in_the_same_weigh
     with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
         pretraining.signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
         run_pretraining(part)
-    monkeypatch.setattr(cooccurrence, "cooccurrence_embeddings", None)  # calling it would be an error
+    monkeypatch.setattr(start, "cooccurrence_embeddings", None)  # calling it would be an error
     run_pretraining(part)
     ours, theirs = (pretraining.newest_state(job)["model"] for job in (part, whole))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

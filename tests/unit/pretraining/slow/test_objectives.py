@@ -15,8 +15,8 @@ from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.data import expanded
 from bertline.pretraining.module import PreTrainingLosses
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import BestStep, MaskPredictionProbe
-from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from tiny import load_pretraining_model
 

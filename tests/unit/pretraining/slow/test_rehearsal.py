@@ -8,7 +8,7 @@ import torch
 import pretraining_inputs
 import pretraining_processes as processes
 from bertline.foundation.errors import MachineError
-from bertline.pretraining import rehearsal
+from bertline.pretraining import callbacks
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.run import run_pretraining
 
@@ -41,8 +41,8 @@ class Memory:
             return forward(losses, batch)
 
         monkeypatch.setattr(PreTrainingLosses, "forward", budgeted)
-        monkeypatch.setattr(rehearsal, "reports_lack_of_memory", lambda device: True)
-        monkeypatch.setattr(rehearsal.gc, "collect", int)  # seconds, with all that the tests of a process hold
+        monkeypatch.setattr(callbacks, "reports_lack_of_memory", lambda device: True)
+        monkeypatch.setattr(callbacks.gc, "collect", int)  # seconds, with all that the tests of a process hold
 
 
 def everything(job) -> dict[str, object]:
@@ -116,13 +116,6 @@ def test_where_not_one_row_fits_the_run_ends_before_the_first_step_with_the_figu
     assert not list(job.checkpoints_folder.glob("*"))
 
 
-def test_a_micro_batch_that_was_set_is_not_changed_but_refused(make_job, monkeypatch):
-    memory = Memory(monkeypatch, most_tokens=60)
-    with pytest.raises(MachineError, match=r"4 row\(s\) of 16 tokens.*micro_batch_tokens to null"):
-        run_pretraining(make_job(**TWO_PHASES, runtime__micro_batch_size=4))
-    assert memory.shapes == [(4, 16)]
-
-
 def test_all_ranks_take_what_fits_on_the_one_with_the_least_memory(inputs, tmp_path):
     changes = {**TWO_PHASES, "model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
     whole, cut = tmp_path / "whole", tmp_path / "cut"
@@ -160,16 +153,3 @@ def test_where_masks_depend_on_the_micro_batch_a_resumed_run_keeps_it_or_says_th
         assert ("began with micro-batches of 2 rows of 24 tokens, which do not fit" in said) == (rows == 1)
         if rows == 2:
             assert_same(before, everything(job))
-
-
-def test_lack_of_memory_is_recognised_where_a_compiler_wraps_it():
-    wrapped = RuntimeError("backend failed")
-    wrapped.__cause__ = torch.OutOfMemoryError("CUDA out of memory.")
-    assert rehearsal._is_lack_of_memory(wrapped)
-    assert rehearsal._is_lack_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublas"))
-    assert not rehearsal._is_lack_of_memory(RuntimeError("illegal memory access"))
-
-
-def test_a_cpu_is_not_rehearsed_on():
-    assert not rehearsal.reports_lack_of_memory(torch.device("cpu"))
-    assert rehearsal.reports_lack_of_memory(torch.device("cuda", 0))

@@ -1,20 +1,18 @@
 """The figures of time in metrics.jsonl, on a clock on which every step takes a second and a quarter."""
 
 import signal
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import pytest
 
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.metrics_log import read_metrics
-from bertline.pretraining import run, throughput
+from bertline.pretraining import callbacks, run
 from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
-from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.training.clock import TrainingClock
-from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import TrainingInterrupted
+from bertline.training.progress import TrainingClock
 from pretraining_inputs import signal_at, steps_of
 
 COMPUTING_S, WAITING_S, VALIDATING_S = 1.0, 0.25, 10.0
@@ -48,7 +46,7 @@ def seconds(monkeypatch):
     monkeypatch.setattr(run, "TrainingClock", SteadyClock)
     monkeypatch.setattr(PretrainingModule, "_clip", clipping)
     monkeypatch.setattr(ValidationProbe, "probe", validating)
-    monkeypatch.setattr(throughput, "peak_rate", lambda device, precision: 1e9)
+    monkeypatch.setattr(callbacks, "peak_rate", lambda device, precision: 1e9)
 
 
 def speed_rows(job) -> dict[int, dict[str, float]]:
@@ -106,25 +104,6 @@ def test_the_time_left_is_in_the_rows_and_counts_the_validations_to_come(make_jo
     job = make_job(runtime__progress_every_s=0.0)
     run_pretraining(job)
     left = [row.metrics["perf/time_left_s"] for row in read_metrics(job.metrics_path) if "train/loss" in row.metrics]
-    # After step 20 there was one validation, after step 10; that before the first step does not come again.
-    assert left == pytest.approx([10 * STEP_S + VALIDATING_S / 2, 0.0])
+    # From step 1 to step 20 there was one validation, after step 10; that before the first step does not count.
+    assert left == pytest.approx([(19 * STEP_S + VALIDATING_S) * 10 / 19, 0.0])
     assert "step 5 of 30, 31 s left" in capsys.readouterr().out
-
-
-def test_a_batch_smaller_than_the_devices_is_found_before_a_model_is_built(make_job, monkeypatch):
-    resolve = run.resolve_machine
-
-    def of_five(*args) -> Machine:
-        machine = resolve(*args)
-        object.__setattr__(machine, "ranks", Ranks(rank=0, world_size=5, local_rank=0))
-        return machine
-
-    monkeypatch.setattr(run, "resolve_machine", of_five)
-    monkeypatch.setattr(run, "process_group", lambda machine, peer_timeout_s: nullcontext())
-    monkeypatch.setattr(run, "build_model", lambda *_: pytest.fail("a model was built"))
-    phases = [
-        {"steps": 10, "max_length": 16, "global_batch_size": 8},
-        {"steps": 5, "max_length": 24, "global_batch_size": 4},
-    ]
-    with pytest.raises(ConfigError, match=r"pretrain\.phases\[1\]\.global_batch_size is 4, fewer than the 5 devices"):
-        run_pretraining(make_job(pretrain__phases=phases))

@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 import pretraining_processes as processes
 from bertline.foundation.metrics_log import read_metrics
-from bertline.modeling.bert import BertForPreTraining
-from bertline.modeling.initialization import initialize
-from bertline.pretraining.data import expanded
-from bertline.pretraining.row_layout import RowLayout
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.pretraining.plan import RowLayout
 from bertline.training.devices import Ranks
-from pretraining_inputs import steps_of
+from pretraining_inputs import means_over_the_whole_batch, steps_of
 
 CHANGES = {
     "model__hidden_dropout_prob": 0.0,
@@ -23,32 +18,6 @@ CHANGES = {
     # Shares of 7 and 8 sequences; of 3 each they make micro-batches of 3, 3, 1 and of 3, 3, 2.
     "pretrain__phases": [{"steps": 1, "max_length": 16, "global_batch_size": 15}],
 }
-
-
-def means_over_the_whole_batch(job):
-    """The gradients and the row of metrics of a step that is one mean over all targets and one over all sequences."""
-    tokenizer = Tokenizer.load(job.tokenizer_folder)
-    model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
-    initialize(model, job.model, seed=job.pretrain.seed)
-    (sent,) = steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"]
-    batch = expanded(sent)
-    labels, next_sentence_labels = batch.pop("masked_labels"), batch.pop("next_sentence_labels")
-    output = model(**batch)
-    mlm = F.cross_entropy(output.mlm_logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
-    nsp = F.cross_entropy(output.nsp_logits, next_sentence_labels)
-    loss = mlm + job.objective.nsp_weight * nsp
-    loss.backward()
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    chosen = labels != -100
-    metrics = {
-        "train/loss": loss.item(),
-        "train/mlm_loss": mlm.item(),
-        "train/nsp_loss": nsp.item(),
-        "train/mlm_accuracy": (output.mlm_logits.argmax(-1) == labels)[chosen].float().mean().item(),
-        "train/nsp_accuracy": (output.nsp_logits.argmax(-1) == next_sentence_labels).float().mean().item(),
-        "optim/grad_norm": torch.linalg.vector_norm(torch.stack([grad.norm() for grad in gradients.values()])).item(),
-    }
-    return gradients, metrics
 
 
 def targets_of_micro_batches(job, *, rows: int, packed: bool) -> list[list[int]]:

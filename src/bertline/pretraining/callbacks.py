@@ -1,0 +1,431 @@
+"""What happens before the first step and between two: rehearsal, rows of metrics, probes, checkpoints, a profile."""
+
+from __future__ import annotations
+
+import gc
+import math
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from bertline.encoders.loading import LanguageModel
+from bertline.foundation.errors import MachineError
+from bertline.foundation.files import folder_written_atomically
+from bertline.foundation.progress import say, warn
+from bertline.modeling.bert import set_attention
+from bertline.modeling.flops import flops_per_token
+from bertline.pretraining.checkpoint import TrainingState
+from bertline.pretraining.data import StepDataset
+from bertline.pretraining.health import LOG_EVERY_STEPS, DivergenceGuard, training_metrics
+from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.plan import Place, Plan, RowLayout
+from bertline.pretraining.probes import Probe
+from bertline.training.devices import Machine, sum_over_ranks
+from bertline.training.interruption import StopAgreement, StopRequest
+from bertline.training.matmul_rate import peak_rate
+from bertline.training.private_api import name_compiled_kernels
+from bertline.training.progress import Seconds, TrainingProgress
+
+# Beyond this fraction of the memory, what other steps need in addition might not fit: a few more packed rows, and gaps
+# between blocks of memory.
+_USABLE_FRACTION = 0.95
+# Packed rows differ in number from step to step.
+_STEPS_LOOKED_AT = 4
+_GB = 1e9
+_USUAL_TARGETS = 0.15
+"""Fraction of the tokens that are targets, near enough for the time that is left."""
+_FIRST_STEPS, _PROFILED_STEPS = 10, 5
+"""Number of steps of a start before a profile, which compile and fill caches, and of those in it."""
+
+
+@dataclass(eq=False)
+class Rehearsal(pl.Callback):
+    """Computes a step of each remaining phase before training starts, and changes nothing but the row layouts.
+
+    A phase of long sequences can need several times the memory of the one before it, and would fail after days. Where
+    the runtime section leaves the micro-batch open, it is the whole share of a step, or else the largest of a half, a
+    quarter, ... of it that fits into the memory of every rank; with dropout, a resumed run keeps what was found (see
+    `plan.frozen_layout`) if it can. Only on GPUs is lack of memory an error that a process survives.
+    """
+
+    dataset: StepDataset
+    """Its `layouts` are changed before its first step is made."""
+
+    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        """Rehearse, if the device can; MachineError if a phase does not fit into its memory."""
+        if not reports_lack_of_memory(module.machine.device):
+            return
+        kind, plan = module.model.attention, self.dataset.plan
+        largest: dict[int, tuple[Place, range]] = {}  # of each length, the phase with the largest batch, and its steps
+        for place, start, end in plan.stretches(module.finished_steps, plan.num_steps):
+            known = largest.get(place.max_length)
+            if known is None or place.global_batch_size > known[0].global_batch_size:
+                largest[place.max_length] = (place, range(start, end))
+        for length, (place, steps) in largest.items():
+            set_attention(module.model, self.dataset.layouts[length].attention.kind)
+            layout = self._fitting_layout(module, place, steps)
+            if module.frozen_layout is not None:
+                module.frozen_layout["lengths"][str(length)]["rows"] = layout.rows
+        set_attention(module.model, kind)
+
+    def _fitting_layout(self, module: PretrainingModule, place: Place, steps: range) -> RowLayout:
+        """Give the dataset the layout, or the first one of fewer and fewer rows, that fits; return it."""
+        device, ranks, length = module.machine.device, module.machine.ranks, place.max_length
+        layout = tried = self.dataset.layouts[length]
+        step = max(steps[:_STEPS_LOOKED_AT], key=lambda step: _most_rows(self.dataset[step]["micro_batches"]))
+        share = _most_rows(self.dataset[step]["micro_batches"])
+        most = -(-int(sum_over_ranks([share], device)[0]) // ranks.world_size)  # equal on all ranks
+        frozen = module.frozen_layout
+        is_kept = frozen is not None and frozen["drawn_on"] is not None and module.finished_steps > 0
+        while True:
+            self.dataset.layouts = {**self.dataset.layouts, length: tried}
+            micro_batches = self.dataset[step]["micro_batches"]
+            rows = _most_rows(micro_batches)
+            fits, memory = _rehearse(module, micro_batches, is_open=layout.rows is None)
+            if sum_over_ranks([fits], device)[0] == ranks.world_size:
+                break
+            if most == 1 or not (layout.rows is None or is_kept):
+                raise MachineError(
+                    f"pretrain.phases[{place.phase}]: a micro-batch of {rows} row(s) of {length} tokens does not fit "
+                    f"in the memory of {device} ({memory} when it failed). Set runtime.micro_batch_size and "
+                    "runtime.micro_batch_tokens to null, and the largest micro-batch that fits is chosen; or take a "
+                    "smaller model or a shorter max_length, pretrain.precision=bf16, another optimizer, or a device "
+                    "with more memory."
+                )
+            most = -(-most // 2)
+            tried = replace(layout, rows=most)
+        if ranks.is_first and is_kept and tried != layout:
+            warn(
+                f"this run began with micro-batches of {share} rows of {length} tokens, which do not fit in the memory "
+                f"of {device} now; from here on they have {rows}. Its dropout masks depend on that, so its weights "
+                "will not be those of a run that was never stopped. For these, free the memory and resume from the "
+                "checkpoint again."
+            )
+        if ranks.is_first:
+            say(
+                f"rehearsed a step of {place.global_batch_size:,} sequences of {length} tokens: {len(micro_batches)} "
+                f"micro-batch(es) of {rows} rows on each device, {memory}"
+            )
+        return tried
+
+
+def reports_lack_of_memory(device: torch.device) -> bool:
+    """Return whether lack of memory on this device is an error that a process survives."""
+    return device.type == "cuda"
+
+
+def _rehearse(
+    module: PretrainingModule, micro_batches: Sequence[Mapping[str, Tensor]], *, is_open: bool
+) -> tuple[bool, str]:
+    """Return whether a step fits into memory, with some to spare if `is_open`; and its peak, in words.
+
+    The first two micro-batches (the second adds to the gradients) and the last, which may be smaller, are computed.
+    """
+    device, on_gpu, fits = module.machine.device, module.machine.device.type == "cuda", True
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(device)
+    try:
+        module.rehearse([*micro_batches[:2], *micro_batches[2:][-1:]])
+    except RuntimeError as error:
+        cause: BaseException | None = error  # a compiler wraps it
+        while cause and not (isinstance(cause, torch.OutOfMemoryError) or "CUBLAS_STATUS_ALLOC_FAILED" in str(cause)):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        fits = False
+    peak = peak_memory_bytes(device)
+    if not fits:
+        gc.collect()  # after the except block, whose error holds on to the activations
+    if not on_gpu:
+        return fits, f"{peak / _GB:.1f} GB of memory"
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    capacity = torch.cuda.get_device_properties(device).total_memory
+    fits = fits and not (is_open and peak > _USABLE_FRACTION * capacity)
+    return fits, f"{peak / _GB:.1f} of {capacity / _GB:.1f} GB of memory"
+
+
+def _most_rows(micro_batches: Sequence[Mapping[str, Tensor]]) -> int:
+    return max(len(micro_batch["input_ids"]) for micro_batch in micro_batches)
+
+
+@dataclass(kw_only=True, eq=False)
+class Throughput(pl.Callback):
+    """Counts each step, shows progress, and writes a row of metrics every `LOG_EVERY_STEPS` steps and after the last.
+
+    Since the previous row, also across a restart: `perf/tokens_per_s` (real tokens per second of training), `perf/mfu`
+    (FLOP/s of the model for real tokens, as a fraction of the peak of all devices, see `training.matmul_rate`),
+    `perf/data_wait_fraction` (of training time) and `perf/paused_fraction` (wall time of probes and saving). In
+    addition `perf/memory_bytes` (peak of this process so far) and `perf/time_left_s` (see `TimeLeft`).
+    """
+
+    state: TrainingState
+    guard: DivergenceGuard
+    progress: TrainingProgress
+    time_left: TimeLeft
+    _matmul_rate: float | None = None  # FLOP/s of all ranks together; first rank only
+
+    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        machine = module.machine
+        if machine.ranks.is_first:
+            self._matmul_rate = machine.ranks.world_size * peak_rate(machine.device, machine.precision)
+        self.state.clock.start()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
+        step = module.finished_steps
+        is_due = step % LOG_EVERY_STEPS == 0 or step == self.state.plan.num_steps
+        total = module.interval.total() if is_due else None  # waits for the device, so that the clock is accurate
+        left_s = self.time_left.after(step, self.state.clock.seconds)
+        if total is not None and not self._write_row(module, step, total, left_s):
+            trainer.should_stop = True
+        self.progress.show(step, left_s=left_s)
+
+    def _write_row(self, module: PretrainingModule, step: int, total: dict[str, float], left_s: float | None) -> bool:
+        now, tokens = self.state.clock.seconds, total["timed_tokens"]
+        took = now - self.state.row_begun
+        metrics = {
+            **training_metrics(total, module.objective),
+            "optim/lr": module.learning_rate(step - 1),
+            "perf/tokens_per_s": tokens / took.trained_s,
+            "perf/data_wait_fraction": took.waited_s / took.trained_s,
+            "perf/paused_fraction": took.paused_s / (took.trained_s + took.paused_s),
+            "perf/memory_bytes": peak_memory_bytes(module.machine.device),
+        }
+        if self._matmul_rate is not None:
+            # FLOPs are linear in tokens, pairs and targets, except for the small part that the last layer computes at
+            # the first position of each sequence, so that this also holds for rows with several sequence lengths.
+            flops = flops_of(
+                module.model, seq_len=total["timed_pairs"] / tokens, target_fraction=total["timed_targets"] / tokens
+            )
+            metrics["perf/mfu"] = flops * tokens / took.trained_s / self._matmul_rate
+        if left_s is not None:
+            metrics["perf/time_left_s"] = left_s
+        self.state.row_begun = now
+        if not self.guard.accepts_row(step, metrics, num_steps=int(total["steps"])):
+            return False
+        self.state.num_tokens += tokens
+        module.interval.clear()
+        self.progress.note(metrics)
+        if module.machine.ranks.is_first:
+            self.state.log.log(step, metrics)
+        return True
+
+
+@dataclass
+class TimeLeft:
+    """Estimates the seconds left over all phases: a step of a later phase may cost many times a step of this one.
+
+    The pace is that of this start after its first step, which may compile, with its pauses.
+    """
+
+    plan: Plan
+    work: Mapping[int, float]
+    """Work per sequence of each length, in any unit; see `work_of_sequence`."""
+    _begun: tuple[int, float] | None = None
+
+    def after(self, step: int, seconds: Seconds) -> float | None:
+        """Return the seconds from the end of `step` (counted from 1) to that of the last step; None if unknown."""
+        passed_s = seconds.trained_s + seconds.paused_s
+        self._begun = first_step, begun_s = self._begun or (step, passed_s)
+        if step == first_step:
+            return None if step < self.plan.num_steps else 0.0
+        done, left = (self._work(*steps) for steps in ((first_step, step), (step, self.plan.num_steps)))
+        return (passed_s - begun_s) * left / done
+
+    def _work(self, first_step: int, end_step: int) -> float:
+        taken = self.plan.sequences(first_step, end_step)
+        return sum(count * self.work[length] for length, count in taken.items())
+
+
+def work_of_sequence(model: LanguageModel, length: int) -> float:
+    """Return the FLOPs of a full sequence of this length, forward and backward."""
+    return length * flops_of(model, seq_len=length, target_fraction=_USUAL_TARGETS)
+
+
+def flops_of(model: LanguageModel, *, seq_len: float, target_fraction: float) -> float:
+    """Return `flops_per_token` of a model; a detector has no targets, its generator has them."""
+    generator: Any = getattr(model, "generator", None)
+    flops = flops_per_token(
+        model.bert.config,
+        vocab_size=model.bert.vocab_size,
+        seq_len=seq_len,
+        target_fraction=target_fraction if generator is None else 0.0,
+        with_pooler=model.bert.pooler is not None,
+    )
+    return flops if generator is None else flops + flops_of(generator, seq_len=seq_len, target_fraction=target_fraction)
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """Return the peak memory so far in bytes: allocated on the device with CUDA, else resident in this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+@dataclass(kw_only=True, eq=False)
+class Probing(pl.Callback):
+    """Runs the probes that are due before the first step and after a step, and logs what they measure.
+
+    A probe runs at its cadence in steps and, but after the last step, not within `runtime.validate_every_s` seconds of
+    its last measurement, by the time of the first rank.
+    """
+
+    state: TrainingState
+    guard: DivergenceGuard
+    """After a failure nothing is measured."""
+    now: Callable[[], float] = time.monotonic
+    _measured_at: dict[int, float] = field(default_factory=dict)
+
+    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        if module.finished_steps == 0:
+            self._run(module)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
+        if self.guard.failure is None:
+            self._run(module)
+
+    def due(self, step: int, machine: Machine) -> list[Probe]:
+        """Return the probes to run now; the same ones on every rank. All ranks call it after every step."""
+        probes, num_steps = self.state.probes, self.state.plan.num_steps
+        every_s = self.state.job.runtime.validate_every_s
+        due = [index for index, one in enumerate(probes) if step % one.every_steps == 0 or step == num_steps]
+        if due and every_s is not None and step < num_steps:
+            is_first, now = machine.ranks.is_first, self.now()
+            is_long_ago = [is_first and now - self._measured_at.get(index, -math.inf) >= every_s for index in due]
+            agreed = sum_over_ranks(is_long_ago, machine.device)
+            due = [index for index, is_agreed in zip(due, agreed, strict=True) if is_agreed]
+        self._measured_at.update(dict.fromkeys(due, self.now()))
+        return [probes[index] for index in due]
+
+    def _run(self, module: PretrainingModule) -> None:
+        step = module.finished_steps
+        if due := self.due(step, module.machine):
+            with self.state.clock.paused():
+                metrics = {key: value for probe in due for key, value in probe.probe(step).items()}
+            if metrics and module.machine.ranks.is_first:
+                self.state.log.log(step, metrics)
+
+
+@dataclass(kw_only=True, eq=False)
+class Checkpointing(pl.Callback):
+    """Saves checkpoints, and stops training when a signal asks for it: all ranks after the same step.
+
+    A checkpoint is saved every `pretrain.checkpoint_every_steps` steps, `runtime.checkpoint_every_s` seconds after the
+    last one, after the best and the last step, and before a requested stop.
+    """
+
+    state: TrainingState
+    guard: DivergenceGuard
+    """Decides whether the current state may be saved."""
+    request: StopRequest
+    stopped: bool = False
+    _saved_at: float = 0.0
+    _listening: ExitStack = field(default_factory=ExitStack)
+
+    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        every_s, self._saved_at = self.state.job.runtime.checkpoint_every_s, time.monotonic()
+        self._agreement = StopAgreement(
+            self.request,
+            ranks=module.machine.ranks,
+            device=module.machine.device,
+            most_steps=LOG_EVERY_STEPS,
+            now=lambda: self.state.clock.seconds.trained_s,
+            asks_to_save=lambda: every_s is not None and time.monotonic() - self._saved_at >= every_s,
+        )
+        self._listening.enter_context(self.request.listening())  # Lightning has just installed its own handlers
+
+    def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        self._listening.close()
+
+    def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
+        self._listening.close()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
+        self.state.writer.check()
+        if self.guard.failure is not None:
+            return
+        step, num_steps = module.finished_steps, self.state.plan.num_steps
+        self.stopped = step < num_steps and self._agreement.reached(step)
+        cadence = self.state.job.pretrain.checkpoint_every_steps
+        is_due = step % cadence == 0 or step in (self.state.best.step, num_steps)
+        if self.stopped or is_due or self._agreement.is_save_due:
+            self._saved_at = time.monotonic()
+            with self.state.clock.paused():
+                if self.guard.accepts_state(module):
+                    self.state.save(wait=self.stopped or step == num_steps)
+                else:
+                    self.stopped, trainer.should_stop = False, True
+        if self.stopped:
+            # No rank exits before the first rank has saved: torchrun and srun may kill the others once one has exited.
+            sum_over_ranks([1], module.machine.device)
+            trainer.should_stop = True
+
+
+@dataclass(eq=False)
+class ProfileSteps(pl.Callback):
+    """Profiles five steps of this start on the first rank (`runtime.profile=true`), which changes no weights.
+
+    The folder `profile` has `trace.json.gz` (Chrome's format) and `top_operations.txt`. The first step, which compiles,
+    is never profiled.
+    """
+
+    state: TrainingState
+    """Its clock is paused while the profiler advances or writes."""
+    _profile: profile | None = None
+
+    def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
+        name_compiled_kernels()  # before anything is compiled
+
+    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        if not module.machine.ranks.is_first:
+            return
+        left = self.state.plan.num_steps - module.finished_steps
+        wait = min(_FIRST_STEPS, left - _PROFILED_STEPS - 1)  # one step warms up the profiler
+        if wait < 1:
+            warn(f"runtime.profile: {left} steps are left, too few for a profile, which needs {_PROFILED_STEPS + 2}")
+            return
+        on_gpu = module.machine.device.type == "cuda"
+        self._profile = profile(
+            activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
+            schedule=schedule(wait=wait, warmup=1, active=_PROFILED_STEPS, repeat=1),
+            on_trace_ready=partial(_write_profile, self.state.job.profile_folder, on_gpu),
+        )
+        self._profile.start()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
+        if self._profile is not None:
+            with self.state.clock.paused():
+                self._profile.step()
+
+    def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
+        """Stop the profiler; where training ended before it was complete, the profile has fewer steps."""
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
+
+    def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
+        self.on_train_end(trainer, module)
+
+
+def _write_profile(profile_folder: Path, on_gpu: bool, recorded: profile) -> None:
+    by = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    table = recorded.key_averages().table(sort_by=by, row_limit=10)
+    with folder_written_atomically(profile_folder) as folder:
+        recorded.export_chrome_trace(str(folder / "trace.json.gz"))
+        (folder / "top_operations.txt").write_text(f"{_PROFILED_STEPS} steps\n\n{table}\n", encoding="utf-8")
+    say(
+        f"profile: {profile_folder / 'top_operations.txt'} has the costliest operations, "
+        f"{profile_folder / 'trace.json.gz'} every one (open it at ui.perfetto.dev or chrome://tracing)"
+    )
