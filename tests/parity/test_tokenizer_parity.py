@@ -13,8 +13,8 @@ from transformers import AutoTokenizer, BertTokenizerFast
 from bertline.tokenization.counting import count_words
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from bertline.tokenization.wordpiece import train_wordpiece
 
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéÉ0123456789.,!?'-[]()世界ßσς"
 TOKENS = (

@@ -13,7 +13,7 @@ import pytest
 from bertline.examples import bounds
 from bertline.examples.bounds import digests_of, duplicate_share, refuse_outside, suited_lengths, surface_accuracy
 from bertline.examples.build import build_examples, target_counts
-from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig
+from bertline.examples.config import BoundsConfig, ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
 from bertline.examples.store import ExampleStore, token_counts
 from bertline.foundation.errors import DataError
@@ -63,10 +63,11 @@ class Sequences:
 def test_what_is_outside_of_a_bound_is_named_with_figure_bound_and_remedy(
     config: ExamplesConfig, figure: str, value: float, said: str
 ) -> None:
-    refuse_outside(BOUNDS, 64, config, FINE)
-    refuse_outside(NO_BOUNDS, 64, config, {**FINE, figure: value})
+    bounded = dataclasses.replace(config, bounds=BOUNDS)
+    refuse_outside(bounded, 64, FINE)
+    refuse_outside(config, 64, {**FINE, figure: value})
     with pytest.raises(DataError, match=rf"(?s)64 tokens .*{value:.1%}.*{said}") as caught:
-        refuse_outside(BOUNDS, 64, config, {**FINE, figure: value})
+        refuse_outside(bounded, 64, {**FINE, figure: value})
     assert str(caught.value).count("\n  - ") == 1
 
 
@@ -115,7 +116,7 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
     assert facts["unknown_character_share"] == 0
     assert headline["length_16/fill"] == pytest.approx(store.num_tokens / (16 * len(store)))
 
-    strict = dataclasses.replace(config, bounds=dataclasses.replace(NO_BOUNDS, min_fill=1.0))
+    strict = dataclasses.replace(config, bounds=BoundsConfig(min_fill=1.0))
     with pytest.raises(DataError, match="tokens fill"):
         build_examples(strict, tokenizer_folder, corpus_folder, tmp_path / "strict", **local(tmp_path / "strict"))
     assert not (tmp_path / "strict").exists()

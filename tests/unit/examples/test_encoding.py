@@ -32,7 +32,7 @@ def test_every_sentence_is_found_again(
     tokenizer = Tokenizer.load(tokenizer_folder)
     assert len(paths) > 1 and corpus.num_documents == len(documents) == sum(each["documents"] for each in counts)
     assert sum(each["tokens"] for each in counts) == corpus.token_bounds[-1]
-    assert corpus.dtype == np.uint16
+    assert corpus.shard(0).tokens.dtype == np.uint16
     for index, document in enumerate(documents):
         bounds = np.array(corpus.sentence_bounds(index))
         tokens = np.empty(bounds[-1] - bounds[0], np.uint16)

@@ -12,7 +12,7 @@ import pytest
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
-from bertline.examples.generation import Pair, document_segments
+from bertline.examples.generation import document_segments
 from bertline.examples.masking import masked_batch, masking_policy, max_targets
 from bertline.examples.store import ExampleStore
 from bertline.foundation.files import sha256_of_path
@@ -27,24 +27,20 @@ def corpus_of(*documents: list[int]) -> EncodedCorpus:
     return encoded_corpus([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
 
 
-def segments_of(corpus: EncodedCorpus, document: int, *, short: float = 0.0, seed: int = 0) -> list[Pair]:
-    rng = random.Random(seed)
-    return list(document_segments(corpus, document, rng, room=30, short_sequence_prob=short))
-
-
 @pytest.fixture
 def config(config: ExamplesConfig) -> ExamplesConfig:
     return dataclasses.replace(config, random_next_prob=None, short_sequence_prob=0.0)
 
 
 @pytest.mark.parametrize("short", [0.0, 0.3, 1.0])
-def test_every_token_of_a_document_is_taken_once_in_order(short: float) -> None:
-    rng = random.Random(3)
+def test_every_token_of_a_document_is_taken_once_in_order(config: ExamplesConfig, short: float) -> None:
+    rng, config = random.Random(3), dataclasses.replace(config, short_sequence_prob=short)
     corpus = corpus_of(*([rng.randint(1, 80) for _ in range(rng.randint(1, 30))] for _ in range(100)))
     bounds = set(corpus.shard(0).sentence_starts.tolist())
     for document in range(100):
         first, *_, last = corpus.sentence_bounds(document)
-        spans = [segment.a for segment in segments_of(corpus, document, short=short, seed=document)]
+        segments = document_segments(corpus, document, random.Random(document), room=30, config=config)
+        spans = [segment.a for segment in segments]
         assert (spans[0].start, spans[-1].stop) == (first, last)
         assert all(left.stop == right.start for left, right in pairwise(spans))
         assert all(1 <= span.length <= 30 for span in spans)

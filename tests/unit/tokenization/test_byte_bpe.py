@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_path
-from bertline.tokenization import fast_encoding
+from bertline.tokenization import tokenizer
 from bertline.tokenization.build import build_tokenizer
-from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.config import ByteBpeTokenizerConfig, ExistingTokenizerConfig, ExtendedTokenizerConfig
-from bertline.tokenization.fast_encoding import sentence_encoder
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.tokenizer import Tokenizer, sentence_encoder
+from bertline.tokenization.training import train_byte_bpe
 from engines import local
 
 CONFIG = ByteBpeTokenizerConfig(
@@ -81,7 +80,7 @@ def test_ids_of_texts_and_pairs_are_those_of_transformers_and_special_tokens_are
 
 def test_every_process_hash_seed_number_of_threads_and_order_of_texts_gives_the_same_bytes(tmp_path: Path) -> None:
     script = (
-        "import sys, json\nfrom bertline.tokenization.byte_bpe import train_byte_bpe\n"
+        "import sys, json\nfrom bertline.tokenization.training import train_byte_bpe\n"
         "print(train_byte_bpe(json.load(sys.stdin), vocab_size=370, min_frequency=2).backend.to_str())"
     )
     texts = [" ".join(document) for document in TRAIN] * 3
@@ -138,7 +137,7 @@ PIECES = st.sampled_from([*" ,.('s)_-\n\t\x01\x02e\u00a0ßé²½一ก\u200d😀
 def test_remembered_stretches_give_the_ids_of_the_library(texts: list[str]) -> None:
     encoder = sentence_encoder(BYTES, "uint16")
     for batch in (texts, list(HOSTILE), texts):
-        with mock.patch.object(fast_encoding, "_MAX_REMEMBERED", 30):
+        with mock.patch.object(tokenizer, "_MAX_REMEMBERED", 30):
             ids, lengths = encoder(batch)
         expected = BYTES.encode_literally(batch)
         assert lengths.tolist() == list(map(len, expected))

@@ -17,8 +17,7 @@ from bertline.run.stages import stage_named
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
 from bertline.tokenization.counting import WordSplitter
-from bertline.tokenization.fast_encoding import sentence_encoder
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.tokenizer import Tokenizer, sentence_encoder
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.words import read_user_words, with_user_words
 from engines import local
