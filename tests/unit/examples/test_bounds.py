@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
 from pathlib import Path
 
@@ -12,13 +11,12 @@ import pytest
 
 from bertline.examples import bounds
 from bertline.examples.bounds import digests_of, duplicate_share, refuse_outside, suited_lengths, surface_accuracy
-from bertline.examples.build import build_examples, target_counts
+from bertline.examples.build import target_counts
 from bertline.examples.config import BoundsConfig, ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
-from bertline.examples.store import ExampleStore, token_counts
+from bertline.examples.store import token_counts
 from bertline.foundation.errors import DataError
 from bertline.tokenization.tokenizer import Layout
-from engines import local
 
 FINE = {
     "examples": 5000, "duplicate_share": 0.01, "fill": 0.9, "truncated_share": 0.01, "unknown_share": 0.001,
@@ -104,25 +102,20 @@ def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(
 
 
 def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
-    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
+    build, config: ExamplesConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "FEWEST_JUDGED", 1)
-    headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
-    facts = json.loads((tmp_path / "out/manifest.json").read_text())["lengths"]["16"]["train"]
-    store = ExampleStore.open(tmp_path / "out", "train", 16)
-    distinct = {tuple(store[index].input_ids.tolist()) for index in range(len(store))}
+    built = build(config)
+    headline, facts, store = built.headline, built.manifest["lengths"]["16"]["train"], built.store(16)
+    distinct = {tuple(example.input_ids.tolist()) for example in built.examples(16)}
     assert facts["duplicate_share"] == pytest.approx(1 - len(distinct) / len(store))
     assert 0.3 < facts["surface_accuracy"] < 0.8 and headline["length_16/surface_accuracy"] == facts["surface_accuracy"]
     assert facts["unknown_character_share"] == 0
     assert headline["length_16/fill"] == pytest.approx(store.num_tokens / (16 * len(store)))
 
-    strict = dataclasses.replace(config, bounds=BoundsConfig(min_fill=1.0))
     with pytest.raises(DataError, match="tokens fill"):
-        build_examples(strict, tokenizer_folder, corpus_folder, tmp_path / "strict", **local(tmp_path / "strict"))
+        build(dataclasses.replace(config, bounds=BoundsConfig(min_fill=1.0)), "strict")
     assert not (tmp_path / "strict").exists()
-
-
-WORD = "word "
 
 
 @pytest.mark.parametrize(
@@ -139,21 +132,19 @@ def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(
     words: int, sentences: int, longest: int, expected: tuple[int, int]
 ) -> None:
     generator = random.Random(0)
-    documents = [[(WORD * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)]
+    documents = [
+        [("word " * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)
+    ]
     assert suited_lengths(documents, longest=longest) == expected
 
 
-def test_counts_are_those_of_the_examples_one_by_one(
-    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
-) -> None:
-    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "examples", **local(tmp_path / "examples"))
-    store = ExampleStore.open(tmp_path / "examples", "validation", 16)
+def test_counts_are_those_of_the_examples_one_by_one(build, config: ExamplesConfig) -> None:
+    store = build(config).store(16, "validation")
     policy = masking_policy(store.manifest)
-    tokens = np.zeros(policy.vocab_size, dtype=int)
-    targets = np.zeros(policy.vocab_size, dtype=int)
+    tokens, targets = np.zeros((2, policy.vocab_size), dtype=int)
     for index in range(len(store)):
-        example = store[index]
-        np.add.at(tokens, example.input_ids, 1)
-        np.add.at(targets, mask_example(example, seed=5, epoch=0, example_id=index, policy=policy).masked_labels, 1)
+        masked = mask_example(store[index], seed=5, epoch=0, example_id=index, policy=policy)
+        np.add.at(tokens, store[index].input_ids, 1)
+        np.add.at(targets, masked.masked_labels, 1)
     assert token_counts(store, policy.vocab_size).tolist() == tokens.tolist()
     assert target_counts(store, seed=5, policy=policy).tolist() == targets.tolist()
