@@ -13,9 +13,7 @@ from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForS
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import flops_per_token
 from bertline.modeling.initialization import initialize
-from bertline.modeling.losses import (
-    masked_lm_loss_sum,
-)
+from bertline.modeling.losses import masked_lm_loss_sum
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -67,28 +65,17 @@ def test_the_first_position_alone_is_what_it_is_among_all(
             torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-VOCAB_SIZE, SEQUENCES, LENGTH, TARGETS = 300, 4, 16, 4
-
-
-@pytest.fixture(params=[{}, {"hidden_size": 48, "num_attention_heads": 4, "num_hidden_layers": 3}])
-def config(request):
-    return tiny.model_config(**request.param)
-
-
-KINDS = pytest.mark.parametrize(("kind", "with_pooler"), [(BertForPreTraining, True), (BertForMaskedLM, False)])
-
-
-@KINDS
-def test_operations_are_those_of_the_matrix_products(config, kind, with_pooler):
-    model = kind(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention="plain")
-    ids = torch.ones(SEQUENCES, LENGTH, dtype=torch.int64)
+@pytest.mark.parametrize("sizes", [{}, {"hidden_size": 48, "num_attention_heads": 4, "num_hidden_layers": 3}])
+@pytest.mark.parametrize(("kind", "with_pooler"), [(BertForPreTraining, True), (BertForMaskedLM, False)])
+def test_operations_are_those_of_the_matrix_products(sizes, kind, with_pooler):
+    config = tiny.model_config(**sizes)
+    model = kind(config, vocab_size=300, pad_token_id=0, attention="plain")
+    ids = torch.ones(4, 16, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
-        output = model(ids, torch.zeros_like(ids), None, ids[:, :TARGETS])
+        output = model(ids, torch.zeros_like(ids), None, ids[:, :4])
         sum(logits.sum() for logits in output).backward()
     counted = counter.get_total_flops() / ids.numel()
-    expected = flops_per_token(
-        config, vocab_size=VOCAB_SIZE, seq_len=LENGTH, target_fraction=TARGETS / LENGTH, with_pooler=with_pooler
-    )
+    expected = flops_per_token(config, vocab_size=300, seq_len=16, target_fraction=4 / 16, with_pooler=with_pooler)
     # Pooler and NSP head are left out of the one, biases and norms are counted in the other.
     assert counted == pytest.approx(expected, rel=0.05)
 
