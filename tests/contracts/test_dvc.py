@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-dvc_repo = pytest.importorskip("dvc.repo")
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A DVC project without git."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DVC_STAGE", raising=False)
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
-    with dvc_repo.Repo.init(str(tmp_path), no_scm=True) as repo:
-        yield repo
 
 
 def stages(content: dict[str, Any], **more: Any) -> None:

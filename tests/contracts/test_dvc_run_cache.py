@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-dvc_repo = pytest.importorskip("dvc.repo")
-
 OF_GIT = {"cache": False}
 COMMAND = "echo x >> log; cp source model; cp source figures"
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A DVC project without git, whose remote is a folder."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("DVC_STAGE", raising=False)
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
-    Path("source").write_text("1")
-    with dvc_repo.Repo.init(str(folder), no_scm=True) as repo:
-        with repo.config.edit() as config:
-            config["remote"]["store"] = {"url": str(tmp_path / "store")}
-            config["core"]["remote"] = "store"
-        yield repo
-
-
 def stage(**more: Any) -> None:
     one = {"cmd": COMMAND, "deps": ["source"], "outs": ["model"], **more}
+    Path("source").write_text("1")
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"one": one}}), encoding="utf-8")
 
 
@@ -111,7 +93,7 @@ def test_push_leaves_figures_out_that_an_entry_of_the_run_cache_needs_so_share_p
 
     forget()
     shutil.rmtree(".dvc/cache")
-    with dvc_repo.Repo(".") as fresh:  # the other one remembers which folders of the cache there are
+    with type(project)(".") as fresh:  # the other one remembers which folders of the cache there are
         fresh.fetch(run_cache=True)
         repro(fresh, pull=True)
     assert times_run() == 1

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import smoke
+from smoke import succeeded
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PACKAGES = {"mpmath": "mpmath", "networkx": "networkx", "optuna": "optuna", "pytorch_lightning": "pytorch-lightning"}
@@ -22,10 +23,10 @@ PACKAGES = {"mpmath": "mpmath", "networkx": "networkx", "optuna": "optuna", "pyt
 def test_the_data_stages_of_the_default_run_print_no_warning(tmp_path: Path, run: Run) -> None:
     folder = smoke.clone(tmp_path / "clone", experiment="docs_tiny")
     packages = ", ".join(f"{{module: {module}, distribution: {name}}}" for module, name in PACKAGES.items())
-    chosen = run(folder, sys.executable, "-m", "bertline", "configure", f"python_docs.packages=[{packages}]", "--save")
-    assert chosen.returncode == 0, chosen.stderr
-    made = run(folder, "dvc", "repro", "examples")
-    assert made.returncode == 0, made.stdout + made.stderr
+    succeeded(
+        run(folder, sys.executable, "-m", "bertline", "configure", f"python_docs.packages=[{packages}]", "--save")
+    )
+    made = succeeded(run(folder, "dvc", "repro", "examples"))
     # Ours; DVC's own begin with a capital.
     assert not re.findall(r"^warning: .*", made.stdout + made.stderr, flags=re.MULTILINE)
     assert "examples: artifacts/examples" in made.stdout

@@ -19,16 +19,9 @@ from bertline.modeling.initialization import initialize
 from tiny import load_pretraining_model
 
 CONFIG = tiny.model_config(
-    hidden_size=24,
-    num_hidden_layers=3,
-    intermediate_size=37,
-    max_position_embeddings=19,
-    hidden_act="gelu_new",
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.2,
-    initializer_range=0.3,
-    layer_norm_eps=1e-10,
-)
+    hidden_size=24, num_hidden_layers=3, intermediate_size=37, max_position_embeddings=19, hidden_act="gelu_new",
+    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.2, initializer_range=0.3, layer_norm_eps=1e-10,
+)  # fmt: skip
 
 
 def our_model(kind: type, **arguments: Any) -> Any:
@@ -134,12 +127,6 @@ def assert_same_encoder(folder: Path, reference: transformers.BertForPreTraining
             torch.testing.assert_close(found[0], expected[0], atol=1e-5, rtol=1e-5)
 
 
-def renamed(folder: Path, change: Any) -> None:
-    weights = load_file(folder / "model.safetensors")
-    weights = {new: tensor.contiguous() for name, tensor in weights.items() if (new := change(name)) is not None}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-
 def test_a_bare_encoder_s_checkpoint_gets_new_heads_and_says_so(
     reference: transformers.BertForPreTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,8 +145,7 @@ def test_names_of_old_checkpoints_are_read(
         return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
 
     folder = tmp_path / "theirs"
-    renamed(folder, old)
-    weights = load_file(folder / "model.safetensors")
+    weights = {old(name): tensor for name, tensor in load_file(folder / "model.safetensors").items()}
     assert any(name.endswith("gamma") for name in weights)
     # Old checkpoints also store the tied output weights, their bias twice, and the numbers of the positions.
     weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].clone()

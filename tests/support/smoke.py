@@ -47,6 +47,12 @@ def environment(folder: Path, *, programs: Path | None = None, **extra: str) -> 
     return {**kept, **quiet, "PATH": path, "PYTHONPATH": str(folder / "src"), **extra}
 
 
+def succeeded(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """A command that must not have failed."""
+    assert done.returncode == 0, f"$ {done.args}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
 def listed(command: list[str]) -> list[str]:
     """The lines that a git command prints."""
     done = subprocess.run(command, cwd=ROOT, check=True, text=True, capture_output=True)

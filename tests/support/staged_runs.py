@@ -6,14 +6,12 @@ import random
 import shutil
 from pathlib import Path
 
-from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.foundation.engine import Engine
-from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
+from corpora import write_corpus
 
 TOKENIZER = TrainedTokenizerConfig(
     kind="trained",
@@ -42,30 +40,18 @@ def write_stages(folder: Path, engine: Engine, *, texts: int = 60) -> None:
     """Write `corpus`, `tokenizer` and `examples` in a folder; what was done of the last two is resumed."""
     if not (folder / "corpus/manifest.json").exists():
         shutil.rmtree(folder / "corpus", ignore_errors=True)
-        write_corpus(folder / "corpus", texts)
+        _write_texts(folder / "corpus", texts)
     build_tokenizer(TOKENIZER, folder / "corpus", folder / "tokenizer", engine=engine, work=folder / "work/tokenizer")
-    build_examples(
-        EXAMPLES,
-        folder / "tokenizer",
-        folder / "corpus",
-        folder / "examples",
-        engine=engine,
-        work=folder / "work/examples",
-    )
+    inputs = folder / "tokenizer", folder / "corpus"
+    build_examples(EXAMPLES, *inputs, folder / "examples", engine=engine, work=folder / "work/examples")
 
 
-def write_corpus(folder: Path, texts: int) -> None:
+def _write_texts(folder: Path, texts: int) -> None:
     """Write documents of made-up words, ten to a file."""
     rng = random.Random(0)
     words = ["".join(rng.choices("aeioubdfgklmnprstz", k=rng.randint(2, 9))) for _ in range(300)]
-    folder.mkdir(parents=True)
-    shards, counts = {}, {}
-    for split, number in (("train", texts), ("validation", texts // 10)):
-        writer, characters = ShardWriter(folder, split, shard_documents=10), 0  # type: ignore[arg-type]
-        for index in range(number):
-            sentences = [" ".join(rng.choices(words, k=rng.randint(3, 12))) for _ in range(rng.randint(1, 12))]
-            characters += sum(map(len, sentences))
-            writer.write(Document(f"{split}-{index}", f"{split}-{index}", tuple(sentences)))
-        shards[split] = writer.close()
-        counts[split] = {"documents": number, "characters": characters}
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"shards": shards, "counts": counts})
+    documents = [
+        [" ".join(rng.choices(words, k=rng.randint(3, 12))) for _ in range(rng.randint(1, 12))]
+        for _ in range(texts + texts // 10)
+    ]
+    write_corpus(folder, documents[:texts], documents[texts:], shard_documents=10)
