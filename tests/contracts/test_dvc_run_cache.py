@@ -39,9 +39,7 @@ def entries() -> list[Path]:
 
 
 @pytest.mark.parametrize("declared", ["metrics", "plots"])
-def test_a_stage_is_restored_from_the_run_cache_if_what_it_leaves_in_git_is_a_metric_or_a_plot(
-    project: Any, declared: str
-) -> None:
+def test_a_stage_is_restored_from_the_run_cache_if_what_it_leaves_in_git_is_a_metric_or_a_plot(project, declared):
     stage(**{declared: [{"figures": OF_GIT}]})
     repro(project)
     assert len(entries()) == 1
@@ -62,9 +60,7 @@ def test_a_stage_is_restored_from_the_run_cache_if_what_it_leaves_in_git_is_a_me
     ],
     ids=["a plain output in git", "always_changed", "persist"],
 )
-def test_a_stage_is_not_entered_if_it_leaves_a_plain_output_in_git_or_always_runs_or_keeps_an_output(
-    project: Any, plain: dict[str, Any]
-) -> None:
+def test_a_stage_is_not_entered_if_it_leaves_a_plain_output_in_git_or_always_runs_or_keeps_an_output(project, plain):
     stage(**plain)
     repro(project)
     assert not entries()
@@ -73,9 +69,7 @@ def test_a_stage_is_not_entered_if_it_leaves_a_plain_output_in_git_or_always_run
     assert times_run() == 2
 
 
-def test_push_leaves_figures_out_that_an_entry_of_the_run_cache_needs_so_share_py_sends_them(
-    project: Any, tmp_path: Path
-) -> None:
+def test_push_leaves_figures_out_that_an_entry_of_the_run_cache_needs_so_share_py_sends_them(project, tmp_path) -> None:
     stage(metrics=[{"figures": OF_GIT}], cmd=COMMAND.replace("cp source figures", "echo 7 > figures"))
     repro(project)
     project.push(run_cache=True)

@@ -175,9 +175,7 @@ def test_in_python_it_does_what_the_command_does(finetuned: Path, run: Run, tmp_
     ],
     ids=["a column that is not there", "a broken row of a file called like a key"],
 )
-def test_an_error_names_the_users_file_and_its_columns(
-    finetuned: Path, run: Run, tmp_path: Path, name: str, more: str, override: list[str], messages: list[str]
-) -> None:
+def test_an_error_names_the_users_file_and_its_columns(finetuned, run, tmp_path, name, more, override, messages):
     (tmp_path / name).write_text(rows() + more)
     given = [f"data={tmp_path / name}", f"start_from={finetuned.parent / 'own'}", *override]
     stopped = run(finetuned, PYTHON, "-m", "bertline", "finetune", *given)
@@ -185,9 +183,7 @@ def test_an_error_names_the_users_file_and_its_columns(
     assert all(message in stopped.stderr for message in messages)
 
 
-def test_of_several_encoders_the_best_on_dev_is_exported_and_each_has_a_score(
-    finetuned: Path, run: Run, tmp_path: Path
-) -> None:
+def test_of_several_encoders_the_best_on_dev_is_exported_and_each_has_a_score(finetuned, run, tmp_path) -> None:
     (tmp_path / "rows.csv").write_text(rows())
     first, own = (str(finetuned.parent / name) for name in ("first", "own"))
     given = [f"data={tmp_path / 'rows.csv'}", "name=several", "max_length=24", *QUICK]

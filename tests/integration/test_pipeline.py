@@ -46,9 +46,7 @@ def test_a_second_repro_runs_nothing(pipeline: Path, run: Run) -> None:
     assert stages_run(again) == ["versions"]
 
 
-def test_an_upgraded_package_re_runs_what_reads_it_and_rows_do_not_go_beside_an_old_corpus(
-    pipeline: Path, run: Run, tmp_path: Path
-) -> None:
+def test_an_upgraded_package_re_runs_what_reads_it_and_rows_do_not_go_beside_an_old_corpus(pipeline, run, tmp_path):
     upgraded = tmp_path / "upgraded"
     (upgraded / "mpmath-99.0.dist-info").mkdir(parents=True)
     (upgraded / "mpmath-99.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: mpmath\nVersion: 99.0\n")

@@ -39,9 +39,7 @@ def test_a_pipeline_that_ran_with_secrets_in_its_environment_wrote_none_of_them(
     ],
     ids=["configure", "save", "pretrain", "send", "sweep", "experiment"],
 )
-def test_a_secret_in_an_override_is_refused_and_left_nowhere(
-    pipeline: Path, run: Run, command: list[str], advice: str
-) -> None:
+def test_a_secret_in_an_override_is_refused_and_left_nowhere(pipeline, run, command, advice) -> None:
     done = run(pipeline, *command)
     assert done.returncode != 0
     assert advice in done.stderr + done.stdout

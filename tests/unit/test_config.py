@@ -20,9 +20,7 @@ STARTING = ("continued", "domain", "domain_mlm", "finetune")  # those that need 
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_preset_is_valid_also_with_another_objective_optimizer_and_schedule(
-    composed: Composed, experiment: str
-) -> None:
+def test_every_preset_is_valid_also_with_another_objective_optimizer_and_schedule(composed, experiment) -> None:
     given = [f"experiment={experiment}", *(["pretrain.start_from=some/model"] if experiment in STARTING else [])]
     assert pipeline_config(composed(*given)).evaluate.preset == experiment  # the report names it
     config = pipeline_config(composed(*given, "objective=mlm", "examples=full_sentences"))
@@ -45,9 +43,7 @@ def test_every_family_is_pretrained_by_masked_language_modelling_alone(composed:
         pipeline_config(composed("experiment=bert_base", f"model={preset}"))
 
 
-def test_marked_tokens_are_refused_where_the_model_or_the_tokenizer_shows_no_texts_of_a_pair(
-    composed: Composed,
-) -> None:
+def test_marked_tokens_are_refused_where_the_model_or_the_tokenizer_shows_no_texts_of_a_pair(composed) -> None:
     with pytest.raises(ConfigError, match=r"docs_match\.shared_tokens is marked, .* WordPiece") as refused:
         pipeline_config(composed("experiment=mlm", "model=distilbert_base"))
     assert "docs_parameters.word_case is marked" in str(refused.value)
@@ -169,9 +165,7 @@ PHASE = "max_length: 64, global_batch_size: 8"
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_key_value_rule_and_fix(
-    composed: Composed, overrides: list[str], message: str
-) -> None:
+def test_what_is_wrong_is_named_with_key_value_rule_and_fix(composed, overrides, message) -> None:
     with pytest.raises(ConfigError, match=message):
         pipeline_config(composed(*overrides))
 

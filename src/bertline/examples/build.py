@@ -75,10 +75,7 @@ def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, s
 
 
 def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy, first_id: int = 0) -> Array:
-    """Return [vocab_size] the count of each token among the targets of epoch 0, whose masks validation always uses.
-
-    The store may be a single shard, whose first example has the id `first_id`.
-    """
+    """Return [vocab_size] the count of each token among the targets of epoch 0, whose masks validation always uses."""
     counts = np.zeros(policy.vocab_size, dtype=np.int64)
     for start in range(0, len(store), _BATCH_EXAMPLES):
         indices = np.arange(start, min(start + _BATCH_EXAMPLES, len(store)))
@@ -186,9 +183,8 @@ def build_examples(
             }
         manifest["bytes"] = size_of_path(folder)
         for length in config.lengths:
-            facts = manifest["lengths"][str(length)]
-            facts["unigram_entropy"] = _finish_length(length, manifest, tokenizer, work, folder)
-            refuse_outside(config, length, facts["train"])
+            _finish_length(length, manifest, tokenizer, work, folder)
+            refuse_outside(config, length, manifest["lengths"][str(length)]["train"])
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=manifest)
     return _headline(manifest)
 
@@ -304,16 +300,16 @@ def _write_shard(
     return {}
 
 
-def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, work: Path, folder: Path) -> float:
-    """Write the readable examples of one length, add the figures that have bounds, and return its unigram entropy."""
+def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, work: Path, folder: Path) -> None:
+    """Write the readable examples of one length, and add its unigram entropy and the figures that have bounds."""
     policy, train = masking_policy(manifest), ExampleStore.open(folder, "train", length, manifest)
     write_readable(folder / f"readable-{length:04d}.txt", train, tokenizer, seed=manifest["seed"], policy=policy)
     of_train, of_validation = (sorted((work / f"{split}/shards-{length}").glob(f"*/{_COUNTS}")) for split in _SPLITS)
     counts: Array = sum(map(np.load, of_train))
-    facts = manifest["lengths"][str(length)]["train"]
+    facts = manifest["lengths"][str(length)]
+    facts["unigram_entropy"] = unigram_entropy(counts, sum(map(np.load, of_validation)), policy.special_ids)
     digests = (np.load(path.with_name(_DIGESTS)) for path in of_train)
-    facts.update(figures_of(train, facts, counts, digests, tokenizer.vocab))
-    return unigram_entropy(counts, sum(map(np.load, of_validation)), policy.special_ids)
+    facts["train"] |= figures_of(train, facts["train"], counts, digests, tokenizer.vocab)
 
 
 def _dupe_factor(config: ExamplesConfig) -> int:

@@ -145,11 +145,7 @@ def assemble(corpus: EncodedCorpus, pairs: Array, layout: Layout) -> ExampleBloc
 def document_pairs(
     corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, config: ExamplesConfig
 ) -> Iterator[Pair]:
-    """Generate the pairs of one document; a pure function of its arguments and the state of `rng`.
-
-    References:
-        Devlin et al. 2018, arXiv 1810.04805, section 3.1 (task 2) and A.2.
-    """
+    """Generate the pairs of one document (Devlin et al. 2018, arXiv 1810.04805, section 3.1 and A.2)."""
     assert config.random_next_prob is not None  # else sequences have one segment
     starts = corpus.sentence_bounds(document)
     num_sentences = len(starts) - 1
@@ -252,11 +248,7 @@ def _below(rng: random.Random, stop: int) -> int:
 def document_segments(
     corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, config: ExamplesConfig
 ) -> Iterator[Pair]:
-    """Generate the segments of one document; a pure function of its arguments and the state of `rng`.
-
-    References:
-        Liu et al., RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
-    """
+    """Generate the segments of one document (RoBERTa, arXiv 1907.11692, section 4.2, DOC-SENTENCES)."""
     bounds = corpus.sentence_bounds(document)
     start = bounds[0]
     while start < bounds[-1]:

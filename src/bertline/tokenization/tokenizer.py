@@ -6,6 +6,7 @@ import json
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -75,13 +76,12 @@ class Layout:
 
     def first_length(self, first: int, second: int = 0) -> int:
         """Return how many tokens of a sequence have type 0, from the numbers of tokens of its texts."""
-        if not self.between or not self.second_type:
-            return first + second + self.num_special
-        return len(self.before) + first + len(self.between)
+        has_types = self.between and self.second_type
+        return len(self.before) + first + len(self.between) if has_types else first + second + self.num_special
 
 
 class Tokenizer:
-    """A BERT WordPiece tokenizer, or with `load` any other tokenizer that a `tokenizer.json` holds.
+    """A BERT WordPiece tokenizer, or any other one that a `tokenizer.json` holds.
 
     WordPiece: text is cleaned, lower-cased and stripped of accents (uncased only), split at white space and
     punctuation, and each word is split greedily into the longest subwords in the vocabulary; a word that cannot be
@@ -89,24 +89,31 @@ class Tokenizer:
     those of transformers.BertTokenizerFast.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        ids = {token: index for index, token in enumerate(vocabulary.tokens)}
-        self._vocabulary: Vocabulary | None = vocabulary
-        self._use(_backend(vocabulary, ids), vocabulary.tokens, SPECIAL_TOKENS)
-
-    def _use(self, backend: tokenizers.Tokenizer, vocab: tuple[str, ...], special: Sequence[str]) -> None:
-        self.backend = backend
-        self.vocab = vocab
-        self.vocab_size: int = len(vocab)
-        self.special_tokens = tuple(special)
+    def __init__(self, content: Vocabulary | OtherTokenizer) -> None:
+        """Make the tokenizer of a vocabulary, or that of a `tokenizer.json`."""
+        special: tuple[str, ...] = SPECIAL_TOKENS
+        self._vocabulary = content if isinstance(content, Vocabulary) else None
+        if isinstance(content, Vocabulary):
+            self.backend = _backend(content)
+        else:
+            special = content.special_tokens
+            self.backend = tokenizers.Tokenizer.from_str(content.content)
+            self.backend.no_truncation()  # MiniLM's, for example, truncates at 128
+            self.backend.no_padding()
+        of_token = self.backend.get_vocab(with_added_tokens=True)
+        vocab = [""] * (max(of_token.values()) + 1)
+        for token, index in of_token.items():
+            vocab[index] = token
+        self.vocab = tuple(vocab)
+        self.vocab_size = len(vocab)
+        self.special_tokens = special
         """Tokens for padding, unknown, start, end and mask, as this vocabulary spells them."""
-        self.mask_token = self.special_tokens[-1]
-        of_token = backend.get_vocab(with_added_tokens=True)
+        self.mask_token = special[-1]
         ids = [of_token[token] for token in special]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
-        added = backend.get_added_tokens_decoder().items()
+        added = self.backend.get_added_tokens_decoder().items()
         self.special_ids: frozenset[int] = frozenset(ids) | {index for index, token in added if token.special}
-        self.single, self.pair = _layout(backend, pair=False), _layout(backend, pair=True)
+        self.single, self.pair = _layout(self.backend, pair=False), _layout(self.backend, pair=True)
         self.sees_spaces = self.encode(" a") != self.encode("a")
         """Whether the space before a word is part of its token, so that a text begins with another one than it has
         in the middle: byte-level BPE."""
@@ -118,24 +125,7 @@ class Tokenizer:
         Raises:
             DataError: The folder has no tokenizer that can be read, or its special tokens cannot be told.
         """
-        if (other := read_other_tokenizer(folder)) is None:
-            return cls(read_vocabulary(folder))
-        return cls.of(other)
-
-    @classmethod
-    def of(cls, other: OtherTokenizer) -> Self:
-        """Make a tokenizer from the content of a `tokenizer.json`."""
-        backend = tokenizers.Tokenizer.from_str(other.content)
-        backend.no_truncation()  # MiniLM's, for example, truncates at 128
-        backend.no_padding()
-        ids = backend.get_vocab(with_added_tokens=True)
-        vocab = [""] * (max(ids.values()) + 1)
-        for token, index in ids.items():
-            vocab[index] = token
-        tokenizer = cls.__new__(cls)
-        tokenizer._vocabulary = None
-        tokenizer._use(backend, tuple(vocab), other.special_tokens)
-        return tokenizer
+        return cls(read_other_tokenizer(folder) or read_vocabulary(folder))
 
     @property
     def is_wordpiece(self) -> bool:
@@ -177,9 +167,8 @@ class Tokenizer:
 
     def copy(self) -> Self:
         """Return an equal tokenizer; encoding changes a setting for a moment, so each thread has its own."""
-        copied = type(self).__new__(type(self))
-        copied._vocabulary = self._vocabulary
-        copied._use(tokenizers.Tokenizer.from_str(self.backend.to_str()), self.vocab, self.special_tokens)
+        copied = copy(self)
+        copied.backend = tokenizers.Tokenizer.from_str(self.backend.to_str())
         return copied
 
     def encode(self, text: str) -> list[int]:
@@ -249,7 +238,8 @@ class Tokenizer:
         return self.backend.decode([int(index) for index in ids], skip_special_tokens=True)
 
 
-def _backend(vocabulary: Vocabulary, ids: dict[str, int]) -> tokenizers.Tokenizer:
+def _backend(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    ids = {token: index for index, token in enumerate(vocabulary.tokens)}
     model = WordPiece(
         ids, unk_token=UNK, max_input_chars_per_word=MAX_WORD_CHARACTERS, continuing_subword_prefix=CONTINUATION
     )
@@ -262,10 +252,10 @@ def _backend(vocabulary: Vocabulary, ids: dict[str, int]) -> tokenizers.Tokenize
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(CLS, ids[CLS]), (SEP, ids[SEP])],
     )
-    special = [tokenizers.AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
-    backend.add_special_tokens(special)
-    unsplit = [tokenizers.AddedToken(word, single_word=True, normalized=True) for word in vocabulary.unsplit]
-    backend.add_tokens(unsplit)
+    backend.add_special_tokens(
+        [tokenizers.AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
+    )
+    backend.add_tokens([tokenizers.AddedToken(word, single_word=True, normalized=True) for word in vocabulary.unsplit])
     return backend
 
 
@@ -275,12 +265,8 @@ def _layout(backend: tokenizers.Tokenizer, *, pair: bool) -> Layout:
     segments, ids, types = encoding.sequence_ids, encoding.ids, encoding.type_ids
     first = [place for place, segment in enumerate(segments) if segment == 0]
     second = [place for place, segment in enumerate(segments) if segment == 1] or [first[-1]]
-    return Layout(
-        before=tuple(ids[: first[0]]),
-        between=tuple(ids[first[-1] + 1 : second[0]]),
-        after=tuple(ids[second[-1] + 1 :]),
-        second_type=types[second[0]],
-    )
+    before, between, after = ids[: first[0]], ids[first[-1] + 1 : second[0]], ids[second[-1] + 1 :]
+    return Layout(tuple(before), tuple(between), tuple(after), types[second[0]])
 
 
 def bert_normalizer(vocabulary: Vocabulary) -> BertNormalizer:

@@ -278,4 +278,4 @@ def train_byte_bpe(texts: Iterable[str], *, vocab_size: int, min_frequency: int)
     backend.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=False)
     # RoBERTa's mask takes the space before it, so that it stands for a word with its space.
     backend.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True, special=True, normalized=False)])
-    return Tokenizer.of(OtherTokenizer(content=backend.to_str(), special_tokens=ROBERTA_TOKENS))
+    return Tokenizer(OtherTokenizer(content=backend.to_str(), special_tokens=ROBERTA_TOKENS))

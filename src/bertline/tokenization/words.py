@@ -78,11 +78,7 @@ def word_starts(tokenizer: Tokenizer) -> list[bool]:
 
 
 def _is_chinese(character: str) -> bool:
-    """Return whether BERT's normalizer puts spaces around a character.
-
-    References:
-        google-research/bert, tokenization.py, _is_chinese_char.
-    """
+    """Return whether BERT's normalizer puts spaces around a character (_is_chinese_char of google-research/bert)."""
     return unicodedata.name(character, "").startswith("CJK ") and unicodedata.category(character) == "Lo"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,9 +57,7 @@ class Sequences:
         ("random_next_share", 0.9, "examples=full_sentences"),
     ],
 )
-def test_what_is_outside_of_a_bound_is_named_with_figure_bound_and_remedy(
-    config: ExamplesConfig, figure: str, value: float, said: str
-) -> None:
+def test_what_is_outside_of_a_bound_is_named_with_figure_bound_and_remedy(config, figure, value, said) -> None:
     bounded = dataclasses.replace(config, bounds=BOUNDS)
     refuse_outside(bounded, 64, FINE)
     refuse_outside(config, 64, {**FINE, figure: value})
@@ -91,9 +88,7 @@ def test_the_surface_accuracy_is_what_final_marks_or_lengths_tell_of_the_label(t
 
 
 @pytest.mark.parametrize("most", [1 << 23, 500])
-def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(
-    monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(monkeypatch, most) -> None:
     monkeypatch.setattr(bounds, "_MOST_DIGESTS", most)
     rows = [[7, number // 256, number % 256] for number in range(3000)]
     repeated = [*rows, *rows[:1000], [7, 1], [7, 1, 0]]  # the beginning of another one is not equal to it
@@ -101,9 +96,7 @@ def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(
     assert share == pytest.approx(1001 / 4002, abs=1e-9 if most > 4002 else 0.1)
 
 
-def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
-    build, config: ExamplesConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(build, config, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(bounds, "FEWEST_JUDGED", 1)
     built = build(config)
     headline, facts, store = built.headline, built.manifest["lengths"]["16"]["train"], built.store(16)
@@ -128,9 +121,7 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
         (60, 300, 128, (128, 128)),  # a model with few positions
     ],
 )
-def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(
-    words: int, sentences: int, longest: int, expected: tuple[int, int]
-) -> None:
+def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(words, sentences, longest, expected):
     generator = random.Random(0)
     documents = [
         [("word " * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)

@@ -82,9 +82,7 @@ def test_sentences_that_a_did_not_use_are_put_back_after_a_random_segment(config
 
 
 @pytest.mark.parametrize("lengths", [(12, 12), (5, 40)])
-def test_of_documents_of_one_sentence_both_kinds_of_pairs_are_cut_alike(
-    config: ExamplesConfig, lengths: tuple[int, int]
-) -> None:
+def test_of_documents_of_one_sentence_both_kinds_of_pairs_are_cut_alike(config, lengths) -> None:
     rng = random.Random(3)
     corpus = corpus_of(*([rng.randint(*lengths)] for _ in range(600)))
     starts = corpus.shard(0).sentence_starts.tolist()
@@ -247,9 +245,7 @@ class TestSentenceOrder:
         share=st.floats(0.01, 1),
         seed=st.integers(0, 2**32),
     )
-    def test_pairs_are_those_of_a_plain_loop(
-        self, config: ExamplesConfig, lengths: list[int], room: int, share: float, seed: int
-    ) -> None:
+    def test_pairs_are_those_of_a_plain_loop(self, config, lengths, room, share, seed) -> None:
         config = replace(config, swapped_prob=share)
         pairs = list(document_pairs(corpus_of(lengths), 0, random.Random(seed), room=room, config=config))
         expected = pairs_of_a_plain_loop(lengths, room, random.Random(seed), config)

@@ -56,9 +56,7 @@ def deviations(hits: int, trials: int, probability: float) -> float:
 
 
 @pytest.mark.parametrize(("length", "fewest"), [(16, 1), (32, 4), (64, 9), (128, 18), (512, 76)])
-def test_fifteen_percent_of_the_maskable_tokens_are_targets_on_average(
-    policy: MaskingPolicy, length: int, fewest: int
-) -> None:
+def test_fifteen_percent_of_the_maskable_tokens_are_targets_on_average(policy, length, fewest) -> None:
     """15 % of 29 tokens are 4.35: four targets in 65 of 100 examples, five in the others."""
     rows = np.repeat(example_of(length).input_ids[None], 4000, axis=0)
     most = max_targets(length, 0.15)

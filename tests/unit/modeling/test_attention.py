@@ -82,9 +82,7 @@ def kernels_allowed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.mark.parametrize(("length", "safe"), [(64, False), (192, False), (320, False), (63, True), (128, True)])
-def test_on_a_gpu_masked_rows_of_64_modulo_128_do_not_take_cudnn(
-    kernels_allowed: list[bool], length: int, safe: bool
-) -> None:
+def test_on_a_gpu_masked_rows_of_64_modulo_128_do_not_take_cudnn(kernels_allowed, length, safe) -> None:
     attend(*heads(length), padded_scope(mask(length)), kind="sdpa")
     attend(*heads(length), padded_scope(None), kind="sdpa")
     query, key, value = heads(length)

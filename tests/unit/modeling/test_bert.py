@@ -43,9 +43,7 @@ def test_the_whole_model_is_one_graph(config: ModelConfig) -> None:
 
 @pytest.mark.parametrize("attention", ["eager", "plain", "sdpa"])
 @pytest.mark.parametrize("num_hidden_layers", [1, 3])
-def test_the_first_position_alone_is_what_it_is_among_all(
-    config: ModelConfig, attention: str, num_hidden_layers: int
-) -> None:
+def test_the_first_position_alone_is_what_it_is_among_all(config, attention, num_hidden_layers) -> None:
     config = dataclasses.replace(config, num_hidden_layers=num_hidden_layers, initializer_range=0.3)
     model = BertModel(config, vocab_size=50, pad_token_id=0, attention=attention).double().eval()
     initialize(model, config, seed=0)

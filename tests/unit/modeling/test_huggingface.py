@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +50,7 @@ WEIGHT = "bert.encoder.layer.1.output.dense.weight"
         (WEIGHT, not_finite, rf"model\.safetensors: {WEIGHT} has 3 of [\d,]+ values that are not"),
     ],
 )
-def test_weights_that_are_missing_misshapen_untied_or_not_finite_are_refused_by_name(
-    folder: Path, name: str, change: Callable[[torch.Tensor], torch.Tensor | None], message: str
-) -> None:
+def test_weights_that_are_missing_misshapen_untied_or_not_finite_are_refused_by_name(folder, name, change, message):
     weights = load_file(folder / "model.safetensors")
     weights[name] = change(weights.get(name))
     save_file({key: tensor for key, tensor in weights.items() if tensor is not None}, folder / "model.safetensors")

@@ -35,9 +35,7 @@ words = st.text(st.sampled_from("aernkst☃"), min_size=1, max_size=7)
 
 
 @given(word_counts=st.dictionaries(words, st.integers(1, 9), min_size=1, max_size=12), num_new=st.integers(1, 12))
-def test_every_chosen_word_is_one_token_then_and_old_words_keep_their_ids(
-    word_counts: dict[str, int], num_new: int
-) -> None:
+def test_every_chosen_word_is_one_token_then_and_old_words_keep_their_ids(word_counts, num_new) -> None:
     added = chosen(word_counts, num_new)
     old, new = Tokenizer(OLD), Tokenizer(Vocabulary(tokens=(*TOKENS, *added), lowercase=True))
     assert len(set(added)) == len(added) <= num_new and not set(added) & set(TOKENS)

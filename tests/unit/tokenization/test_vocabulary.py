@@ -32,9 +32,7 @@ def test_the_line_number_is_the_id(tmp_path: Path) -> None:
         (("[PAD]", "[UNK]", "[CLS]", "<sep>", "the"), r"lacks \[SEP\], \[MASK\]"),
     ],
 )
-def test_a_file_that_bert_cannot_use_is_refused_with_its_line(
-    tmp_path: Path, tokens: tuple[str, ...], message: str
-) -> None:
+def test_a_file_that_bert_cannot_use_is_refused_with_its_line(tmp_path, tokens, message) -> None:
     with pytest.raises(DataError, match=message):
         read_vocab_file(write_vocab(tmp_path, tokens))
 
@@ -74,9 +72,7 @@ def test_a_path_that_does_not_exist_is_not_looked_for_on_the_hub(name: str, monk
         resolve_folder(name, None)
 
 
-def test_a_hub_name_is_fetched_at_its_revision_without_code_or_pickles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_name_is_fetched_at_its_revision_without_code_or_pickles(tmp_path, monkeypatch) -> None:
     asked = {}
 
     def snapshot(name: str, *, revision: str | None, allow_patterns: list[str]) -> str:
