@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ import bertline
 import pretraining_processes as processes
 from bertline.encoders.loading import load_model
 from bertline.examples.build import build_examples
-from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.export.build import build_export
 from bertline.foundation.files import read_json
 from bertline.pretraining.run import run_pretraining
@@ -25,6 +25,7 @@ from corpora import write_corpus
 from engines import local
 from export_inputs import EXPORT
 from pretraining_inputs import pretrain_job
+from staged_runs import EXAMPLES
 from tiny import load_masked_lm
 
 WORDS = tuple(f"{first}{vowel}{last}" for first in "bdfgk" for vowel in "aeiou" for last in "lrst")
@@ -50,16 +51,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_tokenizer(Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS, "."), lowercase=True)), folder / "tokenizer")
     documents = [[sentence(rng) for _ in range(rng.randint(1, 6))] for _ in range(230)]
     write_corpus(folder / "corpus", documents[:200], documents[200:], shard_documents=100)
-    config = ExamplesConfig(
-        seed=0,
-        lengths=(16,),
-        random_next_prob=None,
-        short_sequence_prob=0.0,
-        shard_sequences=100,
-        masking=DynamicMaskingConfig(
-            kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
-        ),
-    )
+    config = replace(EXAMPLES, lengths=(16,), random_next_prob=None, short_sequence_prob=0.0)
     build_examples(config, folder / "tokenizer", folder / "corpus", folder / "examples", **local(folder / "examples"))
     return folder
 

@@ -50,7 +50,6 @@ class Server:
     _watcher: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
-        """The command line that starts it."""
         raise NotImplementedError
 
     def options(self) -> dict[str, Any]:
@@ -62,7 +61,6 @@ class Server:
         return None
 
     def is_up(self) -> bool:
-        """Whether it answers."""
         return answers(self.port)
 
     def start(self) -> None:

@@ -14,26 +14,14 @@ from bertline.tokenization.config import TrainedTokenizerConfig
 from corpora import write_corpus
 
 TOKENIZER = TrainedTokenizerConfig(
-    kind="trained",
-    vocab_size=150,
-    lowercase=True,
-    strip_accents=None,
-    min_frequency=2,
-    max_alphabet=100,
-    sample_characters=10**9,
-    user_words=(),
-    compare=(),
-)
+    kind="trained", vocab_size=150, lowercase=True, strip_accents=None, min_frequency=2, max_alphabet=100,
+    sample_characters=10**9, user_words=(), compare=(),
+)  # fmt: skip
+MASKING = {"mask_prob": 0.15, "replace_with_mask_prob": 0.8, "replace_with_random_prob": 0.1}
 EXAMPLES = ExamplesConfig(
-    seed=0,
-    lengths=(32, 64),
-    random_next_prob=0.5,
-    short_sequence_prob=0.1,
-    shard_sequences=100,
-    masking=DynamicMaskingConfig(
-        kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
-    ),
-)
+    seed=0, lengths=(32, 64), random_next_prob=0.5, short_sequence_prob=0.1, shard_sequences=100,
+    masking=DynamicMaskingConfig(kind="dynamic", **MASKING),
+)  # fmt: skip
 
 
 def write_stages(folder: Path, engine: Engine, *, texts: int = 60) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import staged_runs
 from bertline.corpus.document import Document
 from bertline.examples.build import build_examples
-from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
+from bertline.examples.config import ExamplesConfig
 from bertline.examples.masking import MaskingPolicy
 from bertline.examples.store import Example, ExampleStore
 from bertline.tokenization.storage import save_tokenizer
@@ -87,27 +89,10 @@ def build(tokenizer_folder: Path, corpus_folder: Path, tmp_path: Path) -> Callab
 
 @pytest.fixture
 def config() -> ExamplesConfig:
-    return ExamplesConfig(
-        seed=5,
-        lengths=(16, 32),
-        random_next_prob=0.5,
-        short_sequence_prob=0.1,
-        shard_sequences=40,
-        masking=DynamicMaskingConfig(
-            kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
-        ),
-    )
+    return replace(staged_runs.EXAMPLES, seed=5, lengths=(16, 32), shard_sequences=40)
 
 
 @pytest.fixture
 def policy() -> MaskingPolicy:
-    return MaskingPolicy(
-        mask_prob=0.15,
-        replace_with_mask_prob=0.8,
-        replace_with_random_prob=0.1,
-        static=False,
-        vocab_size=1000,
-        pad_id=0,
-        mask_id=4,
-        special_ids=(0, 1, 2, 3, 4),
-    )
+    ids = {"pad_id": 0, "mask_id": 4, "special_ids": (0, 1, 2, 3, 4)}
+    return MaskingPolicy(static=False, vocab_size=1000, **ids, **staged_runs.MASKING)

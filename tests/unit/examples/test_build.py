@@ -15,10 +15,9 @@ from bertline.examples.config import StaticMaskingConfig
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
 from corpora import documents_in, write_corpus
+from staged_runs import MASKING
 
-STATIC = StaticMaskingConfig(
-    kind="static", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1, dupe_factor=3
-)
+STATIC = StaticMaskingConfig(kind="static", dupe_factor=3, **MASKING)
 LONG = ["bal bar bas bat bel ber bes bet bil bir"] * 3
 
 

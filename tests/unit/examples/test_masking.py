@@ -27,6 +27,7 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.words import word_starts
+from staged_runs import MASKING
 
 CLS, SEP = 2, 3
 
@@ -160,9 +161,7 @@ def test_the_policy_of_an_artifact_is_the_configuration_s(build, config, tokeniz
 @pytest.mark.parametrize("static", [True, False])
 def test_forty_epochs_show_ten_static_or_forty_dynamic_patterns(build, config, static: bool) -> None:
     """RoBERTa (arXiv 1907.11692), section 4.1: with ten copies, each mask is seen four times in forty epochs."""
-    masking = StaticMaskingConfig(
-        kind="static", dupe_factor=10, mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
-    )
+    masking = StaticMaskingConfig(kind="static", dupe_factor=10, **MASKING)
     config = replace(config, lengths=(64,), random_next_prob=None, short_sequence_prob=0.0)
     store = build(replace(config, masking=masking) if static else config).store(64)
     policy, everything = masking_policy(store.manifest), np.arange(len(store))

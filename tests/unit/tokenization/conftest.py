@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import staged_runs
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TokenizerConfig, TrainedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
@@ -45,17 +47,7 @@ def texts() -> list[list[str]]:
 
 @pytest.fixture
 def config() -> TrainedTokenizerConfig:
-    return TrainedTokenizerConfig(
-        kind="trained",
-        vocab_size=110,
-        lowercase=True,
-        strip_accents=None,
-        min_frequency=1,
-        max_alphabet=60,
-        sample_characters=1_000_000,
-        user_words=(),
-        compare=(),
-    )
+    return replace(staged_runs.TOKENIZER, vocab_size=110, min_frequency=1, max_alphabet=60)
 
 
 @pytest.fixture
