@@ -50,12 +50,7 @@ def made() -> dict[str, Any]:
             kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
         )
         examples_config = ExamplesConfig(
-            seed=0,
-            lengths=(24,),
-            random_next_prob=0.5,
-            short_sequence_prob=0.1,
-            shard_sequences=1000,
-            masking=masking,
+            seed=0, lengths=(24,), random_next_prob=0.5, short_sequence_prob=0.1, shard_sequences=1000, masking=masking
         )
         inputs = folder / "tokenizer", folder / "corpus"
         figures = build_examples(examples_config, *inputs, folder / "examples", **local(folder / "examples"))

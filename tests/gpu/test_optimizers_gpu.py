@@ -8,10 +8,6 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.training.optimizers.registry import AdamWConfig, LambConfig, MuonConfig
 from bertline.training.optimizers.weights import set_learning_rate
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
 ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}
 ALL = [
     AdamWConfig(kind="adamw", **ADAM),

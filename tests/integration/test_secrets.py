@@ -31,10 +31,7 @@ def test_a_pipeline_that_ran_with_secrets_in_its_environment_wrote_none_of_them(
         (["python", "-m", "bertline", "configure", f"tracking.uri={SERVER}", "--save"], "MLFLOW_TRACKING_TOKEN"),
         (["python", "pipelines/pretrain.py", f"tracking.studies_url={STUDIES}"], "BERTLINE_STUDIES_URL"),
         (["python", "-m", "bertline", "send", f"tracking.uri={SERVER}"], "MLFLOW_TRACKING_TOKEN"),
-        (
-            ["python", "pipelines/sweep.py", "task_name=docs_match", f"sweep.encoders=[{TOKEN}]"],
-            "HF_TOKEN",
-        ),
+        (["python", "pipelines/sweep.py", "task_name=docs_match", f"sweep.encoders=[{TOKEN}]"], "HF_TOKEN"),
         (["dvc", "exp", "run", "-S", f"tracking.uri={SERVER}"], "MLFLOW_TRACKING_TOKEN"),
     ],
     ids=["configure", "save", "pretrain", "send", "sweep", "experiment"],

@@ -181,6 +181,7 @@ def refuse_outside(config: ExamplesConfig, length: int, facts: Mapping[str, floa
     if facts["examples"] < FEWEST_JUDGED:
         return
     unknown, told = max(facts["unknown_share"], facts["unknown_character_share"]), facts.get("surface_accuracy", 0)
+    share = config.random_next_prob
     figures = {
         "max_duplicate_share": 0 if isinstance(config.masking, StaticMaskingConfig) else facts["duplicate_share"],
         "min_fill": facts["fill"],
@@ -188,12 +189,12 @@ def refuse_outside(config: ExamplesConfig, length: int, facts: Mapping[str, floa
         "max_unknown_share": unknown,
         "max_surface_accuracy": told,
         "max_rare_share": facts["rare_share"],
-        "max_random_next_error": (share := config.random_next_prob) and abs(facts["random_next_share"] - share),
+        "max_random_next_error": abs(facts["random_next_share"] - share) if share else 0,
     }
     broken = []
     for name, figure in figures.items():
         bound = getattr(config.bounds, name)
-        if bound is not None and figure is not None and (figure < bound if name == "min_fill" else figure > bound):
+        if bound is not None and (figure < bound if name == "min_fill" else figure > bound):
             text = _OUTSIDE[name].format(**facts, random_next_prob=share, rare_below=RARE_BELOW)
             broken.append(f"  - {text} ({name} {bound}).")
     if broken:

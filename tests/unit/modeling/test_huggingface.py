@@ -14,12 +14,7 @@ from bertline.encoders.loading import load_model
 from bertline.foundation.errors import ArtifactError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import (
-    architecture_of,
-    config_from_huggingface,
-    load_encoder,
-    save_model,
-)
+from bertline.modeling.huggingface import architecture_of, config_from_huggingface, load_encoder, save_model
 from bertline.modeling.initialization import initialize
 from tiny import load_pretraining_model
 
