@@ -55,11 +55,10 @@ from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import batches
 from bertline.foundation.processor import processor_name
 from bertline.tokenization.counting import CorpusText
-from bertline.tokenization.fast_encoding import sentence_encoder
 from bertline.tokenization.storage import save_tokenizer
-from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
+from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer, sentence_encoder
+from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from bertline.tokenization.wordpiece import train_wordpiece
 
 _PLAIN = Vocabulary(tokens=(), lowercase=True)
 _PACKAGES = tuple(PackageConfig(module=name, distribution=name) for name in ("numpy", "scipy"))

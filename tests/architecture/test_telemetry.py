@@ -29,11 +29,6 @@ def imported(path: Path) -> list[str]:
     return [name for _, name in sorted(found, key=lambda each: each[0])]
 
 
-def without_choices(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in bertline.NO_TELEMETRY}
-    return {**kept, "PYTHONPATH": str(ROOT / "src"), **more}
-
-
 def test_no_entry_point_imports_a_library_that_reports_before_bertline() -> None:
     for path in ENTRY_POINTS:
         names = imported(path)
@@ -42,28 +37,15 @@ def test_no_entry_point_imports_a_library_that_reports_before_bertline() -> None
             assert any(name in names[: min(reporting)] for name in TURNS_OFF), path
 
 
-SHOWS = "import json, os, bertline; print(json.dumps([os.environ.get(name) for name in bertline.NO_TELEMETRY]))"
+def shown_after(first: str, **more: str) -> str:
+    code = f"{first}\nimport json, os, bertline; print(json.dumps([os.environ.get(x) for x in bertline.NO_TELEMETRY]))"
+    kept = {name: value for name, value in os.environ.items() if name not in bertline.NO_TELEMETRY}
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "benchmarks")])
+    environment = {**kept, "PYTHONPATH": path, **more}
+    return subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
 
 
 @pytest.mark.parametrize("first", ["import bertline", "import bertline.run.ranks", "import repository_source"])
-def test_importing_an_entry_point_turns_telemetry_off(first: str) -> None:
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "benchmarks")])
-    done = subprocess.run(
-        [sys.executable, "-c", f"{first}\n{SHOWS}"],
-        env=without_choices(PYTHONPATH=path),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == '["1", "1", "1", "true"]'
-
-
-def test_what_a_user_has_set_stays() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SHOWS],
-        env=without_choices(HF_HUB_DISABLE_TELEMETRY="0"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert '"0"' in done.stdout
+def test_importing_an_entry_point_turns_telemetry_off_but_keeps_what_a_user_has_set(first: str) -> None:
+    assert shown_after(first).strip() == '["1", "1", "1", "true"]'
+    assert '"0"' in shown_after(first, HF_HUB_DISABLE_TELEMETRY="0")

@@ -11,10 +11,9 @@ from browsing import shows_something
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [page.relative_to(DOCS).with_suffix("").as_posix() for page in sorted(DOCS.rglob("*.md"))]
 PAGES = [page for page in PAGES if not page.startswith("_build")]
-GENERATED = ["genindex", "py-modindex", "search"]
 
 
-@pytest.mark.parametrize("name", PAGES + GENERATED)
+@pytest.mark.parametrize("name", [*PAGES, "genindex", "py-modindex", "search"])
 def test_text_is_whole_and_large_enough_and_pictures_show_something(visit, documentation: str, name: str) -> None:
     opened = visit(f"{documentation}/{name}.html", width=400)
     for width in (400, 800, 1400):

@@ -38,9 +38,7 @@ def test_the_experiment_has_a_row_for_each_pipeline(review, views: dict[str, str
     shown(visit, "A run for each pipeline, below it one for each stage, below a sweep one for each trial.")
 
 
-def test_a_finished_pipeline_has_its_report_and_its_row_in_mlflow(
-    views_of_smoke: dict[str, str], visit, review, pipeline: Path
-) -> None:
+def test_a_finished_pipeline_has_its_report_and_its_row_in_mlflow(views_of_smoke, visit, review, pipeline) -> None:
     report = visit((pipeline / "artifacts/evaluate/report.html").as_uri(), width=WIDTHS[1])
     assert (report.cut(), report.tiny(), report.overlapping(), report.blank()) == ([], [], [], [])
     page = review(views_of_smoke["all runs"]).page

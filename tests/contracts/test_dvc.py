@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-dvc_repo = pytest.importorskip("dvc.repo")
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A DVC project without git."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DVC_STAGE", raising=False)
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
-    with dvc_repo.Repo.init(str(tmp_path), no_scm=True) as repo:
-        yield repo
 
 
 def stages(content: dict[str, Any], **more: Any) -> None:
@@ -88,9 +75,7 @@ def test_a_link_as_the_dependency_is_followed_so_data_text_may_be_one(project: A
     assert names_run(project) == ["one"]
 
 
-def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refuses_it(
-    project: Any, tmp_path: Path
-) -> None:
+def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refuses_it(project, tmp_path) -> None:
     target = tmp_path / "elsewhere"
     target.mkdir()
     (target / "a.txt").write_text("one")
@@ -120,9 +105,7 @@ def test_a_key_in_vars_and_in_params_yaml_is_refused_so_the_task_list_has_its_ow
 
 
 @pytest.mark.parametrize(("name", "stale"), [("size", True), ("nfiles", True), ("hidden_size", False)])
-def test_the_run_cache_ignores_parameters_called_size_or_nfiles_so_no_field_may_be_called_so(
-    project: Any, name: str, stale: bool
-) -> None:
+def test_the_run_cache_ignores_parameters_called_size_or_nfiles_so_no_field_may_be_called_so(project, name, stale):
     # DVC leaves these two keys out of the run cache's key wherever they stand: it takes them for facts about files.
     for value in (1, 2):
         stages({"one": {"cmd": "cp params.yaml out", "params": ["model"], "outs": ["out"]}})

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-dvc_repo = pytest.importorskip("dvc.repo")
-
 OF_GIT = {"cache": False}
 COMMAND = "echo x >> log; cp source model; cp source figures"
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A DVC project without git, whose remote is a folder."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("DVC_STAGE", raising=False)
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
-    Path("source").write_text("1")
-    with dvc_repo.Repo.init(str(folder), no_scm=True) as repo:
-        with repo.config.edit() as config:
-            config["remote"]["store"] = {"url": str(tmp_path / "store")}
-            config["core"]["remote"] = "store"
-        yield repo
-
-
 def stage(**more: Any) -> None:
     one = {"cmd": COMMAND, "deps": ["source"], "outs": ["model"], **more}
+    Path("source").write_text("1")
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"one": one}}), encoding="utf-8")
 
 
@@ -57,9 +39,7 @@ def entries() -> list[Path]:
 
 
 @pytest.mark.parametrize("declared", ["metrics", "plots"])
-def test_a_stage_is_restored_from_the_run_cache_if_what_it_leaves_in_git_is_a_metric_or_a_plot(
-    project: Any, declared: str
-) -> None:
+def test_a_stage_is_restored_from_the_run_cache_if_what_it_leaves_in_git_is_a_metric_or_a_plot(project, declared):
     stage(**{declared: [{"figures": OF_GIT}]})
     repro(project)
     assert len(entries()) == 1
@@ -80,9 +60,7 @@ def test_a_stage_is_restored_from_the_run_cache_if_what_it_leaves_in_git_is_a_me
     ],
     ids=["a plain output in git", "always_changed", "persist"],
 )
-def test_a_stage_is_not_entered_if_it_leaves_a_plain_output_in_git_or_always_runs_or_keeps_an_output(
-    project: Any, plain: dict[str, Any]
-) -> None:
+def test_a_stage_is_not_entered_if_it_leaves_a_plain_output_in_git_or_always_runs_or_keeps_an_output(project, plain):
     stage(**plain)
     repro(project)
     assert not entries()
@@ -91,9 +69,7 @@ def test_a_stage_is_not_entered_if_it_leaves_a_plain_output_in_git_or_always_run
     assert times_run() == 2
 
 
-def test_push_leaves_figures_out_that_an_entry_of_the_run_cache_needs_so_share_py_sends_them(
-    project: Any, tmp_path: Path
-) -> None:
+def test_push_leaves_figures_out_that_an_entry_of_the_run_cache_needs_so_share_py_sends_them(project, tmp_path) -> None:
     stage(metrics=[{"figures": OF_GIT}], cmd=COMMAND.replace("cp source figures", "echo 7 > figures"))
     repro(project)
     project.push(run_cache=True)
@@ -111,7 +87,7 @@ def test_push_leaves_figures_out_that_an_entry_of_the_run_cache_needs_so_share_p
 
     forget()
     shutil.rmtree(".dvc/cache")
-    with dvc_repo.Repo(".") as fresh:  # the other one remembers which folders of the cache there are
+    with type(project)(".") as fresh:  # the other one remembers which folders of the cache there are
         fresh.fetch(run_cache=True)
         repro(fresh, pull=True)
     assert times_run() == 1

@@ -29,15 +29,8 @@ class OneWeight(LightningModule):
 
 def fitted(accumulated: int) -> OneWeight:
     module = OneWeight()
-    trainer = Trainer(
-        max_steps=1,
-        accelerator="cpu",
-        accumulate_grad_batches=accumulated,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = Trainer(max_steps=1, accelerator="cpu", accumulate_grad_batches=accumulated, **quiet)
     trainer.fit(module, DataLoader(torch.ones(4), batch_size=1))
     return module
 

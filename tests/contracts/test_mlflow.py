@@ -41,9 +41,7 @@ def test_the_file_store_is_an_error_so_sqlite_is_the_default(tmp_path: Path) -> 
         MlflowClient((tmp_path / "mlruns").as_uri()).create_experiment("x")
 
 
-def test_the_same_metric_and_step_logged_twice_shows_twice_so_feeds_ask_first(
-    client: MlflowClient, run_id: str
-) -> None:
+def test_the_same_metric_and_step_logged_twice_shows_twice_so_feeds_ask_first(client, run_id) -> None:
     for milliseconds in (1000, 2000):
         client.log_batch(run_id, metrics=[Metric("loss", 1.0, milliseconds, 5)])
     assert len(client.get_metric_history(run_id, "loss")) == 2
@@ -73,9 +71,7 @@ def test_the_load_of_a_machine_has_the_names_that_mlflow_gives_it() -> None:
     assert SystemMetricsMonitor("run", node_id="gpu1")._metrics_prefix == "system/"
 
 
-def test_a_model_version_may_point_to_a_logged_model_s_folder(
-    client: MlflowClient, run_id: str, tmp_path: Path
-) -> None:
+def test_a_model_version_may_point_to_a_logged_model_s_folder(client, run_id, tmp_path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "config.json").write_text("{}")
     model = client.create_logged_model(client.get_run(run_id).info.experiment_id, name="plain", source_run_id=run_id)
@@ -89,9 +85,7 @@ def test_a_model_version_may_point_to_a_logged_model_s_folder(
     assert (Path(place) / "config.json").read_text() == "{}"
 
 
-def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_mlmodel_py_raises(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_mlmodel_py_raises(caplog, monkeypatch) -> None:
     logger = logging.getLogger(mlmodel.mlflow.models.utils.__name__)
     monkeypatch.setattr(logger, "filters", [])
     monkeypatch.setattr(logger, "handlers", [caplog.handler])

@@ -15,9 +15,7 @@ from optuna.trial import TrialState
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def test_optimize_takes_the_waiting_trials_in_order_and_gives_signs_of_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_optimize_takes_the_waiting_trials_in_order_and_gives_signs_of_life(tmp_path, monkeypatch) -> None:
     beaten = threading.Event()
     record = RDBStorage.record_heartbeat
 

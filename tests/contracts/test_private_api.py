@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
 import pytorch_lightning as pl
 import torch
 import torch._dynamo.config
@@ -17,9 +16,7 @@ def new_trainer() -> pl.Trainer:
     return pl.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
 
 
-def test_lightning_asks_for_sigterm_before_each_step_unless_it_is_left_to_bertline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lightning_asks_for_sigterm_before_each_step_unless_it_is_left_to_bertline(monkeypatch) -> None:
     sent: list[torch.Tensor] = []
     monkeypatch.setattr(torch.distributed, "broadcast", lambda tensor, src: sent.append(tensor))
     trainer = new_trainer()

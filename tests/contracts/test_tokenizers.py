@@ -23,7 +23,7 @@ def test_the_librarys_trainer_is_not_deterministic_so_bertline_has_its_own() -> 
             texts, trainers.WordPieceTrainer(vocab_size=400, special_tokens=SPECIAL, show_progress=False)
         )
         found.add(tuple(sorted(tokenizer.get_vocab().items())))
-    assert len(found) > 1  # if this ever fails, the library's trainer can be used and tokenization/wordpiece.py can go
+    assert len(found) > 1  # if this ever fails, the library's trainer can be used and `Merger` can go
 
 
 def test_transformers_lowercases_a_cased_tokenizer_unless_its_config_says_not_to(tmp_path: Path) -> None:

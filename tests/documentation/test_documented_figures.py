@@ -59,9 +59,7 @@ def test_no_measured_figure_stands_outside_the_blocks() -> None:
         (-0.02, "not shown", "the encoder cannot be told from the strongest simple opponent (tuned 0.600)"),
     ],
 )
-def test_the_sentence_of_a_task_is_its_recorded_verdict_over_pretrainings(
-    monkeypatch: pytest.MonkeyPatch, difference: float, verdict: str, clause: str
-) -> None:
+def test_the_sentence_of_a_task_is_its_recorded_verdict_over_pretrainings(monkeypatch, difference, verdict, clause):
     evaluated = {
         "docs_x/encoder/accuracy_mean": 0.6 + difference,
         "docs_x/encoder/accuracy_std": 0.004,

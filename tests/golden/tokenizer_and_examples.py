@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.masking import masked_batch, masking_policy
 from bertline.examples.store import ExampleStore
 from bertline.foundation.files import write_json
-from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
-from corpora import ShardWriter
+from corpora import write_corpus
 from engines import local
 
 GOLDEN = Path(__file__).with_suffix(".json")
@@ -34,7 +32,8 @@ def made() -> dict[str, Any]:
     """A vocabulary and examples from a text that this function spells out."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _write_corpus(folder / "corpus")
+        documents = list(map(_document, NOUNS))
+        write_corpus(folder / "corpus", documents[:6], documents[6:], shard_documents=100)
         tokenizer_config = TrainedTokenizerConfig(
             kind="trained",
             vocab_size=100,
@@ -51,20 +50,10 @@ def made() -> dict[str, Any]:
             kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
         )
         examples_config = ExamplesConfig(
-            seed=0,
-            lengths=(24,),
-            random_next_prob=0.5,
-            short_sequence_prob=0.1,
-            shard_sequences=1000,
-            masking=masking,
+            seed=0, lengths=(24,), random_next_prob=0.5, short_sequence_prob=0.1, shard_sequences=1000, masking=masking
         )
-        figures = build_examples(
-            examples_config,
-            folder / "tokenizer",
-            folder / "corpus",
-            folder / "examples",
-            **local(folder / "examples"),
-        )
+        inputs = folder / "tokenizer", folder / "corpus"
+        figures = build_examples(examples_config, *inputs, folder / "examples", **local(folder / "examples"))
         store = ExampleStore.open(folder / "examples", "train", 24)
         batch = masked_batch(store, range(6), epoch=1, seed=0, policy=masking_policy(store.manifest))
         return {
@@ -78,17 +67,9 @@ def made() -> dict[str, Any]:
         }
 
 
-def _write_corpus(folder: Path) -> None:
-    folder.mkdir()
-    shards, counts = {}, {}
-    for split, nouns in (("train", NOUNS[:6]), ("validation", NOUNS[6:])):
-        writer = ShardWriter(folder, split, shard_documents=100)
-        for noun in nouns:
-            sentences = [f"The {noun} {verb} what the other {noun} left, and returns it." for verb in VERBS]
-            writer.write(Document(noun, noun, (f"Notes on every {noun}.", *sentences)))
-        shards[split] = writer.close()
-        counts[split] = {"documents": len(nouns), "characters": 1000}
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"shards": shards, "counts": counts})
+def _document(noun: str) -> Document:
+    sentences = [f"The {noun} {verb} what the other {noun} left, and returns it." for verb in VERBS]
+    return Document(noun, noun, (f"Notes on every {noun}.", *sentences))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,10 @@
-"""Gradients of masked attention on a CUDA device; skipped where there is none."""
+"""Gradients of masked attention on a CUDA device."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from bertline.modeling.attention import attend, padded_scope
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
 
 LENGTHS = [63, 64, 128, 192, 320]
 

@@ -5,8 +5,6 @@ import torch
 
 from rank_curves import assert_same_curves
 
-pytestmark = pytest.mark.gpu
-
 
 @pytest.mark.parametrize("num_ranks", [2, 4])
 def test_several_gpus_give_the_curve_of_one(tmp_path, num_ranks):

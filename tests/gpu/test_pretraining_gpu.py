@@ -1,6 +1,5 @@
-"""Pretraining on a CUDA device; skipped where there is none."""
+"""Pretraining on a CUDA device."""
 
-import pytest
 import torch
 
 import pretraining_inputs
@@ -9,11 +8,6 @@ from bertline.pretraining.plan import pretraining_attention
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Ranks, resolve_device, resolve_machine, resolve_precision
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
 
 NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 

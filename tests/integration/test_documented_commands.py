@@ -24,16 +24,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 # Not run here: these install, serve for ever, or run the tests that this test is one of; `make lint` and `make smoke`
 # are checks of their own, `make docs` is test_documentation.py's; test_serving.py starts the server and asks it.
 NOT_RUN = (
-    "make repro",
-    "make test",
-    "make ui",
-    "make install-dev",
-    "make lint",
-    "make smoke",
-    "make docs",
-    "pip install",
-    "mlflow models serve",
-    "curl ",
+    *(f"make {goal}" for goal in ("repro", "test", "ui", "install-dev", "lint", "smoke", "docs")),
+    *("pip install", "mlflow models serve", "curl "),
 )
 # Run by other tests as the pages have them: test_pipeline.py an experiment, test_dvc_remote.py what shares results.
 RUN_ELSEWHERE = ("dvc exp run ", "dvc remote add ", "dvc push ", "bertline share")
@@ -166,25 +158,18 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
     texts = tmp_path / "texts"
     texts.mkdir()
     for number in range(40):
-        sentences = [
-            f"Sentence {i} of document {number} tells of {WORDS[(i + number) % len(WORDS)]}s."
-            for i in range(len(WORDS))
-        ]
+        words = [WORDS[(i + number) % len(WORDS)] for i in range(len(WORDS))]
+        sentences = [f"Sentence {i} of document {number} tells of {word}s." for i, word in enumerate(words)]
         for ending in ("txt", "md"):
             (texts / f"{number}.{ending}").write_text(" ".join(sentences))
     (tmp_path / "wiki").mkdir()
-    articles = [
-        f'<doc id="{i}" url="" title="T{i}">\nT{i}\n\nArticle {i}. {" ".join(WORDS)}.\n</doc>' for i in range(40)
-    ]
-    (tmp_path / "wiki/wiki_00").write_text("\n".join(articles))
+    article = '<doc id="{0}" url="" title="T{0}">\nT{0}\n\nArticle {0}. ' + " ".join(WORDS) + ".\n</doc>\n"
+    (tmp_path / "wiki/wiki_00").write_text("".join(article.format(i) for i in range(40)))
     (tmp_path / "xml").mkdir()
     articles = [f"<article><body><p>Article {i}. {' '.join(WORDS * 3)}.</p></body></article>" for i in range(40)]
     (tmp_path / "xml/all.xml").write_text(f"<articles>{''.join(articles)}</articles>")
-    table = {
-        "text": [f"Text {i} of many languages. {' '.join(WORDS)}." for i in range(40)],
-        "language": ["de", "lt"] * 20,
-    }
-    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    texts_of_table = [f"Text {i} of many languages. {' '.join(WORDS)}." for i in range(40)]
+    pq.write_table(pa.table({"text": texts_of_table, "language": ["de", "lt"] * 20}), tmp_path / "rows.parquet")
     (tmp_path / "tatoeba").mkdir()
     for language in ("deu", "fra"):
         for side in (language, "eng"):

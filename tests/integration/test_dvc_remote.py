@@ -93,9 +93,7 @@ def second(run: Run, pipeline: Path, tmp_path: Path) -> Callable[[], Path]:
     return cloned
 
 
-def test_a_second_clone_reproduces_from_a_folder_without_computing(
-    pipeline: Path, run: Run, second: Callable[[], Path], tmp_path: Path
-) -> None:
+def test_a_second_clone_reproduces_from_a_folder_without_computing(pipeline, run, second, tmp_path) -> None:
     pushed(run, pipeline, str(tmp_path / "remote"))
     clone = second()
     assert_reproduced(run, clone, pipeline)
@@ -105,9 +103,7 @@ def test_a_second_clone_reproduces_from_a_folder_without_computing(
     assert "Running stage 'tokenizer'" in of(run, clone, "dvc", "repro", "tokenizer")
 
 
-def test_a_second_clone_reproduces_over_s3_without_computing(
-    pipeline: Path, run: Run, second: Callable[[], Path]
-) -> None:
+def test_a_second_clone_reproduces_over_s3_without_computing(pipeline, run, second) -> None:
     with servers.S3() as s3:
         bucket = s3.bucket("results")
         pushed(run, pipeline, "s3://results/bertline", **s3.environment())

@@ -1,4 +1,4 @@
-"""Own text without tasks, for the encoder alone: `dvc repro` from the text to the exported encoder, no warnings."""
+"""Pipelines that print no warning: own text without tasks, for the encoder alone; the default preset's data stages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 import smoke
+from smoke import succeeded
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 TINY = (
@@ -53,14 +54,8 @@ def test_own_text_becomes_an_exported_without_tasks_and_without_a_warning(tmp_pa
     for number in range(30):
         (texts / f"{number}.txt").write_text(novel(number))
     chosen = ("corpus=text", f"corpus.path={texts}", "corpus.validation_fraction=0.2", "tasks=[]", *TINY)
-    saved = run(folder, sys.executable, "-m", "bertline", "configure", *chosen, "--save")
-    assert saved.returncode == 0, saved.stderr
-
-    made = run(folder, "dvc", "repro")
-
-    assert made.returncode == 0, made.stdout + made.stderr
-    # Ours; DVC's own begin with a capital.
-    assert not re.findall(r"^warning: .*", made.stdout + made.stderr, flags=re.MULTILINE)
+    succeeded(run(folder, sys.executable, "-m", "bertline", "configure", *chosen, "--save"))
+    assert warnings_of(run(folder, "dvc", "repro")) == []
     artifacts = folder / "artifacts"
     assert sorted(path.name for path in (artifacts / "export").iterdir() if path.is_dir()) == ["encoder"]
     assert (artifacts / "export/encoder/model.safetensors").exists()
@@ -70,5 +65,24 @@ def test_own_text_becomes_an_exported_without_tasks_and_without_a_warning(tmp_pa
     report = (artifacts / "evaluate/report.html").read_text()
     assert "docs_library" not in report
     assert json.loads((artifacts / "corpus/manifest.json").read_text())["counts"]["train"]["documents"] > 20
-    again = run(folder, "dvc", "repro")
-    assert "Running stage 'pretrain'" not in again.stdout
+    assert "Running stage 'pretrain'" not in run(folder, "dvc", "repro").stdout
+
+
+PACKAGES = {"mpmath": "mpmath", "networkx": "networkx", "optuna": "optuna", "pytorch_lightning": "pytorch-lightning"}
+
+
+def test_the_data_stages_of_the_default_run_print_no_warning(tmp_path: Path, run: Run) -> None:
+    """On four of its packages: reading all takes minutes, and the committed figures are far from all bounds."""
+    folder = smoke.clone(tmp_path / "clone", experiment="docs_tiny")
+    packages = ", ".join(f"{{module: {module}, distribution: {name}}}" for module, name in PACKAGES.items())
+    chosen = f"python_docs.packages=[{packages}]"
+    succeeded(run(folder, sys.executable, "-m", "bertline", "configure", chosen, "--save"))
+    made = run(folder, "dvc", "repro", "examples")
+    assert warnings_of(made) == [] and "examples: artifacts/examples" in made.stdout
+    assert list(json.loads((folder / "artifacts/examples/manifest.json").read_text())["lengths"]) == ["64"]
+
+
+def warnings_of(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Our warnings of a command that must not fail; DVC's own begin with a capital."""
+    succeeded(done)
+    return re.findall(r"^warning: .*", done.stdout + done.stderr, flags=re.MULTILINE)

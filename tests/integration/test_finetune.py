@@ -14,6 +14,7 @@ import yaml
 
 import smoke
 import warm_python
+from smoke import succeeded
 from tiny import WORDS, write_encoder
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -31,13 +32,13 @@ QUICK = (
 )
 
 
-def rows(number: int = 90) -> str:
-    """Texts whose first word tells the label."""
-    lines = (
-        f"{WORDS[i % 2]} {WORDS[2 + i % 19]} {WORDS[21 + i % 17]},{'even' if i % 2 == 0 else 'odd'}"
-        for i in range(number)
-    )
-    return "text,label\n" + "\n".join(lines) + "\n"
+def text(number: int) -> str:
+    """A text whose first word tells the label."""
+    return f"{WORDS[number % 2]} {WORDS[2 + number % 19]} {WORDS[21 + number % 17]}"
+
+
+def rows() -> str:
+    return "text,label\n" + "".join(f"{text(i)},{('even', 'odd')[i % 2]}\n" for i in range(90))
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +108,8 @@ def test_the_models_are_exported_and_registered_and_the_checkpoint_is_not(finetu
 
 def test_another_checkpoint_re_runs_only_the_sweeps_that_start_from_it(finetuned: Path, run: Run) -> None:
     second = finetuned.parent / "second"
-    saved = run(finetuned, PYTHON, "-m", "bertline", "configure", f"pretrain.start_from={second}", "--save")
-    assert saved.returncode == 0, saved.stderr
-    made = run(finetuned, "dvc", "repro", "encoders")
-    assert made.returncode == 0, made.stdout + made.stderr
+    succeeded(run(finetuned, PYTHON, "-m", "bertline", "configure", f"pretrain.start_from={second}", "--save"))
+    succeeded(run(finetuned, "dvc", "repro", "encoders"))
     status = json.loads(run(finetuned, "dvc", "status", "--json").stdout)
     assert "sweep@mine" in status
     assert "sweep@other" not in status
@@ -147,69 +146,51 @@ if __name__ == "__main__":
 
 
 def test_in_python_it_does_what_the_command_does(finetuned: Path, run: Run, tmp_path: Path) -> None:
-    table = [
-        {"body": f"{WORDS[i % 2]} {WORDS[2 + i % 19]} {WORDS[21 + i % 17]}", "even": i % 2, "who": i // 3}
-        for i in range(90)
-    ]
+    table = [{"body": text(i), "even": i % 2, "who": i // 3} for i in range(90)]
     quick = {key: value if value == "cpu" else json.loads(value) for key, value in (each.split("=") for each in QUICK)}
     settings = {**quick, "max_length": 24, "threshold_metric": "f1", "export.onnx": False, "export.int8": False}
     start = str(finetuned.parent / "own")
     asked = {"train": table, "text": "body", "label": "even", "group": "who", "start_from": start, **settings}
     (tmp_path / "arguments.json").write_text(json.dumps(asked))
     (tmp_path / "fit.py").write_text(FIT)
-    fitted = run(tmp_path, PYTHON, "fit.py")
-    assert fitted.returncode == 0, fitted.stdout + fitted.stderr
+    fitted = succeeded(run(tmp_path, PYTHON, "fit.py"))
     predicted, shown = fitted.stdout.splitlines()[-2:]
     model, result = json.loads(shown)
     assert predicted == "True" and model["labels"] == ["0", "1"] and "threshold" in model["calibration"]
     (file,) = tmp_path.glob("runs/finetune/rows-*/train.jsonl")
     arguments = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
     columns = ["name=even", "text_column=body", "label_column=even", "group_column=who"]
-    again = run(
-        tmp_path, PYTHON, "-m", "bertline", "finetune", f"train={file}", f"start_from={start}", *columns, *arguments
-    )
+    given = [f"train={file}", f"start_from={start}", *columns, *arguments]
+    again = run(tmp_path, PYTHON, "-m", "bertline", "finetune", *given)
     assert "is finished already" in again.stdout, again.stdout + again.stderr  # configuration and rows are the same
     assert json.loads(again.stdout.splitlines()[-1]) | {"minutes": 0} == result | {"minutes": 0}
 
 
-def test_a_column_that_is_not_there_is_named_with_those_that_are(finetuned: Path, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text(rows())
-    start = f"start_from={finetuned.parent / 'own'}"
-    command = [PYTHON, "-m", "bertline", "finetune", f"data={tmp_path / 'rows.csv'}", start, "text_column=body"]
-    stopped = run(finetuned, *command)
-    assert stopped.returncode == 1
-    assert f"{tmp_path / 'rows.csv'} has no column 'body' (text_column)" in stopped.stderr
-    assert "'text', 'label'" in stopped.stderr
+# Keys of the configuration lose their section in messages, which a file called like it must not.
+@pytest.mark.parametrize(
+    ("name", "more", "override", "messages"),
+    [
+        ("rows.csv", "", ["text_column=body"], ["rows.csv has no column 'body' (text_column)", "'text', 'label'"]),
+        ("resource.csv", "one,two,three,four\n", [], ["resource.csv:"]),
+    ],
+    ids=["a column that is not there", "a broken row of a file called like a key"],
+)
+def test_an_error_names_the_users_file_and_its_columns(finetuned, run, tmp_path, name, more, override, messages):
+    (tmp_path / name).write_text(rows() + more)
+    given = [f"data={tmp_path / name}", f"start_from={finetuned.parent / 'own'}", *override]
+    stopped = run(finetuned, PYTHON, "-m", "bertline", "finetune", *given)
+    assert stopped.returncode == 1 and f"{tmp_path}/{messages[0]}" in stopped.stderr
+    assert all(message in stopped.stderr for message in messages)
 
 
-def test_an_error_names_the_users_file_as_it_is_called(finetuned: Path, run: Run, tmp_path: Path) -> None:
-    """Keys of the configuration lose their section in messages, which a file called like it must not."""
-    (tmp_path / "resource.csv").write_text(rows() + "one,two,three,four\n")
-    start = f"start_from={finetuned.parent / 'own'}"
-    stopped = run(finetuned, PYTHON, "-m", "bertline", "finetune", f"data={tmp_path / 'resource.csv'}", start)
-    assert stopped.returncode == 1
-    assert f"{tmp_path / 'resource.csv'}:" in stopped.stderr
-
-
-def test_of_several_encoders_the_best_on_dev_is_exported_and_each_has_a_score(
-    finetuned: Path, run: Run, tmp_path: Path
-) -> None:
+def test_of_several_encoders_the_best_on_dev_is_exported_and_each_has_a_score(finetuned, run, tmp_path) -> None:
     (tmp_path / "rows.csv").write_text(rows())
     first, own = (str(finetuned.parent / name) for name in ("first", "own"))
-    command = [
-        PYTHON,
-        "-m",
-        "bertline",
-        "finetune",
-        f"data={tmp_path / 'rows.csv'}",
-        "name=several",
-        "max_length=24",
-        *QUICK,
-    ]
+    given = [f"data={tmp_path / 'rows.csv'}", "name=several", "max_length=24", *QUICK]
+    command = [PYTHON, "-m", "bertline", "finetune", *given]
     twice = run(finetuned, *command, f"start_from=[{own},{finetuned.parent}/first/../own]")
     assert twice.returncode == 1 and "start_from: " in twice.stderr and "are the same encoder" in twice.stderr
-    done = run(finetuned, *command, f"start_from=[{first},{own}]")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = succeeded(run(finetuned, *command, f"start_from=[{first},{own}]"))
     said = json.loads(done.stdout.splitlines()[-1])
     result = json.loads(next((finetuned / "runs").glob("sweep@several/*/result/result.json")).read_text())
     assert result["arms"]["encoder"]["dev_mean"] >= result["arms"]["encoder_2"]["dev_mean"]

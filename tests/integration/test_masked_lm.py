@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,22 +13,19 @@ import transformers
 
 import bertline
 import pretraining_processes as processes
-from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.encoders.loading import load_model
 from bertline.examples.build import build_examples
-from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.export.build import build_export
 from bertline.foundation.files import read_json
-from bertline.foundation.manifests import write_manifest
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from corpora import ShardWriter
+from corpora import write_corpus
 from engines import local
 from export_inputs import EXPORT
 from pretraining_inputs import pretrain_job
+from staged_runs import EXAMPLES
 from tiny import load_masked_lm
 
 WORDS = tuple(f"{first}{vowel}{last}" for first in "bdfgk" for vowel in "aeiou" for last in "lrst")
@@ -51,25 +49,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`tokenizer/` and `examples/` of full sentences."""
     folder, rng = tmp_path_factory.mktemp("inputs"), random.Random(0)
     save_tokenizer(Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS, "."), lowercase=True)), folder / "tokenizer")
-    (folder / "corpus").mkdir()
-    shards = {}
-    for split, count in (("train", 200), ("validation", 30)):
-        writer = ShardWriter(folder / "corpus", split, 100)
-        for number in range(count):
-            sentences = tuple(sentence(rng) for _ in range(rng.randint(1, 6)))
-            writer.write(Document(f"{split}-{number}", f"{split}-{number}", sentences))
-        shards[split] = writer.close()
-    write_manifest(folder / "corpus", kind=KIND, format_version=FORMAT_VERSION, content={"shards": shards})
-    config = ExamplesConfig(
-        seed=0,
-        lengths=(16,),
-        random_next_prob=None,
-        short_sequence_prob=0.0,
-        shard_sequences=100,
-        masking=DynamicMaskingConfig(
-            kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
-        ),
-    )
+    documents = [[sentence(rng) for _ in range(rng.randint(1, 6))] for _ in range(230)]
+    write_corpus(folder / "corpus", documents[:200], documents[200:], shard_documents=100)
+    config = replace(EXAMPLES, lengths=(16,), random_next_prob=None, short_sequence_prob=0.0)
     build_examples(config, folder / "tokenizer", folder / "corpus", folder / "examples", **local(folder / "examples"))
     return folder
 

@@ -172,9 +172,7 @@ def assert_no_connection(training: Training) -> None:
     assert training.guard.read_text() == ""
 
 
-def test_a_server_that_starts_late_restarts_is_slow_and_away_has_every_value_once(
-    tracked: Servers, pipeline: Path, tmp_path: Path
-) -> None:
+def test_a_server_that_starts_late_restarts_is_slow_and_away_has_every_value_once(tracked, pipeline, tmp_path) -> None:
     training = Training(pipeline, tracked.uri, tmp_path, num_steps=1200)
     for _ in ("late", "restarted"):
         tracked.mlflow.stop()
@@ -195,9 +193,7 @@ def test_a_server_that_starts_late_restarts_is_slow_and_away_has_every_value_onc
     assert_no_connection(training)
 
 
-def test_what_is_unsent_at_the_end_is_sent_by_one_command(
-    tracked: Servers, pipeline: Path, tmp_path: Path, run: Run
-) -> None:
+def test_what_is_unsent_at_the_end_is_sent_by_one_command(tracked, pipeline, tmp_path, run) -> None:
     if not tracked.mlflow.is_up():
         tracked.mlflow.start()
     training = Training(pipeline, tracked.uri, tmp_path, num_steps=400)

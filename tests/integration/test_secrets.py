@@ -31,17 +31,12 @@ def test_a_pipeline_that_ran_with_secrets_in_its_environment_wrote_none_of_them(
         (["python", "-m", "bertline", "configure", f"tracking.uri={SERVER}", "--save"], "MLFLOW_TRACKING_TOKEN"),
         (["python", "pipelines/pretrain.py", f"tracking.studies_url={STUDIES}"], "BERTLINE_STUDIES_URL"),
         (["python", "-m", "bertline", "send", f"tracking.uri={SERVER}"], "MLFLOW_TRACKING_TOKEN"),
-        (
-            ["python", "pipelines/sweep.py", "task_name=docs_match", f"sweep.encoders=[{TOKEN}]"],
-            "HF_TOKEN",
-        ),
+        (["python", "pipelines/sweep.py", "task_name=docs_match", f"sweep.encoders=[{TOKEN}]"], "HF_TOKEN"),
         (["dvc", "exp", "run", "-S", f"tracking.uri={SERVER}"], "MLFLOW_TRACKING_TOKEN"),
     ],
     ids=["configure", "save", "pretrain", "send", "sweep", "experiment"],
 )
-def test_a_secret_in_an_override_is_refused_and_left_nowhere(
-    pipeline: Path, run: Run, command: list[str], advice: str
-) -> None:
+def test_a_secret_in_an_override_is_refused_and_left_nowhere(pipeline, run, command, advice) -> None:
     done = run(pipeline, *command)
     assert done.returncode != 0
     assert advice in done.stderr + done.stdout

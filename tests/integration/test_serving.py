@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -16,7 +15,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from importlib.metadata import requires
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -120,18 +118,11 @@ def documented(pattern: str, port: int) -> list[str]:
     return [command.replace("5001", str(port)) for command in found]
 
 
-@pytest.fixture
-def serving_benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """`benchmarks/serving.py`, as a module."""
+def test_registered_models_load_and_one_answers_as_predict_does(pipeline, run, server, monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("serving")
+    import serving
 
-
-def test_registered_models_load_and_one_answers_as_predict_does(
-    pipeline: Path, run: Run, server: Server, serving_benchmark: ModuleType
-) -> None:
-    done = run(pipeline, sys.executable, "-c", EVERY_MODEL)
-    assert done.returncode == 0, done.stderr
+    done = smoke.succeeded(run(pipeline, sys.executable, "-c", EVERY_MODEL))
     models, expected = json.loads(done.stdout.splitlines()[-1])
     exported = {path.name for path in (pipeline / "artifacts/export").iterdir() if path.is_dir()} - {"encoder"}
     named = {f"bertline-{task}@{alias}" for task in exported for alias in ("current", "champion")}
@@ -168,15 +159,15 @@ def test_registered_models_load_and_one_answers_as_predict_does(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     # Other tests run meanwhile: what is slow each time is the server.
-    measured = [serving_benchmark.compared(server.address, model, SECRET, rows=100)]
-    while measured[-1]["overhead_ms"] > serving_benchmark.MOST_OVERHEAD_MS and len(measured) < 20:
-        measured.append(serving_benchmark.compared(server.address, model, SECRET, rows=100))
+    measured = [serving.compared(server.address, model, SECRET, rows=100)]
+    while measured[-1]["overhead_ms"] > serving.MOST_OVERHEAD_MS and len(measured) < 20:
+        measured.append(serving.compared(server.address, model, SECRET, rows=100))
     torch.set_num_threads(threads)
     best = min(measured, key=lambda one: one["overhead_ms"])
     assert best["overhead_ms"] <= 20, measured
     assert best["request_ms"] == pytest.approx(best["predict_ms"] + best["overhead_ms"], abs=0.02)
     with pytest.raises(SystemExit, match="not the same model"):
-        serving_benchmark.compared(server.address, Altered(model), SECRET, rows=1)
+        serving.compared(server.address, Altered(model), SECRET, rows=1)
 
     log = server.log.read_text()
     assert "POST /invocations" in log and "secret" not in log, log

@@ -17,8 +17,8 @@ from bertline.modeling.initialization import initialize
 from bertline.tokenization.counting import count_words
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import Vocabulary
-from bertline.tokenization.wordpiece import train_wordpiece
 
 ROOT = Path(__file__).resolve().parents[2]
 TATOEBA = ROOT.parent / "shared/data/corpora/tatoeba"

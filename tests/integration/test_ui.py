@@ -23,9 +23,7 @@ def answers(port: int) -> bool:
 
 # Each process of a server takes seconds to start: without the option there are four and one that starts them.
 @pytest.mark.parametrize(("number", "num_processes"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
-def test_a_signal_ends_the_server_too_and_is_named_in_one_line(
-    tmp_path: Path, number: signal.Signals, num_processes: int
-) -> None:
+def test_a_signal_ends_the_server_too_and_is_named_in_one_line(tmp_path, number, num_processes) -> None:
     port = free_port()
     command = [sys.executable, "-m", "bertline", "ui", "--port", str(port)]
     command += ["--workers", str(num_processes)]

@@ -121,9 +121,7 @@ def outputs(model: Any, family: str, head: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_outputs_and_gradients_are_those_of_transformers_and_the_folder_comes_back_whole(
-    family: str, head: str, tmp_path: Path
-) -> None:
+def test_outputs_and_gradients_are_those_of_transformers_and_the_folder_comes_back_whole(family, head, tmp_path):
     reference = reference_of(family, head)
     reference.save_pretrained(tmp_path / "theirs")
     model = read(tmp_path / "theirs", head).eval()
@@ -135,17 +133,10 @@ def test_outputs_and_gradients_are_those_of_transformers_and_the_folder_comes_ba
             both = tuple(each[real] for each in both)
         torch.testing.assert_close(*both, atol=2e-5, rtol=0)
     for values in (found, {name: expected[name] for name in found}):
-        loss: Any = sum(
-            (each[real] if each.shape[:2] == real.shape else each).square().mean() for each in values.values()
-        )
-        loss.backward()
-    encoder = model if head == "encoder" else model.bert
-    torch.testing.assert_close(
-        encoder.word_embeddings.grad,
-        reference.base_model.get_input_embeddings().weight.grad,
-        atol=1e-5,
-        rtol=1e-4,
-    )
+        of_real = [each[real] if each.shape[:2] == real.shape else each for each in values.values()]
+        sum(each.square().mean() for each in of_real).backward()
+    encoder, theirs = model if head == "encoder" else model.bert, reference.base_model.get_input_embeddings().weight
+    torch.testing.assert_close(encoder.word_embeddings.grad, theirs.grad, atol=1e-5, rtol=1e-4)
 
     if family in ROBERTA:  # transformers computes no positions without the id; what such a file means is 1
         config = tmp_path / "theirs" / "config.json"
@@ -253,11 +244,8 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             tiny.write_vocabulary(folder / family, TOKENS)
         tokenizer = Tokenizer.load(folder / family)
         num_positions = MAX_LENGTH + FAMILIES[family].num_unused_positions(tokenizer.pad_id)
-        changes = {
-            "vocab_size": tokenizer.vocab_size,
-            "max_position_embeddings": num_positions,
-            "pad_token_id": tokenizer.pad_id,
-        }
+        changes = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
+        changes["max_position_embeddings"] = num_positions
         torch.manual_seed(5)
         settings = type(config).from_dict({**config.to_dict(), **changes, "initializer_range": 0.2})
         transformers.AutoModelForMaskedLM.from_config(settings).save_pretrained(folder / family)
@@ -265,9 +253,7 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(
-    encoders: dict[str, Path], family: str, name: str, tmp_path: Path
-) -> None:
+def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(encoders, family, name, tmp_path) -> None:
     has_types = family in (*ROBERTA, "electra", "albert")
     if (name == "marked" and family != "electra") or (name == "cased" and not has_types):
         with pytest.raises(ConfigError, match="Set shared_tokens: plain"):
@@ -355,9 +341,7 @@ def test_onnx_gives_the_outputs_of_the_model_at_any_length(family: str, head: st
             torch.testing.assert_close(*(without_padding(each, real) for each in both), atol=2e-5, rtol=0)
 
 
-def test_a_student_has_layers_of_its_teacher_and_transformers_reads_it(
-    family: str, encoders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_student_has_layers_of_its_teacher_and_transformers_reads_it(family, encoders, tmp_path) -> None:
     save_student(encoders[family], 2, tmp_path)
     teacher, student = load_encoder(encoders[family]).eval(), load_encoder(tmp_path).eval()
     assert student.config.num_hidden_layers == 2

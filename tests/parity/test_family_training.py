@@ -125,9 +125,7 @@ def test_twenty_steps_of_mlm_have_the_losses_of_transformers(family: str, inputs
 
 
 @pytest.mark.parametrize("family", SECTIONS)
-def test_a_stopped_and_resumed_training_with_dropout_has_the_same_bits(
-    family: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_and_resumed_training_with_dropout_has_the_same_bits(family, inputs, tmp_path, monkeypatch) -> None:
     jobs = [job_of(family, inputs, tmp_path / name, dropout=0.2) for name in ("alone", "stopped")]
     assert_resumes_to_the_same_bits(*jobs, ValidationProbe, 10, monkeypatch)
     without = job_of(family, inputs, tmp_path / "without", dropout=0.0)
@@ -137,9 +135,7 @@ def test_a_stopped_and_resumed_training_with_dropout_has_the_same_bits(
 
 
 @pytest.mark.parametrize("family", SECTIONS)
-def test_an_encoder_without_a_head_starts_at_the_frequencies_and_learns(
-    family: str, inputs: Path, tmp_path: Path
-) -> None:
+def test_an_encoder_without_a_head_starts_at_the_frequencies_and_learns(family, inputs, tmp_path) -> None:
     job = job_of(family, inputs, tmp_path / "run", dropout=0.0)
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     save_model(build_model(job, tokenizer, tiny.machine()), tmp_path / "whole")

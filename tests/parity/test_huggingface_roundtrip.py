@@ -19,16 +19,9 @@ from bertline.modeling.initialization import initialize
 from tiny import load_pretraining_model
 
 CONFIG = tiny.model_config(
-    hidden_size=24,
-    num_hidden_layers=3,
-    intermediate_size=37,
-    max_position_embeddings=19,
-    hidden_act="gelu_new",
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.2,
-    initializer_range=0.3,
-    layer_norm_eps=1e-10,
-)
+    hidden_size=24, num_hidden_layers=3, intermediate_size=37, max_position_embeddings=19, hidden_act="gelu_new",
+    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.2, initializer_range=0.3, layer_norm_eps=1e-10,
+)  # fmt: skip
 
 
 def our_model(kind: type, **arguments: Any) -> Any:
@@ -78,9 +71,7 @@ def test_transformers_loads_our_masked_language_model(kind: Any, tmp_path: Path)
     torch.testing.assert_close(found.mlm_logits[0], expected.logits[0], atol=1e-5, rtol=1e-5)
 
 
-def test_a_masked_language_model_of_transformers_is_read_without_other_heads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_masked_language_model_of_transformers_is_read_without_other_heads(tmp_path, capsys) -> None:
     save_model(our_model(BertForMaskedLM), tmp_path / "ours")
     transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
     ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("ours", "theirs"))
@@ -134,15 +125,7 @@ def assert_same_encoder(folder: Path, reference: transformers.BertForPreTraining
             torch.testing.assert_close(found[0], expected[0], atol=1e-5, rtol=1e-5)
 
 
-def renamed(folder: Path, change: Any) -> None:
-    weights = load_file(folder / "model.safetensors")
-    weights = {new: tensor.contiguous() for name, tensor in weights.items() if (new := change(name)) is not None}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def test_a_bare_encoder_s_checkpoint_gets_new_heads_and_says_so(
-    reference: transformers.BertForPreTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bare_encoder_s_checkpoint_gets_new_heads_and_says_so(reference, tmp_path, capsys) -> None:
     reference.bert.save_pretrained(tmp_path / "bare")
     assert_same_encoder(tmp_path / "bare", reference)
     assert "lacks cls.predictions" in capsys.readouterr().err
@@ -151,15 +134,12 @@ def test_a_bare_encoder_s_checkpoint_gets_new_heads_and_says_so(
     assert first.nsp_head.weight.std() > 0
 
 
-def test_names_of_old_checkpoints_are_read(
-    reference: transformers.BertForPreTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_old_checkpoints_are_read(reference, tmp_path, capsys) -> None:
     def old(name: str) -> str:
         return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
 
     folder = tmp_path / "theirs"
-    renamed(folder, old)
-    weights = load_file(folder / "model.safetensors")
+    weights = {old(name): tensor for name, tensor in load_file(folder / "model.safetensors").items()}
     assert any(name.endswith("gamma") for name in weights)
     # Old checkpoints also store the tied output weights, their bias twice, and the numbers of the positions.
     weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].clone()
@@ -180,9 +160,7 @@ def test_sharded_checkpoints_are_read(reference: transformers.BertForPreTraining
     assert_same_encoder(tmp_path / "sharded", reference)
 
 
-def test_a_new_classifier_keeps_the_encoder_and_is_drawn_from_the_seed(
-    reference: transformers.BertForPreTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_classifier_keeps_the_encoder_and_is_drawn_from_the_seed(reference, tmp_path, capsys) -> None:
     folder = tmp_path / "theirs"
     first, again, other = (
         load_model(folder, "sequence", num_outputs=4, is_new=True, dropout_prob=0.3, seed=seed) for seed in (1, 1, 2)

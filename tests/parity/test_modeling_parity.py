@@ -118,6 +118,31 @@ def our_loss(model: BertForPreTraining, inputs: dict[str, torch.Tensor]) -> torc
     return mlm_loss / num_targets + nsp_loss / len(inputs["next_sentence_labels"])
 
 
+def assert_close(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5, msg=lambda message: f"{what}: {message}")
+
+
+def loss_and_gradients(loss: torch.Tensor, model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The loss in double precision and all gradients, by the names of transformers."""
+    model.zero_grad()
+    loss.backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    is_ours = not isinstance(model, transformers.PreTrainedModel)
+    return {"loss": loss.detach().double(), **(to_disk(gradients) if is_ours else gradients)}
+
+
+def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], kind: str) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        assert_close(value, expected[name], f"{kind}, {name}")
+
+
+def packed(inputs: dict[str, torch.Tensor], rows_per_batch: int | None) -> list[dict[str, torch.Tensor]]:
+    arrays = {name: values.numpy() for name, values in inputs.items()}
+    batches = packed_batches(arrays, pad_id=0, max_targets=3, rows_per_batch=rows_per_batch)
+    return [{name: torch.from_numpy(values) for name, values in one.items()} for one in batches]
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_logits_equal_at_every_real_position(size: str, tmp_path: Path) -> None:
     reference = reference_model(size).eval()
@@ -141,19 +166,10 @@ def test_loss_and_all_gradients_equal(size: str, tmp_path: Path) -> None:
     model = copied(reference, tmp_path, "plain").double()
     reference = reference.double()
     inputs = batch(7)
-    expected = reference_outputs(reference, inputs).loss
-    expected.backward()
-    references = {name: parameter.grad for name, parameter in reference.named_parameters()}
+    expected = loss_and_gradients(reference_outputs(reference, inputs).loss, reference)
     for kind in KINDS:
         set_attention(model, kind)
-        model.zero_grad()
-        loss = our_loss(model, inputs)
-        loss.backward()
-        assert_close(loss.double(), expected, kind)
-        gradients = to_disk({name: parameter.grad for name, parameter in model.named_parameters()})
-        assert gradients.keys() == references.keys()
-        for name, gradient in gradients.items():
-            assert_close(gradient, references[name], f"{kind}, gradient of {name}")
+        assert_same(loss_and_gradients(our_loss(model, inputs), model), expected, kind)
 
 
 @pytest.mark.parametrize("rows_per_batch", [None, 1])
@@ -162,28 +178,15 @@ def test_packed_rows_give_the_loss_and_gradients_of_the_reference(rows_per_batch
     model = copied(reference, tmp_path, "plain").double()
     reference = reference.double()
     inputs = batch()
-    expected = reference_outputs(reference, inputs).loss
-    expected.backward()
-    references = {name: parameter.grad for name, parameter in reference.named_parameters()}
-    arrays = {name: values.numpy() for name, values in inputs.items()}
-    losses = PreTrainingLosses(model, tiny.mlm_nsp())
+    expected = loss_and_gradients(reference_outputs(reference, inputs).loss, reference)
+    losses, batches = PreTrainingLosses(model, tiny.mlm_nsp()), packed(inputs, rows_per_batch)
+    assert sum(len(one["input_ids"]) for one in batches) == 2  # of three sequences two share a row
     for kind in KINDS:
         set_attention(model, kind)
-        model.zero_grad()
-        packed = list(packed_batches(arrays, pad_id=0, max_targets=3, rows_per_batch=rows_per_batch))
-        assert sum(len(one["input_ids"]) for one in packed) == 2  # of three sequences two share a row
-        sums = [losses({name: torch.from_numpy(values) for name, values in one.items()}) for one in packed]
+        sums = [losses(one) for one in batches]
         num_targets, num_sequences = 5, 3
         loss = sum(one["mlm_loss"] for one in sums) / num_targets + sum(one["nsp_loss"] for one in sums) / num_sequences
-        loss.backward()
-        assert_close(loss.double(), expected, kind)
-        gradients = to_disk({name: parameter.grad for name, parameter in model.named_parameters()})
-        for name, gradient in gradients.items():
-            assert_close(gradient, references[name], f"{kind}, gradient of {name}")
-
-
-def assert_close(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5, msg=lambda message: f"{what}: {message}")
+        assert_same(loss_and_gradients(loss, model), expected, kind)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
@@ -226,20 +229,10 @@ def test_the_masked_language_model_alone_has_the_loss_and_gradients_of_the_refer
     losses = PreTrainingLosses(load_masked_lm(tmp_path), tiny.mlm()).double()
     reference, inputs = reference.double(), {**batch(), "token_type_ids": torch.zeros(3, 13, dtype=torch.long)}
     names = ("input_ids", "token_type_ids", "attention_mask")
-    expected = reference(**{name: inputs[name] for name in names}, labels=reference_labels(inputs)).loss
-    expected.backward()
-    references = {name: parameter.grad for name, parameter in reference.named_parameters()}
-    arrays = {name: values.numpy() for name, values in inputs.items()}
-    packed = list(packed_batches(arrays, pad_id=0, max_targets=3, rows_per_batch=1))
-    packed_inputs = [{name: torch.from_numpy(values) for name, values in one.items()} for one in packed]
-    for batches in ([inputs], packed_inputs):
+    loss = reference(**{name: inputs[name] for name in names}, labels=reference_labels(inputs)).loss
+    expected = loss_and_gradients(loss, reference)
+    for batches in ([inputs], packed(inputs, 1)):
         for kind in KINDS:
             set_attention(losses.model, kind)
-            losses.zero_grad()
             loss = sum(losses(one)["mlm_loss"] for one in batches) / 5
-            loss.backward()
-            assert_close(loss.double(), expected, kind)
-            gradients = to_disk({name: parameter.grad for name, parameter in losses.model.named_parameters()})
-            assert gradients.keys() == references.keys()
-            for name, gradient in gradients.items():
-                assert_close(gradient, references[name], f"{kind}, gradient of {name}")
+            assert_same(loss_and_gradients(loss, losses.model), expected, kind)

@@ -56,6 +56,7 @@ def wrapped(section: dict[str, Any], kind: str) -> int:
 
 BERT, BERT_LARGE = preset("base"), preset("large")
 ROBERTA, DISTILBERT, ALBERT = preset("roberta_base"), preset("distilbert_base"), preset("albert_base")
+ELECTRA_GENERATOR = preset("electra_small", hidden_size=64, num_attention_heads=1, intermediate_size=256)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +69,7 @@ ROBERTA, DISTILBERT, ALBERT = preset("roberta_base"), preset("distilbert_base"),
         (adopted(DISTILBERT, BertForMaskedLM), 66_985_530),
         (wrapped(ALBERT, "AlbertForPreTraining"), 11_813_810),
         (wrapped(preset("electra_small"), "ElectraForPreTraining"), 13_549_057),
-        (
-            wrapped(
-                preset("electra_small", hidden_size=64, num_attention_heads=1, intermediate_size=256),
-                "ElectraForMaskedLM",
-            ),
-            4_620_026,
-        ),
+        (wrapped(ELECTRA_GENERATOR, "ElectraForMaskedLM"), 4_620_026),
         (wrapped(preset("modernbert_base"), "ModernBertForMaskedLM"), 149_655_232),
     ],
 )

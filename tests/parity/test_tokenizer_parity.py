@@ -13,8 +13,8 @@ from transformers import AutoTokenizer, BertTokenizerFast
 from bertline.tokenization.counting import count_words
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from bertline.tokenization.wordpiece import train_wordpiece
 
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéÉ0123456789.,!?'-[]()世界ßσς"
 TOKENS = (
@@ -61,9 +61,9 @@ def theirs(folder: Path) -> BertTokenizerFast:
     return BertTokenizerFast.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_ids_are_equal_for_difficult_text(ours: Tokenizer, theirs: BertTokenizerFast, text: str) -> None:
-    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
+def test_ids_are_equal_for_difficult_text(ours: Tokenizer, theirs: BertTokenizerFast) -> None:
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False), text
 
 
 @settings(max_examples=300)

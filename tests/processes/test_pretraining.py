@@ -42,9 +42,7 @@ def alone(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> PretrainJob
     return pretrain_job(inputs, run_folder, **CHANGES)
 
 
-def test_killed_as_it_saves_computes_and_validates_it_ends_as_if_left_alone(
-    inputs: Path, alone: PretrainJob, tmp_path: Path
-) -> None:
+def test_killed_as_it_saves_computes_and_validates_it_ends_as_if_left_alone(inputs, alone, tmp_path) -> None:
     job = pretrain_job(inputs, tmp_path / "killed", **CHANGES)
     for moment, count in (("save", 1), ("gradients", 7), ("replace", 3), ("validation", 1), ("save", 2)):
         process = processes.start(inputs, job.run_folder, CHANGES, before=processes.kill_at(moment, count))
@@ -54,9 +52,7 @@ def test_killed_as_it_saves_computes_and_validates_it_ends_as_if_left_alone(
     assert_ended_as(alone, job)
 
 
-def test_ctrl_c_saves_after_the_step_and_the_next_start_ends_as_if_left_alone(
-    inputs: Path, alone: PretrainJob, tmp_path: Path
-) -> None:
+def test_ctrl_c_saves_after_the_step_and_the_next_start_ends_as_if_left_alone(inputs, alone, tmp_path) -> None:
     job, held = pretrain_job(inputs, tmp_path / "stopped", **CHANGES), tmp_path / "held"
     process = processes.start(inputs, job.run_folder, CHANGES, before=processes.hold_at_step(14, held))
     processes.wait_for((tmp_path / "held.0").exists, process)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
 from bertline.examples.generation import assemble, document_pairs
 from bertline.tokenization.tokenizer import Layout
 from encoded_corpora import encoded_corpus
+from staged_runs import EXAMPLES
 
 CLS, SEP = 10**6, 10**6 + 1
 
@@ -33,20 +34,9 @@ def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_
     corpus = corpus_of(lengths, seed % 9)
     if corpus is None:
         return
-    config = ExamplesConfig(
-        seed=0,
-        lengths=(length,),
-        random_next_prob=random_prob,
-        short_sequence_prob=short_prob,
-        shard_sequences=10,
-        masking=DynamicMaskingConfig(
-            kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
-        ),
-    )
-    bounds = [
-        *(corpus.sentence_bounds(document)[0] for document in range(corpus.num_documents)),
-        corpus.token_bounds[-1],
-    ]
+    config = replace(EXAMPLES, lengths=(length,), random_next_prob=random_prob, short_sequence_prob=short_prob)
+    bounds = [corpus.sentence_bounds(document)[0] for document in range(corpus.num_documents)]
+    bounds.append(corpus.token_bounds[-1])
     for document in range(corpus.num_documents):
         pairs = list(document_pairs(corpus, document, random.Random(seed), room=length - 3, config=config))
         again = list(document_pairs(corpus, document, random.Random(seed), room=length - 3, config=config))

@@ -49,9 +49,7 @@ def example_of(sequence: list[int]) -> Example:
 
 @settings(max_examples=200)
 @given(sequences, policies, seeds, epochs, st.integers(0, 2**40))
-def test_targets_are_ordinary_tokens_in_the_right_number(
-    sequence: list[int], policy: MaskingPolicy, seed: int, epoch: int, example_id: int
-) -> None:
+def test_targets_are_ordinary_tokens_in_the_right_number(sequence, policy, seed, epoch, example_id) -> None:
     result = mask_example(example_of(sequence), seed=seed, epoch=epoch, example_id=example_id, policy=policy)
     num_maskable = sum(token not in SPECIAL for token in sequence)
     share = policy.mask_prob * num_maskable
@@ -72,9 +70,7 @@ def test_targets_are_ordinary_tokens_in_the_right_number(
 
 @settings(max_examples=100)
 @given(st.lists(sequences, min_size=1, max_size=8), policies, seeds, epochs, st.data())
-def test_a_batch_in_any_order_and_padding_gives_each_example_its_own_mask(
-    batch: list[list[int]], policy: MaskingPolicy, seed: int, epoch: int, data: st.DataObject
-) -> None:
+def test_a_batch_in_any_order_and_padding_gives_each_example_its_own_mask(batch, policy, seed, epoch, data) -> None:
     example_ids = data.draw(st.lists(st.integers(0, 10**9), min_size=len(batch), max_size=len(batch), unique=True))
     longest = max(map(len, batch)) + data.draw(st.integers(0, 5))
     rows = np.zeros((len(batch), longest), dtype=np.int64)
@@ -141,9 +137,7 @@ def of_a_plain_loop(
 
 @settings(max_examples=300)
 @given(sequences, policies, seeds, epochs, st.integers(0, 2**40))
-def test_words_and_spans_are_those_of_a_plain_loop(
-    sequence: list[int], policy: MaskingPolicy, seed: int, epoch: int, example_id: int
-) -> None:
+def test_words_and_spans_are_those_of_a_plain_loop(sequence, policy, seed, epoch, example_id) -> None:
     unit = "word" if policy.unit == "token" else policy.unit
     policy = dataclasses.replace(policy, unit=unit)
     key = random_number(seed_for(seed, "mask", 0 if policy.static else epoch), example_id)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-import node_networks
 import once
 import slurm_cluster
 import slurm_workspace
@@ -33,18 +33,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def new_cluster(tmp_path: Path) -> Iterator[NewCluster]:
-    """`new_cluster(kill_wait=2, networks=True, ...)`: a running cluster; the words are those of `Settings`."""
+    """`new_cluster(kill_wait=2, ...)`: a running cluster; the words are those of `Settings`."""
     if reason := slurm_cluster.why_not():
         pytest.skip(reason)
     with ExitStack() as stack:
-        made: list[SlurmCluster] = []
+        numbers = count()
 
-        def new(**settings: object) -> SlurmCluster:
-            if settings.get("networks") and (reason := node_networks.why_not()):
-                pytest.skip(reason)
-            folder = tmp_path / f"slurm{len(made)}"
-            made.append(stack.enter_context(SlurmCluster(folder, Settings(**settings))))  # type: ignore[arg-type]
-            return made[-1]
+        def new(**settings: int) -> SlurmCluster:
+            return stack.enter_context(SlurmCluster(tmp_path / f"slurm{next(numbers)}", Settings(**settings)))
 
         yield new
 

@@ -62,9 +62,7 @@ def test_these_pages_have_commands_for_a_cluster() -> None:
     assert pages == {"cluster", "doctor", "mlflow", "ray", "several-machines", "share"}
 
 
-def test_the_commands_on_clusters_run(
-    template: Path, tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_on_clusters_run(template, tmp_path, cluster, monkeypatch) -> None:
     workspace = Workspace.copied(template, tmp_path / "workspace", cluster)
     workspace.warm()
     with PostgreSQL() as server:

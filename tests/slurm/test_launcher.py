@@ -69,9 +69,11 @@ def warm_jobs() -> str:
     return f"runtime.launcher.python={warm_python.programs() / 'python'}"
 
 
-def killed(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
+def begun(workspace: Workspace) -> subprocess.Popen[bytes]:
+    """Start a training, and return its client once there is a checkpoint."""
+    client = workspace.start()
+    workspace.until_step(50)
+    return client
 
 
 def test_dvc_repro_submits_once_and_takes_the_finished_result(new_workspace: NewWorkspace) -> None:
@@ -93,7 +95,8 @@ def test_a_command_repeated_while_sbatch_answers_leaves_the_work_to_one_job(new_
     (folder / "wait.before").touch()
     first = workspace.start()
     workspace.until((folder / "sbatch.begun").exists)
-    killed(first)
+    first.kill()
+    first.wait()
     second = workspace.start("python", "pipelines/pretrain.py", output="again.log")
     (folder / "wait.before").unlink()
     assert second.wait(slurm_workspace.WITHIN_S) == 0
@@ -151,8 +154,7 @@ def test_clients_at_once_follow_one_job(new_workspace: NewWorkspace) -> None:
 def test_a_pre_empted_job_resumes_at_the_very_step(new_workspace: NewWorkspace, undisturbed: str) -> None:
     # The processes that make batches get the signal, too.
     workspace = new_workspace(*TRAINING, "runtime.num_workers=2", grace_s=30)
-    client = workspace.start()
-    workspace.until_step(50)
+    client = begun(workspace)
     urgent = workspace.cluster.submit("sleep 1", "--nodes=2", "--exclusive", "--partition=urgent")
     workspace.cluster.wait_for(urgent, "COMPLETED", within_s=600)
     assert client.wait(slurm_workspace.WITHIN_S) == 0
@@ -198,17 +200,14 @@ def test_daemons_that_are_killed_and_started_again_lose_nothing(new_workspace: N
 
 def test_a_killed_rank_is_noticed_and_the_job_resumes(new_workspace: NewWorkspace, undisturbed: str) -> None:
     workspace = new_workspace(*TRAINING)
-    client = workspace.start()
-    workspace.until_step(50)
+    client = begun(workspace)
     os.kill(workspace.ranks[-1], signal.SIGKILL)
     assert client.wait(slurm_workspace.WITHIN_S) == 0
     assert len(workspace.starts) == 2
     assert workspace.weights == undisturbed
 
 
-def test_the_node_that_is_left_ends_the_training_as_both_would_have(
-    new_workspace: NewWorkspace, undisturbed: str
-) -> None:
+def test_the_node_that_is_left_ends_the_training_as_both_would_have(new_workspace, undisturbed) -> None:
     workspace = without(new_workspace(*TRAINING, node_timeout_s=5), "node1")
     workspace.cluster.ask("scancel", "1")
     workspace.finish(sys.executable, "pipelines/pretrain.py", "runtime.num_nodes=1", "runtime.num_devices=2")
@@ -218,8 +217,7 @@ def test_the_node_that_is_left_ends_the_training_as_both_would_have(
 
 def without(workspace: Workspace, node: str) -> Workspace:
     """Loses a node of a training in progress for good; its job is back in the queue. The batch script is on node1."""
-    client = workspace.start()
-    workspace.until_step(50)
+    client = begun(workspace)
     workspace.cluster.lose(node)
     workspace.until(lambda: workspace.said("job 1 waits: "))
     os.kill(client.pid, signal.SIGINT)
@@ -237,9 +235,7 @@ def test_a_job_that_waits_says_why_and_can_be_left(new_workspace: NewWorkspace) 
     assert "attached to job 1" in workspace.finish()
 
 
-def test_secrets_of_the_environment_are_in_no_file_of_the_job(
-    new_workspace: NewWorkspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_of_the_environment_are_in_no_file_of_the_job(new_workspace, monkeypatch) -> None:
     secret = f"planted-{token_hex(16)}"
     names = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "PGPASSWORD")
     for name in names:
@@ -272,12 +268,9 @@ def test_a_full_disk_on_one_node_fails_the_job_and_loses_nothing(new_workspace: 
     assert workspace.weights == undisturbed
 
 
-def test_a_cancelled_job_stays_cancelled_and_is_submitted_again_on_request(
-    new_workspace: NewWorkspace, undisturbed: str
-) -> None:
+def test_a_cancelled_job_stays_cancelled_and_is_submitted_again_on_request(new_workspace, undisturbed) -> None:
     workspace = new_workspace(*TRAINING)
-    client = workspace.start()
-    workspace.until_step(50)
+    client = begun(workspace)
     workspace.cluster.ask("scancel", "1")
     assert client.wait(600) == 1
     assert workspace.said("job 1 ended before its work was done (CANCELLED")

@@ -19,16 +19,8 @@ SWEEP = ("dvc", "repro", "sweep@docs_match")
 
 
 def array(pretrained: Path, folder: Path, cluster, *overrides: str) -> Workspace:
-    return Workspace.copied(
-        pretrained,
-        folder,
-        cluster,
-        "pretrain.max_steps=10",
-        "runtime.num_nodes=1",
-        "sweep.num_trials=4",
-        "sweep.encoders=[]",
-        *overrides,
-    )
+    small = ("pretrain.max_steps=10", "runtime.num_nodes=1", "sweep.num_trials=4", "sweep.encoders=[]")
+    return Workspace.copied(pretrained, folder, cluster, *small, *overrides)
 
 
 # Without a disturbance: see test_documented.py.

@@ -165,15 +165,7 @@ def shows_something(picture: Any) -> bool:
 
 
 def opened(browser: Any, address: str, *, width: int, scheme: str = "light", not_ours: Sequence[str] = ()) -> Visit:
-    """Open a page in a profile of its own, whose window is `width` pixels wide.
-
-    Args:
-        browser: Playwright's.
-        address: Address of the page.
-        width: Width of the window in pixels.
-        scheme: `light` or `dark`, which the page may ask for.
-        not_ours: Patterns of errors that are not ours to fix.
-    """
+    """Open a page in a profile of its own, in a window of some pixels' width, with `light` or `dark` as its scheme."""
     context = browser.new_context(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
     context.set_default_timeout(TIMEOUT_MS)
     visit = Visit(context.new_page(), not_ours)

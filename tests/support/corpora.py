@@ -1,7 +1,9 @@
-"""Corpora that are spelt out."""
+"""Corpora from documents that a test spells out, and what the stage makes of a configuration."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ from bertline.corpus import storage
 from bertline.corpus.build import build_corpus
 from bertline.corpus.document import Document, Split
 from bertline.corpus.quality.drops import DROPS_NAME
+from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.foundation.files import read_json
+from bertline.foundation.manifests import write_manifest
 from engines import local
 from no_packages import NO_PACKAGES
 
@@ -45,3 +49,46 @@ def build(config: Any, out: Path, num_workers: int = 0) -> dict[str, Any]:
 def drops_of(out: Path) -> dict[str, Any]:
     """Return counts and samples of what was left out of a corpus."""
     return dict(read_json(out / DROPS_NAME))
+
+
+def write_corpus(
+    folder: Path,
+    train: Iterable[Document | Sequence[str]],
+    validation: Iterable[Document | Sequence[str]],
+    *,
+    shard_documents: int = 25,
+    **content: Any,
+) -> Path:
+    """Write a corpus of documents, or lists of sentences, with more `content` of its manifest; return its folder."""
+    folder.mkdir(parents=True)
+    shards, counts = {}, {}
+    for split, given in (("train", train), ("validation", validation)):
+        writer = ShardWriter(folder, split, shard_documents)
+        number = characters = 0
+        for number, each in enumerate(given, 1):
+            name = f"{split}-{number - 1}"
+            document = each if isinstance(each, Document) else Document(name, name, tuple(each))
+            writer.write(document)
+            characters += sum(map(len, document.sentences))
+        shards[split] = writer.close()
+        counts[split] = {"documents": number, "characters": characters} if number else {}
+    content = {"shards": shards, "counts": counts, **content}
+    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+    return folder
+
+
+WORDS_OF = {
+    name: [f"{first}{vowel}{last}" for first in firsts for vowel in "aeiou" for last in "lrst"]
+    for name, firsts in (("xx", "bd"), ("yy", "fg"), ("zz", "kl"))
+}
+
+
+def documents_in(labels: list[str]) -> list[Document]:
+    """Documents, one for each label, of words that only its language has; every fifth has no tokens at all."""
+    rng = random.Random(0)
+    made = []
+    for number, label in enumerate(labels):
+        words = WORDS_OF[label.partition("[")[2][:2]]
+        sentences = tuple(" ".join(rng.choices(words, k=rng.randint(2, 8))) for _ in range(rng.randint(2, 6)))
+        made.append(Document(f"{label}/{number}", "", ("\x00",) if number % 5 == 4 else sentences))
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
@@ -19,3 +20,9 @@ def encoded_corpus(*shards: Iterable[Iterable[list[int]]]) -> EncodedCorpus:
         document_starts, none = starts_of([len(document) for document in lengths if document]), np.empty(0, np.int64)
         encoded.append(EncodedShard(np.array(tokens, np.int64), sentence_starts, document_starts, none, none))
     return EncodedCorpus(encoded, [shard.counts() for shard in encoded])
+
+
+def corpus_of(*documents: list[int]) -> EncodedCorpus:
+    """Documents given by the lengths of their sentences; every token of the corpus is a different number."""
+    token = itertools.count()
+    return encoded_corpus([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])

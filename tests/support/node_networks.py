@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from types import TracebackType
 
 _LIMIT_OF_NAMES = 15  # characters of a network device's name, by Linux
 
@@ -49,11 +48,8 @@ class NodeNetworks:
     @property
     def closing(self) -> list[list[str]]:
         """The commands that remove the networks; one for something that is not there fails."""
-        of_nodes = [
-            [["ip", "link", "delete", self._port(node)], ["ip", "netns", "delete", self._namespace(node)]]
-            for node in self.nodes
-        ]
-        return [*(command for commands in of_nodes for command in commands), ["ip", "link", "delete", self._name]]
+        links = [["ip", "link", "delete", name] for name in (*map(self._port, self.nodes), self._name)]
+        return [*links, *(["ip", "netns", "delete", self._namespace(node)] for node in self.nodes)]
 
     def address(self, node: str) -> str:
         """Return a node's address."""
@@ -106,7 +102,7 @@ class NodeNetworks:
         self.open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         """Remove them."""
         self.close()
 

@@ -12,12 +12,9 @@ import pytest
 def made(sessions: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """Return a path that the first process to come has made by calling `make` on it; others wait for it.
 
-    Args:
-        sessions: The factory of pytest. Workers of pytest-xdist have a folder each below a common one.
-        name: Name of the path in the common folder.
-        make: Makes the file or folder. If it fails, the next process tries on another path.
+    If that fails, the next process tries on another path.
     """
-    base = sessions.getbasetemp()
+    base = sessions.getbasetemp()  # workers of pytest-xdist have a folder each below a common one
     shared = base.parent if base.name.startswith("popen-") else base
     note = shared / f"{name}.made"
     with (shared / f"{name}.lock").open("w") as lock:

@@ -22,7 +22,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import pytest
@@ -51,7 +50,6 @@ class Server:
     _watcher: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
-        """The command line that starts it."""
         raise NotImplementedError
 
     def options(self) -> dict[str, Any]:
@@ -63,7 +61,6 @@ class Server:
         return None
 
     def is_up(self) -> bool:
-        """Whether it answers."""
         return answers(self.port)
 
     def start(self) -> None:
@@ -101,18 +98,11 @@ class Server:
             self._watcher.wait()
             self._watcher = None
 
-    def restart(self) -> None:
-        """Stop and start it; the port is the same."""
-        self.stop()
-        self.start()
-
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
 
@@ -323,11 +313,7 @@ def documented_mlflow_server() -> list[str]:
 
 
 class Proxy:
-    """A TCP proxy on loopback, which can be away, and delays what the client sends.
-
-    Args:
-        target: Port on loopback to which connections go.
-    """
+    """A TCP proxy on loopback, which can be away, and delays what the client sends to the port `target`."""
 
     def __init__(self, target: int) -> None:
         self.target, self.delay_s = target, 0.0

@@ -22,18 +22,66 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 import found_processes
-import slurm_configuration
 from node_networks import NodeNetworks
 from ports import free_port
-from slurm_configuration import Settings
 
 CONTROLLER = "slurmctld"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "sinfo", "unshare", "nsenter")
 _START_S = 600.0
 _STOP_S = 3.0
+_CONFIGURATION = """\
+ClusterName=bertline{port}
+SlurmctldHost={here}({host})
+SlurmctldPort={port}
+AuthType=auth/munge
+AuthInfo=socket={munge},cred_expire={settings.requeue_delay_s}
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={spool}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/%n.log
+KillWait={settings.kill_wait}
+MinJobAge=300
+SlurmdTimeout={settings.node_timeout_s}
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+# Nodes may have more CPUs and memory than this machine.
+SlurmdParameters=config_overrides
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+# Schedule at once: these jobs are few and short.
+SchedulerType=sched/builtin
+SchedulerParameters=batch_sched_delay=0,sched_interval=2
+{nodes}
+PartitionName=main Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime={settings.grace_s}
+PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a test may ask of its cluster; times are in seconds."""
+
+    kill_wait: int = 5
+    """From TERM to KILL, when a job is cancelled or reaches its time limit."""
+    grace_s: int = 5
+    """From the first TERM to the second, when a job of `main` gives way to one of `urgent`."""
+    requeue_delay_s: int = 5
+    """How long a requeued job waits before it may start again; Slurm's own default is 120."""
+    node_timeout_s: int = 30
+    """When a node that does not answer is DOWN."""
+    networks: bool = False
+    """Whether each node has a network of its own, whose link can be cut: then 127.0.0.1 is the node itself."""
 
 
 @functools.cache
@@ -147,15 +195,7 @@ class SlurmCluster:
             command = [_binary("slurmctld"), "-D", "-f", str(self.configuration)]
         else:
             command = self._in_namespaces(name)
-        with (self.folder / f"{name}.out").open("ab") as output:
-            self._processes[name] = subprocess.Popen(
-                command, env=self.environment(), stdout=output, stderr=output, start_new_session=True
-            )
-
-    def restart(self, name: str) -> None:
-        """Kill and start again."""
-        self.kill(name)
-        self.start(name)
+        self._launch(name, command)
 
     def wait_until_idle(self, within_s: float = _START_S) -> None:
         """Wait until all nodes answer and have no job.
@@ -205,7 +245,7 @@ class SlurmCluster:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop."""
         self.stop()
 
@@ -244,26 +284,17 @@ class SlurmCluster:
         for path in (self._short, key):
             shutil.chown(path, "munge", "munge")
         self._short.chmod(0o755)
-        files = {
-            "key-file": key,
-            "socket": self._socket,
-            "pid-file": self._short / "pid",
-            "log-file": self._short / "log",
-        }
-        seed = self._short / "seed"
-        command = [_binary("munged"), "--foreground", f"--seed-file={seed}", *(f"--{k}={v}" for k, v in files.items())]
-        with (self.folder / "munged.out").open("ab") as output:
-            self._processes["munged"] = subprocess.Popen(
-                command,
-                env=self.environment(),
-                user="munge",
-                group="munge",
-                extra_groups=[],
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        places = {name: self._short / name for name in ("seed", "pid", "log")}
+        files = [f"--{name}-file={place}" for name, place in places.items()]
+        command = [_binary("munged"), "--foreground", f"--key-file={key}", f"--socket={self._socket}", *files]
+        self._launch("munged", command, user="munge", group="munge", extra_groups=[])
         _until(self._socket.exists, _START_S, self._complaint)
+
+    def _launch(self, name: str, command: list[str], **options: Any) -> None:
+        with (self.folder / f"{name}.out").open("ab") as output:
+            self._processes[name] = subprocess.Popen(
+                command, env=self.environment(), stdout=output, stderr=output, start_new_session=True, **options
+            )
 
     @property
     def _socket(self) -> Path:
@@ -277,19 +308,23 @@ class SlurmCluster:
         network = [] if self.networks is None else self.networks.enter(node)
         return [*network, "unshare", "--mount", "--uts", *inside, *slurmd]
 
-    def _address(self, node: str) -> str:
-        return "127.0.0.1" if self.networks is None else self.networks.address(node)
-
     def _write(self) -> None:
-        here, host = socket.gethostname(), "127.0.0.1" if self.networks is None else self.networks.host
-        slurm_configuration.write(
-            self.folder,
-            self.settings,
-            nodes={node: (self._address(node), self._ports[node]) for node in self.nodes},
-            controller=(here, host, self._controller_port),
-            munge=self._socket,
-            spool=self._short,
-        )
+        """Write `slurm.conf` and `hosts`."""
+        here, host, addresses = socket.gethostname(), "127.0.0.1", dict.fromkeys(self.nodes, "127.0.0.1")
+        if self.networks is not None:
+            host, addresses = self.networks.host, {node: self.networks.address(node) for node in self.nodes}
+        for name in ("state", "log"):
+            (self.folder / name).mkdir(exist_ok=True)
+        hosts = [f"127.0.0.1 localhost\n{host} {here}", *(f"{addresses[node]} {node}" for node in self.nodes)]
+        (self.folder / "hosts").write_text("\n".join(hosts) + "\n")
+        nodes = [
+            f"NodeName={node} NodeHostname={node} NodeAddr={addresses[node]} Port={self._ports[node]} CPUs=4 "
+            "RealMemory=8000 State=UNKNOWN"
+            for node in self.nodes
+        ]
+        fields = {"here": here, "host": host, "port": self._controller_port, "nodes": "\n".join(nodes)}
+        fields |= {"folder": self.folder, "munge": self._socket, "spool": self._short, "settings": self.settings}
+        self.configuration.write_text(_CONFIGURATION.format(**fields))
 
     def _complaint(self) -> str:
         ends = [path.read_text(errors="replace")[-600:] for path in sorted(self.folder.glob("log/*.log"))]

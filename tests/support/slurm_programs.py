@@ -10,24 +10,10 @@ from bertline.training.config import SlurmLauncherConfig
 
 def launcher(**changes: Any) -> SlurmLauncherConfig:
     """A launcher that leaves all to the cluster but one GPU a device, with changes."""
-    fields: dict[str, Any] = {
-        "kind": "slurm",
-        "account": None,
-        "partition": None,
-        "time": None,
-        "memory": None,
-        "cpus_per_task": None,
-        "gpus": True,
-        "container": None,
-        "python": None,
-        "setup": (),
-        "flags": (),
-        "srun_flags": (),
-        "sweep_tasks": 1,
-        "stop_before_s": 120,
-        "max_requeues": 3,
-    }
-    return SlurmLauncherConfig(**{**fields, **changes})
+    none = dict.fromkeys(("account", "partition", "time", "memory", "cpus_per_task", "container", "python"))
+    more = dict.fromkeys(("setup", "flags", "srun_flags"), ())
+    fields = {**none, **more, "gpus": True, "sweep_tasks": 1, "stop_before_s": 120, "max_requeues": 3}
+    return SlurmLauncherConfig(kind="slurm", **{**fields, **changes})
 
 
 def says(programs: Path, name: str, text: str, *, status: int = 0, error: str = "") -> None:

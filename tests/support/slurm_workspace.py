@@ -44,10 +44,7 @@ def make_pretrained(template: Path, folder: Path) -> None:
     shutil.copytree(template, folder, symlinks=True)
     environment = smoke.environment(folder, programs=warm_python.programs())
     short = ["experiment=smoke", "pretrain.max_steps=10", "pretrain.linear_probe=null", "tracking.enabled=false"]
-    for command in (
-        ["python", "-m", "bertline", "configure", *short, "--save"],
-        ["dvc", "repro", "--quiet", "pretrain"],
-    ):
+    for command in (["bertline", "configure", *short, "--save"], ["dvc", "repro", "--quiet", "pretrain"]):
         subprocess.run(command, cwd=folder, env=environment, check=True)
 
 
@@ -67,16 +64,9 @@ class Workspace:
         programs.mkdir()
         (programs / "sbatch").write_text(_SBATCH.format(sbatch=shutil.which("sbatch")))
         (programs / "sbatch").chmod(0o755)
-        workspace.configure(
-            "experiment=smoke",
-            "runtime=slurm",
-            "runtime.device=cpu",
-            "runtime.num_devices=1",
-            "runtime.launcher.gpus=false",
-            "tracking.enabled=false",
-            "pretrain.linear_probe=null",
-            *overrides,
-        )
+        job = ("runtime=slurm", "runtime.device=cpu", "runtime.num_devices=1", "runtime.launcher.gpus=false")
+        quiet = ("experiment=smoke", "tracking.enabled=false", "pretrain.linear_probe=null")
+        workspace.configure(*quiet, *job, *overrides)
         return workspace
 
     @property

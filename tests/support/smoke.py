@@ -38,20 +38,19 @@ def run(command: list[str], folder: Path, **extra: Any) -> subprocess.CompletedP
 
 
 def environment(folder: Path, *, programs: Path | None = None, **extra: str) -> dict[str, str]:
-    """The environment of a clone: its own source first, this interpreter's programs on the path, telemetry off.
-
-    Args:
-        folder: The clone.
-        programs: A folder whose programs are preferred to those of this interpreter.
-        extra: Variables to set.
-    """
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    if programs is not None:
-        path = f"{programs}{os.pathsep}{path}"
+    """The environment of a clone: its own source first, `programs` first on the path, telemetry off."""
+    folders = [*([programs] if programs else []), Path(sys.executable).parent, os.environ.get("PATH", "")]
+    path = os.pathsep.join(map(str, folders))
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "PYTEST_"))}
     quiet = {"DVC_NO_ANALYTICS": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1"}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of dozens of processes recompiles the library
     return {**kept, **quiet, "PATH": path, "PYTHONPATH": str(folder / "src"), **extra}
+
+
+def succeeded(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """A command that must not have failed."""
+    assert done.returncode == 0, f"$ {done.args}\n{done.stdout}\n{done.stderr}"
+    return done
 
 
 def listed(command: list[str]) -> list[str]:

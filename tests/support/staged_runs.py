@@ -19,26 +19,14 @@ from no_packages import NO_PACKAGES
 from reading import TextCorpusConfig
 
 TOKENIZER = TrainedTokenizerConfig(
-    kind="trained",
-    vocab_size=150,
-    lowercase=True,
-    strip_accents=None,
-    min_frequency=2,
-    max_alphabet=100,
-    sample_characters=10**9,
-    user_words=(),
-    compare=(),
-)
+    kind="trained", vocab_size=150, lowercase=True, strip_accents=None, min_frequency=2, max_alphabet=100,
+    sample_characters=10**9, user_words=(), compare=(),
+)  # fmt: skip
+MASKING = {"mask_prob": 0.15, "replace_with_mask_prob": 0.8, "replace_with_random_prob": 0.1}
 EXAMPLES = ExamplesConfig(
-    seed=0,
-    lengths=(32, 64),
-    random_next_prob=0.5,
-    short_sequence_prob=0.1,
-    shard_sequences=100,
-    masking=DynamicMaskingConfig(
-        kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
-    ),
-)
+    seed=0, lengths=(32, 64), random_next_prob=0.5, short_sequence_prob=0.1, shard_sequences=100,
+    masking=DynamicMaskingConfig(kind="dynamic", **MASKING),
+)  # fmt: skip
 
 
 def write_stages(folder: Path, engine: Engine, *, texts: int = 60) -> None:
@@ -48,14 +36,8 @@ def write_stages(folder: Path, engine: Engine, *, texts: int = 60) -> None:
     with patch("bertline.corpus.build.SHARD_BYTES", 20_000):
         build_corpus(corpus_config(text), NO_PACKAGES, folder / "corpus", engine=engine, work=folder / "work/corpus")
     build_tokenizer(TOKENIZER, folder / "corpus", folder / "tokenizer", engine=engine, work=folder / "work/tokenizer")
-    build_examples(
-        EXAMPLES,
-        folder / "tokenizer",
-        folder / "corpus",
-        folder / "examples",
-        engine=engine,
-        work=folder / "work/examples",
-    )
+    inputs = folder / "tokenizer", folder / "corpus"
+    build_examples(EXAMPLES, *inputs, folder / "examples", engine=engine, work=folder / "work/examples")
 
 
 def corpus_config(text: Path) -> Any:

@@ -49,30 +49,18 @@ def mlm() -> Objective:
 def contrastive(**changes: Any) -> Contrastive:
     """Two segments of a document against three other pairs, and masked tokens."""
     fields: dict[str, Any] = {
-        "group_size": 4,
-        "neighbours": 1,
-        "temperature": 0.05,
-        "pooling": "mean",
-        "mlm_weight": 0.1,
-    }
+        "group_size": 4, "neighbours": 1, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.1,
+    }  # fmt: skip
     return Contrastive(kind="contrastive", **{**fields, **changes})
 
 
 def model_config(**changes: Any) -> ModelConfig:
     """Two layers of 32."""
     fields: dict[str, Any] = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-        "max_position_embeddings": 16,
-        "type_vocab_size": 2,
-        "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1,
-        "attention_probs_dropout_prob": 0.1,
-        "initializer_range": 0.02,
-        "layer_norm_eps": 1e-12,
-    }
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+        "max_position_embeddings": 16, "type_vocab_size": 2, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
+    }  # fmt: skip
     return ModelConfig(**{**fields, **changes})
 
 
@@ -85,47 +73,22 @@ def runtime(**changes: Any) -> RuntimeConfig:
 def runtime_section(**changes: Any) -> dict[str, Any]:
     """The same as a mapping, for tests that validate a whole configuration."""
     fields: dict[str, Any] = {
-        "device": "cpu",
-        "num_devices": 1,
-        "num_nodes": 1,
-        "num_workers": 0,
-        "engine": "local",
-        "num_threads": 1,
-        "micro_batch_size": None,
-        "micro_batch_tokens": None,
-        "packing": "auto",
-        "compile": "off",
-        "attention": "auto",
-        "launcher": {"kind": "local"},
-        "sweep_workers": 1,
-        "runs_folder": "runs",
-        "progress_every_s": 10.0,
-        "checkpoint_every_s": None,
-        "validate_every_s": None,
-        "peer_timeout_s": 120.0,
+        "device": "cpu", "num_devices": 1, "num_nodes": 1, "num_workers": 0, "engine": "local", "num_threads": 1,
+        "micro_batch_size": None, "micro_batch_tokens": None, "packing": "auto", "compile": "off",
+        "attention": "auto", "launcher": {"kind": "local"}, "sweep_workers": 1, "runs_folder": "runs",
+        "progress_every_s": 10.0, "checkpoint_every_s": None, "validate_every_s": None, "peer_timeout_s": 120.0,
         "profile": False,
-    }
+    }  # fmt: skip
     return {**fields, **changes}
 
 
 def task_fields(**changes: Any) -> dict[str, Any]:
     """What every kind of task has, for its configuration."""
     fields: dict[str, Any] = {
-        "max_length": 24,
-        "num_train_rows": None,
-        "label_efficiency_rows": (),
-        "max_dev_rows": None,
-        "max_test_rows": None,
-        "dev_fraction": 0.1,
-        "test_fraction": 0.1,
-        "split_seed": 1,
-        "start_from": None,
-        "teacher": None,
-        "unlabelled": None,
-        "num_trials": None,
-        "space": {},
-        "fine_tuning": {},
-    }
+        "max_length": 24, "num_train_rows": None, "label_efficiency_rows": (), "max_dev_rows": None,
+        "max_test_rows": None, "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 1, "start_from": None,
+        "teacher": None, "unlabelled": None, "num_trials": None, "space": {}, "fine_tuning": {},
+    }  # fmt: skip
     return {**fields, **changes}
 
 

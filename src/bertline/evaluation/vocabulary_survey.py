@@ -22,8 +22,8 @@ from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import read_manifest
 from bertline.tokenization.counting import CorpusText
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
-from bertline.tokenization.wordpiece import train_wordpiece
 
 _CHARACTERS = 20_000_000
 """Approximate amount of text of each split that is looked at."""

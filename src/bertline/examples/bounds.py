@@ -10,17 +10,17 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
-from bertline.examples.config import BoundsConfig, ExamplesConfig, StaticMaskingConfig
+from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.tokenization.vocabulary import UNK
-
-# Sequence lengths that suit a text: a short one for most of training, and a long one where documents are long.
 
 _LENGTHS = (16, 32, 64, 128, 256, 512)
 _CHARACTERS_A_TOKEN = 3.0  # of a vocabulary of a few thousand; a larger one has fewer tokens
@@ -32,15 +32,11 @@ _TEXT_IN_WHOLE_DOCUMENTS = 0.75
 
 
 def suited_lengths(documents: Sequence[Sequence[str]], *, longest: int) -> tuple[int, int]:
-    """Return the short and the long sequence length, in tokens, that suit a sample of documents.
+    """Return the short and the long sequence length, in tokens, that suit a sample of documents, lists of sentences.
 
     A short sequence holds two sentences of those that nine tenths of the text are in, so that a pair is not cut; a long
     one holds whole documents of those that three quarters of the text are in. Both are powers of two, and equal where
-    documents are short.
-
-    Args:
-        documents: The sentences of each document of a sample.
-        longest: Number of positions of the model.
+    documents are short. `longest` is the number of positions of the model.
 
     Example:
         >>> letters = [["We met in the old town again.", "It rained."]] * 9
@@ -63,12 +59,8 @@ def _num_tokens(text: str) -> int:
 
 def _holding(sizes: list[int], share: float) -> int:
     """Return the size up to which parts hold a share of the text."""
-    left = share * sum(sizes)
-    for size in sorted(sizes):
-        left -= size
-        if left <= 0:
-            return size
-    return 0
+    sizes = sorted(sizes)
+    return sizes[bisect_left(list(accumulate(sizes)), share * sum(sizes))] if sizes else 0
 
 
 def _at_least(tokens: int, longest: int) -> int:
@@ -79,15 +71,11 @@ FIGURES = (
     "duplicate_share", "fill", "truncated_share", "unknown_share", "unknown_character_share", "rare_share",
     "surface_accuracy",
 )  # fmt: skip
-FEWEST_JUDGED = 1000
-"""Train sequences below which the shares say nothing."""
-RARE_BELOW = 10
-"""Occurrences in the train sequences below which a token is rare: its embedding is hardly trained."""
+FEWEST_JUDGED = 1000  # train sequences, below which the shares say nothing
+RARE_BELOW = 10  # occurrences in the train sequences below which a token is rare: its embedding is hardly trained
 _MOST_DIGESTS = 1 << 23
-_MOST_PAIRS = 1 << 20
-"""Pairs that the surface is judged by."""
-_MUCH_UNKNOWN, _MUCH_TOLD = 0.02, 0.65
-"""Share of lost tokens or characters, and accuracy of the surface, above which there is a warning."""
+_MOST_PAIRS = 1 << 20  # that the surface is judged by
+_MUCH_UNKNOWN, _MUCH_TOLD = 0.02, 0.65  # above these there is a warning
 
 
 def figures_of(
@@ -99,32 +87,22 @@ def figures_of(
 ) -> dict[str, float]:
     """Return the figures that have bounds, of the train sequences of one length.
 
-    Args:
-        store: The sequences.
-        counts: Their counts.
-        token_counts: [vocab_size] the count of each token in them.
-        digests: `digests_of` the shards.
-        vocab: The vocabulary.
-
-    Returns:
-        `duplicate_share`, sequences equal to an earlier one, of all; `fill`, tokens of the positions that there are;
-        `truncated_share`, tokens that were cut off, of all; `unknown_share`, `[UNK]`, of all tokens;
-        `unknown_character_share`, characters of the train text that are in words which become `[UNK]`; `rare_share`,
-        tokens of the vocabulary, without special ones, that occur fewer than `RARE_BELOW` times; of pairs, random and
-        true ones, `surface_accuracy`.
+    They are computed from the sequences, their `counts`, the count [vocab_size] of each token in them, and `digests_of`
+    the shards: `duplicate_share`, sequences equal to an earlier one, of all; `fill`, tokens of the positions that there
+    are; `truncated_share`, tokens that were cut off, of all; `unknown_share`, `[UNK]`, of all tokens;
+    `unknown_character_share`, characters of the train text that are in words which become `[UNK]`; `rare_share`, tokens
+    of the vocabulary, without special ones, that occur fewer than `RARE_BELOW` times; of pairs, `surface_accuracy`.
     """
     special = store.manifest["special_ids"]
-    of_words = np.delete(token_counts, list(special.values()))
-    unknown = int(token_counts[special[UNK]])
-    total = int(of_words.sum()) + unknown
-    cut = counts.get("truncated_tokens", 0)
+    of_words, unknown = np.delete(token_counts, list(special.values())), int(token_counts[special[UNK]])
+    cut = counts["truncated_tokens"]
     text = store.manifest["corpus"]["train"]
     surface = surface_accuracy(store, vocab) if store.num_segments == 2 else None
     return {
         "duplicate_share": duplicate_share(digests),
         "fill": counts["tokens"] / (counts["examples"] * store.max_length),
         "truncated_share": cut / max(1, cut + counts["tokens"]),
-        "unknown_share": unknown / max(1, total),
+        "unknown_share": unknown / max(1, int(of_words.sum()) + unknown),
         "unknown_character_share": text["unknown_characters"] / max(1, text["characters"]),
         "rare_share": float(np.mean(of_words < RARE_BELOW)),
         **({} if surface is None else {"surface_accuracy": surface}),
@@ -160,9 +138,8 @@ def digests_of(ids: Array, rows: Array) -> Array:
 def surface_accuracy(store: ExampleStore, vocab: Sequence[str]) -> float | None:
     """Return how well random pairs are told from true ones without a look at words, or None if all are of one kind.
 
-    What is looked at is whether A and B end in a punctuation mark, and their lengths. A table of these, learned from
-    every other pair, gives its guesses on the rest; the accuracy is the mean of both labels, so that 0.5 is chance
-    whatever `random_next_prob` is.
+    A table of lengths and final punctuation marks of A and B, learned from every other pair, gives its guesses on the
+    rest; the accuracy is the mean of both labels, so that 0.5 is chance whatever `random_next_prob` is.
     """
     is_mark = np.array([token != "" and unicodedata.category(token[-1]).startswith("P") for token in vocab])
     step = -(-len(store) // _MOST_PAIRS)
@@ -195,7 +172,7 @@ def _told_by(cells: Array, labels: Array) -> float:
     return float(np.mean([right[labels[judged] == label].mean() for label in np.unique(labels[judged])]))
 
 
-def refuse_outside(bounds: BoundsConfig, length: int, config: ExamplesConfig, facts: Mapping[str, float]) -> None:
+def refuse_outside(config: ExamplesConfig, length: int, facts: Mapping[str, float]) -> None:
     """Check the figures of the train sequences of one length.
 
     Raises:
@@ -203,72 +180,54 @@ def refuse_outside(bounds: BoundsConfig, length: int, config: ExamplesConfig, fa
     """
     if facts["examples"] < FEWEST_JUDGED:
         return
-    broken = list(_broken(bounds, config, facts))
+    unknown, told = max(facts["unknown_share"], facts["unknown_character_share"]), facts.get("surface_accuracy", 0)
+    share = config.random_next_prob
+    figures = {
+        "max_duplicate_share": 0 if isinstance(config.masking, StaticMaskingConfig) else facts["duplicate_share"],
+        "min_fill": facts["fill"],
+        "max_truncated_share": facts["truncated_share"],
+        "max_unknown_share": unknown,
+        "max_surface_accuracy": told,
+        "max_rare_share": facts["rare_share"],
+        "max_random_next_error": abs(facts["random_next_share"] - share) if share else 0,
+    }
+    broken = []
+    for name, figure in figures.items():
+        bound = getattr(config.bounds, name)
+        if bound is not None and (figure < bound if name == "min_fill" else figure > bound):
+            text = _OUTSIDE[name].format(**facts, random_next_prob=share, rare_below=RARE_BELOW)
+            broken.append(f"  - {text} ({name} {bound}).")
     if broken:
         raise DataError(
             f"The {facts['examples']:,} train sequences of {length} tokens are outside of examples.bounds:\n"
-            + "\n".join(f"  - {one}" for one in broken)
+            + "\n".join(broken)
             + "\nA bound of null allows everything, such as examples.bounds.min_fill=null."
         )
-    if max(facts["unknown_share"], facts.get("unknown_character_share", 0)) > _MUCH_UNKNOWN:
-        warn(_unknown(facts))
-    if facts.get("surface_accuracy", 0) > _MUCH_TOLD:
-        warn(f"of the train pairs of {length} tokens, {_told(facts)}")
+    if unknown > _MUCH_UNKNOWN:
+        warn(_OUTSIDE["max_unknown_share"].format(**facts))
+    if told > _MUCH_TOLD:
+        warn(f"of the train pairs of {length} tokens, {_OUTSIDE['max_surface_accuracy'].format(**facts)}")
 
 
-def _broken(bounds: BoundsConfig, config: ExamplesConfig, facts: Mapping[str, float]) -> Iterator[str]:
-    copies = isinstance(config.masking, StaticMaskingConfig)
-    if bounds.max_duplicate_share is not None and not copies and facts["duplicate_share"] > bounds.max_duplicate_share:
-        yield (
-            f"{facts['duplicate_share']:.1%} of them repeat an earlier one (max_duplicate_share "
-            f"{bounds.max_duplicate_share}): they are learned by heart. Remove what recurs in the text "
-            "(corpus.deduplicate, corpus.near_duplicates.threshold)."
-        )
-    if bounds.min_fill is not None and facts["fill"] < bounds.min_fill:
-        yield (
-            f"their tokens fill {facts['fill']:.1%} of the positions (min_fill {bounds.min_fill}): documents are "
-            "shorter. Lower examples.lengths, or do not cut the text into such short documents (corpus.document)."
-        )
-    if bounds.max_truncated_share is not None and facts["truncated_share"] > bounds.max_truncated_share:
-        yield (
-            f"{facts['truncated_share']:.1%} of the tokens were cut off (max_truncated_share "
-            f"{bounds.max_truncated_share}): sentences are longer than a sequence. Raise examples.lengths, or see "
-            "whether the text is split into sentences at all (corpus/sentences)."
-        )
-    unknown = max(facts["unknown_share"], facts.get("unknown_character_share", 0))
-    if bounds.max_unknown_share is not None and unknown > bounds.max_unknown_share:
-        yield f"{_unknown(facts)} (max_unknown_share {bounds.max_unknown_share})."
-    if bounds.max_surface_accuracy is not None and facts.get("surface_accuracy", 0) > bounds.max_surface_accuracy:
-        yield f"{_told(facts)} (max_surface_accuracy {bounds.max_surface_accuracy})."
-    if bounds.max_rare_share is not None and facts["rare_share"] > bounds.max_rare_share:
-        yield (
-            f"{facts['rare_share']:.1%} of the vocabulary occur fewer than {RARE_BELOW} times (max_rare_share "
-            f"{bounds.max_rare_share}): too little text for so many tokens. Lower tokenizer.vocab_size."
-        )
-    if bounds.max_random_next_error is not None and config.random_next_prob:
-        error = abs(facts["random_next_share"] - config.random_next_prob)
-        if error > bounds.max_random_next_error:
-            yield (
-                f"{facts['random_next_share']:.1%} of the pairs have a random second segment, where random_next_prob "
-                f"is {config.random_next_prob} (max_random_next_error {bounds.max_random_next_error}): documents of "
-                "one segment have nothing that follows. Join them into longer documents (corpus.document), lower "
-                "examples.lengths, or learn without pairs (examples=full_sentences objective=mlm)."
-            )
-
-
-def _unknown(facts: Mapping[str, float]) -> str:
-    return (
-        f"{facts['unknown_share']:.1%} of the tokens are [UNK], and these stand for "
-        f"{facts.get('unknown_character_share', 0):.1%} of the characters of the text: it has characters that the "
-        "vocabulary lacks, or stretches without a space that are longer than a word can be (the stage tokenizer says "
-        "which). Train a vocabulary on it (tokenizer=wordpiece), raise tokenizer.max_alphabet, or put spaces between "
-        "words"
-    )
-
-
-def _told(facts: Mapping[str, float]) -> str:
-    return (
-        f"{facts['surface_accuracy']:.1%} are told, true or not, by final marks and lengths alone (50 % is chance), "
-        "so that little else is learned from them. Join short documents into longer ones (corpus.document), lower "
-        "examples.lengths, or learn without pairs (examples=full_sentences objective=mlm)"
-    )
+_OUTSIDE = {
+    "max_duplicate_share": "{duplicate_share:.1%} of them repeat an earlier one: they are learned by heart. Remove "
+    "what recurs in the text (corpus.deduplicate, corpus.near_duplicates.threshold)",
+    "min_fill": "their tokens fill {fill:.1%} of the positions: documents are shorter. Lower examples.lengths, or do "
+    "not cut the text into such short documents (corpus.document)",
+    "max_truncated_share": "{truncated_share:.1%} of the tokens were cut off: sentences are longer than a sequence. "
+    "Raise examples.lengths, or see whether the text is split into sentences at all (corpus/sentences)",
+    "max_unknown_share": "{unknown_share:.1%} of the tokens are [UNK], and these stand for "
+    "{unknown_character_share:.1%} of the characters of the text: it has characters that the vocabulary lacks, or "
+    "stretches without a space that are longer than a word can be (the stage tokenizer says which). Train a vocabulary "
+    "on it (tokenizer=wordpiece), raise tokenizer.max_alphabet, or put spaces between words",
+    "max_surface_accuracy": "{surface_accuracy:.1%} are told, true or not, by final marks and lengths alone (50 % is "
+    "chance), so that little else is learned from them. Join short documents into longer ones (corpus.document), lower "
+    "examples.lengths, or learn without pairs (examples=full_sentences objective=mlm)",
+    "max_rare_share": "{rare_share:.1%} of the vocabulary occur fewer than {rare_below} times: too little text for so "
+    "many tokens. Lower tokenizer.vocab_size",
+    "max_random_next_error": "{random_next_share:.1%} of the pairs have a random second segment, where "
+    "random_next_prob is {random_next_prob}: documents of one segment have nothing that follows. Join them into longer "
+    "documents (corpus.document), lower examples.lengths, or learn without pairs (examples=full_sentences "
+    "objective=mlm)",
+}
+"""What a figure outside of each bound means, and what to do."""

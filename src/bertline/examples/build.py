@@ -51,18 +51,17 @@ from bertline.tokenization.vocabulary import CONTINUATION
 from bertline.tokenization.words import word_starts
 
 _BATCH_EXAMPLES = 1024
+_SPLITS: tuple[Split, ...] = ("train", "validation")
+_MUCH_TRUNCATED = 0.5
+# Of a shard of train examples the counts of tokens and `digests_of`, of one of validation the counts of targets.
 _COUNTS, _DIGESTS = "counts.npy", "digests.npy"
-"""Of a shard of train examples the counts of tokens and `digests_of`, of one of validation the counts of targets."""
 
 
 def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, special_ids: Sequence[int]) -> float:
     """Return the cross-entropy, in nats, of the train split's token frequencies on the validation targets.
 
-    Args:
-        train_counts: [vocab_size] count of each token in the train examples. One is added to each count, so that
-            tokens unseen in training do not have infinite loss.
-        target_counts: [vocab_size] count of each token among the validation targets.
-        special_ids: Ids of tokens that are never targets; they get probability 0.
+    Both counts are [vocab_size]. One is added to each train count, so that tokens unseen in training do not have
+    infinite loss; special tokens, which are never targets, get probability 0.
 
     Example:
         >>> round(unigram_entropy([0, 3, 1], [0, 2, 0], special_ids=[0]), 4)  # -log(4 / 6)
@@ -72,15 +71,11 @@ def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, s
     smoothed[list(special_ids)] = 0
     targets = np.asarray(target_counts, dtype=np.float64)
     seen = targets > 0
-    surprise = -np.log(smoothed[seen] / smoothed.sum())
-    return float((targets[seen] * surprise).sum() / targets.sum())
+    return float((targets[seen] * -np.log(smoothed[seen] / smoothed.sum())).sum() / targets.sum())
 
 
 def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy, first_id: int = 0) -> Array:
-    """Return [vocab_size] the count of each token among the targets of epoch 0, whose masks validation always uses.
-
-    The store may be a single shard, whose first example has the id `first_id`.
-    """
+    """Return [vocab_size] the count of each token among the targets of epoch 0, whose masks validation always uses."""
     counts = np.zeros(policy.vocab_size, dtype=np.int64)
     for start in range(0, len(store), _BATCH_EXAMPLES):
         indices = np.arange(start, min(start + _BATCH_EXAMPLES, len(store)))
@@ -89,8 +84,7 @@ def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy, firs
     return counts
 
 
-NUM_READABLE = 20
-
+_NUM_READABLE = 20
 _LEGEND = """\
 {count} of {total:,} training examples of at most {length} tokens, drawn at random, with their masks of epoch 0.
   <word={mask}>   a target: the model sees {mask} and must say word
@@ -102,8 +96,8 @@ _CONTINUES, _BEGINS = f"{CONTINUATION}s             continues a word", "Ä s or â
 
 
 def write_readable(path: Path, store: ExampleStore, tokenizer: Tokenizer, *, seed: int, policy: MaskingPolicy) -> None:
-    """Write `NUM_READABLE` examples, chosen by the seed, to a text file."""
-    count = min(NUM_READABLE, len(store))
+    """Write examples, chosen by the seed, to a text file."""
+    count = min(_NUM_READABLE, len(store))
     chosen = sorted(generator(seed, "readable", store.max_length).choice(len(store), count, replace=False).tolist())
     mask, mark = tokenizer.mask_token, _CONTINUES if tokenizer.is_wordpiece else _BEGINS
     parts = [_LEGEND.format(count=count, total=len(store), length=store.max_length, mask=mask, mark=mark)]
@@ -120,29 +114,17 @@ def describe_example(store: ExampleStore, index: int, tokenizer: Tokenizer, *, s
     for position in masked.masked_positions.tolist():
         shown, true = tokens[position], true_tokens[position]
         tokens[position] = f"<{true}={'' if shown == true else shown}>"
-    figures = f"{len(tokens)} tokens, {len(masked.masked_positions)} targets"
-    if store.num_segments == 1:
-        return "\n".join([f"example {index}: {figures}", _segment("A", tokens), ""])
-    first = example.first_segment_length
-    wrong = "what A follows" if store.manifest.get("swapped_prob") else "a random segment of another document"
-    kind = wrong if example.next_sentence_label else "what follows A"
-    heading = f"example {index}: B is {kind} (label {example.next_sentence_label}); {figures}"
-    return "\n".join([heading, _segment("A", tokens[:first]), _segment("B", tokens[first:]), ""])
-
-
-def _segment(name: str, tokens: list[str]) -> str:
-    return textwrap.fill(
-        " ".join(tokens),
-        width=118,
-        initial_indent=f"  {name}: ",
-        subsequent_indent="     ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-_SPLITS: tuple[Split, ...] = ("train", "validation")
-_MUCH_TRUNCATED = 0.5
+    kind, segments = "", {"A": tokens}
+    if store.num_segments == 2:
+        first = example.first_segment_length
+        wrong = "what A follows" if store.manifest.get("swapped_prob") else "a random segment of another document"
+        label = example.next_sentence_label
+        kind = f"B is {wrong if label else 'what follows A'} (label {label}); "
+        segments = {"A": tokens[:first], "B": tokens[first:]}
+    wrapper = textwrap.TextWrapper(118, subsequent_indent=" " * 5, break_long_words=False, break_on_hyphens=False)
+    lines = [f"example {index}: {kind}{len(tokens)} tokens, {len(masked.masked_positions)} targets"]
+    lines += [wrapper.fill(f"  {name}: {' '.join(segment)}") for name, segment in segments.items()]
+    return "\n".join([*lines, ""])
 
 
 def build_examples(
@@ -151,15 +133,8 @@ def build_examples(
     """Build the examples artifact: shards for each length and split, `readable-LENGTH.txt`, `manifest.json`.
 
     The output bytes depend only on corpus, tokenizer and configuration, not on the engine. A process holds the text of
-    a file of the corpus, the segments of its examples, or a shard of examples.
-
-    Args:
-        config: Lengths, pairs and masks.
-        tokenizer_folder: Tokenizer.
-        corpus_folder: Corpus.
-        out: Folder to write.
-        engine: Does the work on the files of the corpus and the shards.
-        work: Folder for it: the encoded corpus (2 or 4 bytes per token), the segments of the examples, and the shards.
+    a file of the corpus, the segments of its examples, or a shard of examples. In `work` lie the encoded corpus (2 or 4
+    bytes per token), the segments of the examples, and the shards.
 
     Returns:
         Summary metrics for each length: examples, tokens, fraction of random next segments, unigram entropy.
@@ -175,11 +150,14 @@ def build_examples(
         split: _encoded(split, config, tokenizer_folder.absolute(), corpus_folder.absolute(), engine, work / split)
         for split in _SPLITS
     }
-    masking, starts = to_mapping(config.masking), {}
+    masking, optional = to_mapping(config.masking), {}
+    for name in ("shuffle_sentences", "swapped_prob"):
+        if setting := getattr(config, name):
+            optional[name] = setting
     if masking["unit"] == "token":
         del masking["unit"]
     else:
-        starts["word_starts"] = b64encode(np.packbits(word_starts(tokenizer)).tobytes()).decode()
+        optional["word_starts"] = b64encode(np.packbits(word_starts(tokenizer)).tobytes()).decode()
     manifest: dict[str, Any] = {
         "seed": config.seed,
         "masking": masking,
@@ -187,9 +165,7 @@ def build_examples(
         "random_next_prob": config.random_next_prob,
         "short_sequence_prob": config.short_sequence_prob,
         "shard_sequences": config.shard_sequences,
-        **({"shuffle_sentences": config.shuffle_sentences} if config.shuffle_sentences else {}),
-        **({"swapped_prob": config.swapped_prob} if config.swapped_prob else {}),
-        **starts,
+        **optional,
         "vocab_size": tokenizer.vocab_size,
         "special_ids": special_ids_of(tokenizer),
         "corpus": {split: counts for split, (_, counts) in encoded.items()},
@@ -207,9 +183,8 @@ def build_examples(
             }
         manifest["bytes"] = size_of_path(folder)
         for length in config.lengths:
-            facts = manifest["lengths"][str(length)]
-            facts["unigram_entropy"] = _finish_length(length, manifest, tokenizer, work, folder)
-            refuse_outside(config.bounds, length, config, facts["train"])
+            _finish_length(length, manifest, tokenizer, work, folder)
+            refuse_outside(config, length, manifest["lengths"][str(length)]["train"])
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=manifest)
     return _headline(manifest)
 
@@ -239,13 +214,11 @@ def _encoded(
 
 
 def _refuse_too_few(split: Split, config: ExamplesConfig, documents: int, *, without_tokens: int) -> None:
-    needed = config.min_documents
-    if documents < needed:
-        fix = "Give more documents" + (" or raise corpus.validation_fraction" if split == "validation" else "")
-        why = ", because a random second segment comes from another document" if needed > 1 else ""
+    if documents < config.min_documents:
         raise DataError(
             f"The corpus has {documents} documents with text in its {split} split ({without_tokens} more had none "
-            f"left); examples need at least {needed}{why}. {fix}, or cut the text into smaller documents."
+            f"left); examples need at least {config.min_documents} (a random second segment comes from another one). "
+            "Give more documents, raise corpus.validation_fraction, or cut the text into smaller documents."
         )
 
 
@@ -261,9 +234,8 @@ def _write_examples(
 ) -> dict[str, float | int]:
     """Choose the examples of a split, write them shard by shard, and put the shards into the artifact."""
     layout = layout_of(manifest)
-    generate = partial(
-        generate_pairs, corpus=corpus, split=split, length=length, room=layout.room(length), config=config
-    )
+    room = layout.room(length)
+    generate = partial(generate_pairs, corpus=corpus, split=split, length=length, room=room, config=config)
     # One copy of the validation pairs: more copies of the same text would add no information.
     num_copies = _dupe_factor(config) if split == "train" else 1
     blocks, pairs = blocks_of_documents(corpus, num_copies), work / f"{split}/pairs-{length}"
@@ -320,26 +292,24 @@ def _write_shard(
     shard = write_shard(out, numbers.start // manifest["shard_sequences"], block)
     store, policy = ExampleStore([shard], length, manifest), masking_policy(manifest)
     if split == "train":
-        np.save(out / _COUNTS, token_counts(store, policy.vocab_size))
+        counts = token_counts(store, policy.vocab_size)
         np.save(out / _DIGESTS, digests_of(*shard))
     else:
-        of_targets = target_counts(store, seed=manifest["seed"], policy=policy, first_id=numbers.start)
-        np.save(out / _COUNTS, of_targets)
+        counts = target_counts(store, seed=manifest["seed"], policy=policy, first_id=numbers.start)
+    np.save(out / _COUNTS, counts)
     return {}
 
 
-def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, work: Path, folder: Path) -> float:
-    """Write the readable examples of one length, add the figures that have bounds, and return its unigram entropy."""
-    policy = masking_policy(manifest)
-    train = ExampleStore.open(folder, "train", length, manifest)
-    readable = folder / f"readable-{length:04d}.txt"
-    write_readable(readable, train, tokenizer, seed=manifest["seed"], policy=policy)
+def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, work: Path, folder: Path) -> None:
+    """Write the readable examples of one length, and add its unigram entropy and the figures that have bounds."""
+    policy, train = masking_policy(manifest), ExampleStore.open(folder, "train", length, manifest)
+    write_readable(folder / f"readable-{length:04d}.txt", train, tokenizer, seed=manifest["seed"], policy=policy)
     of_train, of_validation = (sorted((work / f"{split}/shards-{length}").glob(f"*/{_COUNTS}")) for split in _SPLITS)
     counts: Array = sum(map(np.load, of_train))
-    facts = manifest["lengths"][str(length)]["train"]
+    facts = manifest["lengths"][str(length)]
+    facts["unigram_entropy"] = unigram_entropy(counts, sum(map(np.load, of_validation)), policy.special_ids)
     digests = (np.load(path.with_name(_DIGESTS)) for path in of_train)
-    facts.update(figures_of(train, facts, counts, digests, tokenizer.vocab))
-    return unigram_entropy(counts, sum(map(np.load, of_validation)), policy.special_ids)
+    facts["train"] |= figures_of(train, facts["train"], counts, digests, tokenizer.vocab)
 
 
 def _dupe_factor(config: ExamplesConfig) -> int:
@@ -347,14 +317,11 @@ def _dupe_factor(config: ExamplesConfig) -> int:
 
 
 def _headline(manifest: dict[str, Any]) -> dict[str, float | int]:
+    share = ["swapped_share" if "swapped_prob" in manifest else "random_next_share"] * (num_segments(manifest) == 2)
     headline: dict[str, float | int] = {}
     for length, facts in manifest["lengths"].items():
-        for split in _SPLITS:
-            headline[f"length_{length}/{split}_examples"] = facts[split]["examples"]
-            headline[f"length_{length}/{split}_tokens"] = facts[split]["tokens"]
-        if num_segments(manifest) == 2:
-            share = "swapped_share" if "swapped_prob" in manifest else "random_next_share"
-            headline[f"length_{length}/{share}"] = facts["train"][share]
-        headline[f"length_{length}/unigram_entropy"] = facts["unigram_entropy"]
-        headline.update({f"length_{length}/{name}": facts["train"][name] for name in FIGURES if name in facts["train"]})
+        figures = {f"{split}_{name}": facts[split][name] for split in _SPLITS for name in ("examples", "tokens")}
+        train = {**facts["train"], "unigram_entropy": facts["unigram_entropy"]}
+        figures |= {name: train[name] for name in (*share, "unigram_entropy", *FIGURES) if name in train}
+        headline |= {f"length_{length}/{name}": figure for name, figure in figures.items()}
     return headline

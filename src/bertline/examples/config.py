@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
-_MAX_SHARD_SEQUENCES = 1_000_000
-"""Token offsets in a shard are 32-bit; with this limit, sequences of 4,096 tokens still fit."""
+_MAX_SHARD_SEQUENCES = 1_000_000  # token offsets in a shard are 32-bit: sequences of 4,096 tokens still fit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,17 +59,17 @@ MaskingConfig = DynamicMaskingConfig | StaticMaskingConfig
 class BoundsConfig:
     """What the train sequences of each length may be like; what is outside stops the stage. None allows everything."""
 
-    max_duplicate_share: float | None
+    max_duplicate_share: float | None = None
     """Largest fraction of sequences that repeat an earlier one; copies of static masking are not judged."""
-    min_fill: float | None
+    min_fill: float | None = None
     """Smallest fraction of the positions of the sequences that tokens fill."""
-    max_truncated_share: float | None
+    max_truncated_share: float | None = None
     """Largest fraction of the tokens of the text that are cut off, because a sentence is longer than a sequence."""
-    max_random_next_error: float | None
+    max_random_next_error: float | None = None
     """Largest difference between the fraction of pairs with a random second segment and `random_next_prob`."""
-    max_unknown_share: float | None
+    max_unknown_share: float | None = None
     """Largest fraction of the tokens that are [UNK], and of the characters that are in words which become [UNK]."""
-    max_rare_share: float | None
+    max_rare_share: float | None = None
     """Largest fraction of the vocabulary that occurs fewer than ten times."""
     max_surface_accuracy: float | None = None
     """Largest accuracy with which random pairs are told from true ones by their surface: final marks and lengths (0.5:
@@ -81,16 +80,6 @@ class BoundsConfig:
             value = getattr(self, field.name)
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"{field.name} must be in [0, 1], or null for no bound; found {value}")
-
-
-NO_BOUNDS = BoundsConfig(
-    max_duplicate_share=None,
-    min_fill=None,
-    max_truncated_share=None,
-    max_random_next_error=None,
-    max_unknown_share=None,
-    max_rare_share=None,
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +105,7 @@ class ExamplesConfig:
     come from anywhere in it. None: the order of the text."""
     swapped_prob: float | None = None
     """Fraction of pairs, all of consecutive segments, in which the two change places (0.5). None: in none."""
-    bounds: BoundsConfig = NO_BOUNDS
+    bounds: BoundsConfig = BoundsConfig()
 
     def __post_init__(self) -> None:
         if len(set(self.lengths)) != len(self.lengths) or min(self.lengths, default=8) < 8:

@@ -7,11 +7,10 @@ import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +22,7 @@ from bertline.examples.store import Array, mapped, token_id_dtype
 from bertline.foundation.engine import Counts
 from bertline.foundation.parallel import batches
 from bertline.foundation.seeds import seed_for
-from bertline.tokenization.fast_encoding import Encoded, sentence_encoder
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.tokenizer import Encoded, Tokenizer, sentence_encoder
 
 COUNTED = (
     "documents", "documents/no_tokens", "sentences", "sentences/no_tokens", "tokens", "characters",
@@ -37,8 +35,7 @@ _SHORT_SENTENCES, _MANY_SHORT = 5, 0.3
 _SPANS_AT_ONCE = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedShard:
+class EncodedShard(NamedTuple):
     """The encoded documents of a file of the corpus, all numbered from 0.
 
     Document d has the sentences from `document_starts[d]` up to `document_starts[d + 1]`, and sentence s the tokens
@@ -60,12 +57,12 @@ class EncodedShard:
     @classmethod
     def open(cls, folder: Path) -> EncodedShard:
         """Map the files of `save` into memory."""
-        return cls(*(mapped(folder / f"{each.name}.npy") for each in fields(cls)))
+        return cls(*(mapped(folder / f"{name}.npy") for name in cls._fields))
 
     def save(self, folder: Path) -> None:
         """Write each array to a file."""
-        for each in fields(self):
-            np.save(folder / f"{each.name}.npy", getattr(self, each.name))
+        for name, array in self._asdict().items():
+            np.save(folder / f"{name}.npy", array)
 
     def counts(self) -> dict[str, int]:
         """Return how many documents, sentences and tokens there are, and documents of few sentences."""
@@ -83,8 +80,7 @@ class Place(NamedTuple):
     """Where the sentences of a document are."""
 
     starts: memoryview
-    """Starts of the sentences of its shard. A view gives Python's integers, one by one several times as fast as an
-    array."""
+    """Starts of the sentences of its shard. (A view gives Python's integers several times as fast as an array.)"""
     first: int
     last: int
     """Its sentences, from `first` up to `last` (exclusive)."""
@@ -92,53 +88,34 @@ class Place(NamedTuple):
     """Tokens of the shards before."""
 
 
-@dataclass(frozen=True, slots=True)
 class EncodedCorpus:
     """The encoded documents of a split; documents and tokens are numbered through all shards."""
 
-    shards: Sequence[EncodedShard | Path]
-    """In memory, or folders, which are mapped when they are first used."""
-    counts: Sequence[Counts]
-    """Of each shard, as `encode_file` returns them."""
-    opened: dict[int, EncodedShard] = field(init=False, default_factory=dict, repr=False)
-    """Shards that were used, by their number."""
-    document_bounds: list[int] = field(init=False)
-    """[shards + 1] documents before each shard, and of all."""
-    token_bounds: list[int] = field(init=False)
-    """[shards + 1] tokens before each shard, and of all."""
-    has_short_documents: bool = field(init=False)
-    """Whether so many documents have few sentences that a large part of the pairs are of a last sentence alone."""
-    language_bounds: dict[str, list[int]] = field(init=False)
-    """Documents of each language before each shard, if there are several languages; of a document without language
-    that of its source alone."""
-
-    def __post_init__(self) -> None:
-        documents, tokens = (_bounds(each[name] for each in self.counts) for name in ("documents", "tokens"))
-        short = sum(each["short"] for each in self.counts)
-        names = sorted({name for each in self.counts for name in each.get("languages", {})})
+    def __init__(self, shards: Sequence[EncodedShard | Path], counts: Sequence[Counts]) -> None:
+        """Take shards, or folders, which are mapped at their first use, and what `encode_file` returns of each."""
+        self.shards, self.counts = shards, counts
+        self.document_bounds = _bounds(each["documents"] for each in counts)
+        """[shards + 1] documents before each shard, and of all."""
+        self.token_bounds = _bounds(each["tokens"] for each in counts)
+        """[shards + 1] tokens before each shard, and of all."""
+        self.num_documents = self.document_bounds[-1]
+        self.has_short_documents = sum(each["short"] for each in counts) > _MANY_SHORT * self.num_documents
+        """Whether so many documents have few sentences that a large part of the pairs are of a last sentence alone."""
+        names = sorted({name for each in counts for name in each.get("languages", {})})
         several = sum(not name.startswith("/") for name in names) > 1
-        languages = {name: _bounds(each["languages"].get(name, 0) for each in self.counts) for name in names * several}
-        object.__setattr__(self, "document_bounds", documents)
-        object.__setattr__(self, "token_bounds", tokens)
-        object.__setattr__(self, "has_short_documents", short > _MANY_SHORT * documents[-1])
-        object.__setattr__(self, "language_bounds", languages)
-
-    @property
-    def num_documents(self) -> int:
-        """Number of documents; each has at least one token."""
-        return self.document_bounds[-1]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the token ids."""
-        return self.shard(0).tokens.dtype
+        self.language_bounds = {
+            name: _bounds(each["languages"].get(name, 0) for each in counts) for name in names * several
+        }
+        """Documents of each language before each shard, if there are several languages; of a document without language
+        that of its source alone."""
+        self._opened: dict[int, EncodedShard] = {}
 
     def shard(self, number: int) -> EncodedShard:
         """Return a shard."""
-        if number not in self.opened:
+        if number not in self._opened:
             shard = self.shards[number]
-            self.opened[number] = EncodedShard.open(shard) if isinstance(shard, Path) else shard
-        return self.opened[number]
+            self._opened[number] = EncodedShard.open(shard) if isinstance(shard, Path) else shard
+        return self._opened[number]
 
     def place(self, document: int) -> Place:
         """Return where the sentences of a document are."""
@@ -163,24 +140,19 @@ class EncodedCorpus:
 
     def num_others(self, document: int, copies: int) -> int:
         """Return how many other documents have the language of this one, the first of some copies."""
-        language = self._language_of(document)
-        return 0 if language is None else self.language_bounds[language[0]][-1] - copies
+        return self.language_bounds[self._language_of(document)[0]][-1] - copies if self.language_bounds else 0
 
     def other(self, document: int, number: int, copies: int) -> int:
         """Return another document of the same language, by a number below `num_others`."""
-        language = self._language_of(document)
-        assert language is not None
-        name, place = language
+        name, place = self._language_of(document)
         place, bounds = number + copies * (number >= place), self.language_bounds[name]
         shard = bisect_right(bounds, place) - 1
         by_language = self.shard(shard).by_language
         first = np.searchsorted(by_language[:, 1], list(self.counts[shard]["languages"]).index(name))
         return self.document_bounds[shard] + int(by_language[first + place - bounds[shard], 0])
 
-    def _language_of(self, document: int) -> tuple[str, int] | None:
+    def _language_of(self, document: int) -> tuple[str, int]:
         """Return the language of a document, and its place among all documents of the language."""
-        if not self.language_bounds:
-            return None
         shard = bisect_right(self.document_bounds, document) - 1
         by_language = self.shard(shard).by_language
         row = by_language[document - self.document_bounds[shard], 2]
@@ -200,14 +172,12 @@ class EncodedCorpus:
                 out[indices_of(places[chosen], lengths[chosen])] = tokens[sources]
 
 
-# Sentences of a document in random order, in runs that stay together.
-#
-# Two segments of a sequence then come from anywhere in the document: they have its subject in common, and seldom the
-# words of one paragraph, by which neighbouring segments are recognised.
-
-
 def shuffled(document: Document, *, together: int, seed: int) -> Document:
-    """Return the document with its sentences in random order; a pure function of its arguments."""
+    """Return the document with its sentences in random order, in runs that stay together; a pure function.
+
+    Two segments of a sequence then come from anywhere in the document: they have its subject in common, and seldom the
+    words of one paragraph, by which neighbouring segments are recognised.
+    """
     sentences = document.sentences
     rng = random.Random(seed_for(seed, "shuffle_sentences", document.id))
     runs = [sentences[start : start + together] for start in range(0, len(sentences), together)]
@@ -217,15 +187,10 @@ def shuffled(document: Document, *, together: int, seed: int) -> Document:
 
 
 def encode_file(path: Path, out: Path, *, tokenizer_folder: Path, config: ExamplesConfig, has_labels: bool) -> Counts:
-    """Encode the documents of a file of the corpus into a folder; the task of a shard.
+    """Encode the documents of a file of the corpus into the arrays of an `EncodedShard`; the task of a shard.
 
-    Args:
-        path: The file.
-        out: Folder for the arrays of an `EncodedShard`.
-        tokenizer_folder: Tokenizer.
-        config: Says whether the sentences of a document are shuffled.
-        has_labels: Whether the ids of documents begin with labels and end with numbers of copies, which lie next to
-            each other in one file.
+    With `has_labels` the ids of documents begin with labels and end with numbers of copies, which lie next to each
+    other in one file.
 
     Returns:
         `EncodedShard.counts`; `documents/no_tokens` and `sentences/no_tokens` left out because they have no tokens
@@ -272,7 +237,9 @@ def _labelled(ids: list[str], has_tokens: npt.NDArray[np.bool_]) -> tuple[Array,
     """Return `copies` and `by_language` of the documents with tokens, and the number of these in each language."""
     copies = Copies()
     firsts = np.maximum.accumulate([0 if copies.is_copy(each) else number for number, each in enumerate(ids)])
-    ranges = copy_ranges(firsts[has_tokens])
+    begins = np.flatnonzero(np.diff(firsts[has_tokens], prepend=-1))
+    sizes = np.diff(begins, append=has_tokens.sum())
+    ranges = np.repeat(np.stack([begins, begins + sizes], axis=1), sizes, axis=0)
     names: dict[str, int] = {}
     numbers = []
     for label in map(label_of, ids):
@@ -283,21 +250,6 @@ def _labelled(ids: list[str], has_tokens: npt.NDArray[np.bool_]) -> tuple[Array,
     in_language = np.bincount(languages, minlength=len(names)).tolist()
     any_copies = (np.diff(ranges, axis=1) > 1).any()
     return ranges if any_copies else ranges[:0], by_language, dict(zip(names, in_language, strict=True))
-
-
-def copy_ranges(firsts: npt.NDArray[np.int64]) -> Array:
-    """Return [documents, 2] where the copies of each document begin and end, itself among them.
-
-    Args:
-        firsts: [documents] a number for each document, equal for copies, which lie next to each other.
-
-    Example:
-        >>> copy_ranges(np.array([0, 0, 2, 5])).tolist()
-        [[0, 2], [0, 2], [2, 3], [3, 4]]
-    """
-    begins = np.flatnonzero(np.diff(firsts, prepend=-1))
-    sizes = np.diff(begins, append=len(firsts))
-    return np.repeat(np.stack([begins, begins + sizes], axis=1), sizes, axis=0)
 
 
 def _unknown_characters(tokenizer: Tokenizer, sentences: list[str], tokens: Array, lengths: Array) -> int:
@@ -325,13 +277,12 @@ def indices_of(starts: Array, lengths: Array) -> Array:
         >>> indices_of(np.array([10, 50]), np.array([3, 2])).tolist()
         [10, 11, 12, 50, 51]
     """
-    gone_before = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - gone_before, lengths)
+    return np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
 
 
 def starts_of(lengths: npt.ArrayLike) -> Array:
     """Return where each of some parts begins that lie one after another, and where the last one ends."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.asarray(lengths, dtype=np.int64))])
+    return np.append(0, np.cumsum(lengths, dtype=np.int64))
 
 
 def _bounds(sizes: Iterable[int]) -> list[int]:

@@ -29,7 +29,6 @@ import random
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -72,8 +71,7 @@ class Pair(NamedTuple):
     """Number of tokens removed to fit the maximum length."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockOfDocuments:
+class BlockOfDocuments(NamedTuple):
     """The documents of a shard, and the number of the copy (out of `dupe_factor`) of their pairs."""
 
     documents: range
@@ -96,19 +94,10 @@ def generate_pairs(
     room: int,
     config: ExamplesConfig,
 ) -> dict[str, int]:
-    """Choose the segments of the examples of a block and write where they are; the task of a block.
+    """Choose the segments of the examples of a block, a pure function of the arguments; the task of a block.
 
-    This is a pure function of the corpus, the configuration and the block.
-
-    Args:
-        block: The documents.
-        out: Folder for `pairs.npy`, [examples, 5] int64: where A begins and ends among all tokens, the same of B (0 and
-            0 without B), and the label.
-        corpus: The encoded corpus.
-        split: Split.
-        length: Maximum length of a sequence.
-        room: Tokens of it that are not special.
-        config: The configuration.
+    Writes `pairs.npy`, [examples, 5] int64: where A begins and ends among all tokens, the same of B (0 and 0 without
+    B), and the label. A sequence has at most `length` tokens, `room` of them not special.
 
     Returns:
         Counts of examples.
@@ -118,12 +107,8 @@ def generate_pairs(
     counts = dict.fromkeys(("examples", "tokens", config.wrong_next, "short", "truncated_tokens"), 0)
     for document in block.documents:
         rng = random.Random(seed_for(config.seed, kind, split, length, block.copy, document))
-        if config.random_next_prob is None:
-            short_prob = config.short_sequence_prob
-            pairs = document_segments(corpus, document, rng, room=room, short_sequence_prob=short_prob)
-        else:
-            pairs = document_pairs(corpus, document, rng, room=room, config=config)
-        for pair in pairs:
+        make = document_segments if config.random_next_prob is None else document_pairs
+        for pair in make(corpus, document, rng, room=room, config=config):
             b = pair.b or Span(0, 0)
             rows.extend((*pair.a, *b, pair.next_sentence_label))
             counts["tokens"] += pair.a.length + b.length + length - room
@@ -136,13 +121,7 @@ def generate_pairs(
 
 
 def assemble(corpus: EncodedCorpus, pairs: Array, layout: Layout) -> ExampleBlock:
-    """Concatenate `[CLS] A [SEP] B [SEP]` of all pairs, or `[CLS] A [SEP]` without B, into one block.
-
-    Args:
-        corpus: The encoded corpus.
-        pairs: [N, 5] as `generate_pairs` writes them.
-        layout: Special tokens of a sequence.
-    """
+    """Concatenate `[CLS] A [SEP] B [SEP]` of all pairs [N, 5], or `[CLS] A [SEP]` without B, into one block."""
     # Without B, the span of B is empty and the layout has nothing between.
     a_starts, a_stops, b_starts, b_stops, labels = pairs.T
     a_lengths, b_lengths = a_stops - a_starts, b_stops - b_starts
@@ -150,7 +129,7 @@ def assemble(corpus: EncodedCorpus, pairs: Array, layout: Layout) -> ExampleBloc
     ends = np.cumsum(lengths)
     firsts = ends - lengths + len(layout.before)  # of A, and behind it
     seconds = firsts + a_lengths + len(layout.between)  # of B
-    input_ids = np.empty(lengths.sum(), dtype=corpus.dtype)
+    input_ids = np.empty(lengths.sum(), dtype=corpus.shard(0).tokens.dtype)
     for places, special in (
         (ends - lengths, layout.before),
         (firsts + a_lengths, layout.between),
@@ -166,11 +145,7 @@ def assemble(corpus: EncodedCorpus, pairs: Array, layout: Layout) -> ExampleBloc
 def document_pairs(
     corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, config: ExamplesConfig
 ) -> Iterator[Pair]:
-    """Generate the pairs of one document; a pure function of its arguments and the state of `rng`.
-
-    References:
-        Devlin et al. 2018, arXiv 1810.04805, section 3.1 (task 2) and A.2.
-    """
+    """Generate the pairs of one document (Devlin et al. 2018, arXiv 1810.04805, section 3.1 and A.2)."""
     assert config.random_next_prob is not None  # else sequences have one segment
     starts = corpus.sentence_bounds(document)
     num_sentences = len(starts) - 1
@@ -234,34 +209,27 @@ def _random_end(corpus: EncodedCorpus, document: int, rng: random.Random, num_to
 
 
 def _random_sentence(corpus: EncodedCorpus, document: int, rng: random.Random) -> tuple[Place, int]:
-    """Return where the sentences of another document are, and one of them."""
-    place = corpus.place(_other_document(corpus, document, rng))
-    return place, place.first + _below(rng, place.last - place.first)
+    """Return where the sentences of a random other document are, of the same language if there is one, and one of them.
 
-
-def _other_document(corpus: EncodedCorpus, document: int, rng: random.Random) -> int:
-    """Return a random document other than the given one and its copies, of the same language if there is one."""
+    The copies of a document are no others.
+    """
     first, stop = corpus.copies_of(document)
     copies = stop - first
     if choices := corpus.num_others(first, copies):
-        return corpus.other(first, _below(rng, choices), copies)
-    other = _below(rng, corpus.num_documents - copies)
-    return other + copies * (other >= first)
+        other = corpus.other(first, _below(rng, choices), copies)
+    else:
+        other = _below(rng, corpus.num_documents - copies)
+        other += copies * (other >= first)
+    place = corpus.place(other)
+    return place, place.first + _below(rng, place.last - place.first)
 
 
 def _truncated(a: Span, b: Span, excess: int, rng: random.Random) -> tuple[Span, Span]:
     """Remove `excess` tokens, each from the longer segment, from its front or back with equal probability."""
-    if not excess:
-        return a, b
     # Equivalent to removing single tokens: from the longer segment until both are equal, then in turns, B first.
     from_longer = min(excess, abs(a.length - b.length))
-    rest = excess - from_longer
-    from_a, from_b = rest // 2, rest - rest // 2
-    if a.length > b.length:
-        from_a += from_longer
-    else:
-        from_b += from_longer
-    return _cut(a, from_a, rng), _cut(b, from_b, rng)
+    from_a = (excess - from_longer) // 2 + from_longer * (a.length > b.length)
+    return _cut(a, from_a, rng), _cut(b, excess - from_a, rng)
 
 
 def _cut(span: Span, num_tokens: int, rng: random.Random) -> Span:
@@ -278,18 +246,14 @@ def _below(rng: random.Random, stop: int) -> int:
 
 
 def document_segments(
-    corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, short_sequence_prob: float
+    corpus: EncodedCorpus, document: int, rng: random.Random, *, room: int, config: ExamplesConfig
 ) -> Iterator[Pair]:
-    """Generate the segments of one document; a pure function of its arguments and the state of `rng`.
-
-    References:
-        Liu et al., RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
-    """
+    """Generate the segments of one document (RoBERTa, arXiv 1907.11692, section 4.2, DOC-SENTENCES)."""
     bounds = corpus.sentence_bounds(document)
     start = bounds[0]
     while start < bounds[-1]:
-        is_short = rng.random() < short_sequence_prob
-        target = 2 + int(rng.random() * (room - 1)) if is_short else room
+        is_short = rng.random() < config.short_sequence_prob
+        target = 2 + _below(rng, room - 1) if is_short else room
         stop = bounds[bisect_right(bounds, start + target) - 1]
         if stop <= start:  # not even one sentence, or what is left of one, fits the target
             stop = min(bounds[bisect_right(bounds, start)], start + room)

@@ -1,12 +1,11 @@
 """Masking for masked language modelling: choosing the targets, replacing them in the input, and padded batches.
 
 Every choice is a pure function of (seed, epoch, example id, position): there is no generator state for workers, ranks
-or a resumed run to share. The random numbers are those of SplitMix64. Each example has a stream that starts at a key
-derived from seed, epoch and example id. Position p uses the outputs 3p, 3p + 1 and 3p + 2 of the stream: the first
-decides whether p is a target, the second how it is replaced, the third which random token replaces it. The output after
-those of the largest possible position decides the number of targets, and those behind it the length of a span that
-begins at p. Any output can be computed without the preceding ones, so a batch is one array expression, and each row has
-the same result as when it is masked alone.
+or a resumed run to share. Each example has a stream of SplitMix64 that starts at a key derived from seed, epoch and
+example id. Of its outputs, 3p decides whether position p is a target, 3p + 1 how it is replaced, 3p + 2 which random
+token replaces it; the one after those of the largest position decides the number of targets, and those behind it the
+length of a span that begins at p. Any output can be computed without the preceding ones, so a batch is one array
+expression, and each row has the same result as when it is masked alone.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,41 +59,37 @@ class MaskingPolicy:
     """For `word` and `span`: whether each token begins a word, as bits of `numpy.packbits`."""
 
 
-@dataclass(frozen=True, slots=True)
-class MaskedExample:
-    """A masked example without padding."""
+class MaskedExample(NamedTuple):
+    """A masked example without padding; all arrays are int64."""
 
     input_ids: Array
-    """[length] int64, with targets replaced: the model's input."""
+    """[length], with targets replaced: the model's input."""
     token_type_ids: Array
-    """[length] int64."""
+    """[length]."""
     masked_positions: Array
-    """[targets] int64, ascending."""
+    """[targets], ascending."""
     masked_labels: Array
-    """[targets] int64, the true token ids."""
+    """[targets], the true token ids."""
     next_sentence_label: int
     """1 = random next."""
 
 
-@dataclass(frozen=True, slots=True)
-class MaskedRows:
-    """B padded and masked rows."""
+class MaskedRows(NamedTuple):
+    """B padded and masked rows; all arrays are int64."""
 
     input_ids: Array
-    """[B, S] int64."""
+    """[B, S]."""
     masked_positions: Array
-    """[B, P] int64, ascending, 0 where unused."""
+    """[B, P], ascending, 0 where unused."""
     masked_labels: Array
-    """[B, P] int64, `IGNORED_LABEL` where unused."""
+    """[B, P], `IGNORED_LABEL` where unused."""
 
 
 def masking_policy(manifest: Mapping[str, Any]) -> MaskingPolicy:
     """Return the masking policy of an examples manifest (its `masking`, `vocab_size` and `special_ids`)."""
     masking, special_ids = manifest["masking"], manifest["special_ids"]
     return MaskingPolicy(
-        mask_prob=masking["mask_prob"],
-        replace_with_mask_prob=masking["replace_with_mask_prob"],
-        replace_with_random_prob=masking["replace_with_random_prob"],
+        **{name: masking[name] for name in ("mask_prob", "replace_with_mask_prob", "replace_with_random_prob")},
         static=masking["kind"] == "static",
         vocab_size=manifest["vocab_size"],
         pad_id=special_ids[PAD],
@@ -138,36 +133,19 @@ def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, po
         Devlin et al. 2018, arXiv 1810.04805, section 3.1 and A.1; whole words: google-research/bert, README, 31 May
         2019; spans: Joshi et al., SpanBERT (arXiv 1907.10529), section 3.1.
     """
-    rows = mask_rows(
-        example.input_ids[None].astype(np.int64),
-        np.array([example_id]),
-        seed=seed,
-        epoch=epoch,
-        policy=policy,
-        num_columns=len(example.input_ids),
-    )
+    ids, example_ids = example.input_ids[None].astype(np.int64), np.array([example_id])
+    rows = mask_rows(ids, example_ids, seed=seed, epoch=epoch, policy=policy, num_columns=ids.shape[1])
     used = rows.masked_labels[0] != IGNORED_LABEL
-    return MaskedExample(
-        input_ids=rows.input_ids[0],
-        token_type_ids=example.token_type_ids,
-        masked_positions=rows.masked_positions[0, used],
-        masked_labels=rows.masked_labels[0, used],
-        next_sentence_label=example.next_sentence_label,
-    )
+    positions, labels = rows.masked_positions[0, used], rows.masked_labels[0, used]
+    return MaskedExample(rows.input_ids[0], example.token_type_ids, positions, labels, example.next_sentence_label)
 
 
 def mask_rows(
     input_ids: Array, example_ids: Array, *, seed: int, epoch: int, policy: MaskingPolicy, num_columns: int
 ) -> MaskedRows:
-    """Apply `mask_example` to a batch of padded rows; row i depends only on its tokens and `example_ids[i]`.
+    """Apply `mask_example` to padded rows [B, S] int64; row i depends only on its tokens and `example_ids[i]`.
 
-    Args:
-        input_ids: [B, S] int64; not modified.
-        example_ids: [B].
-        seed: Root seed of the masks.
-        epoch: Epoch number, from 0; ignored if the policy is static.
-        policy: The masking policy.
-        num_columns: P, maximum number of targets per row (`max_targets`).
+    `epoch` is ignored if the policy is static; `num_columns` is P, the maximum number of targets per row.
     """
     maskable_tokens, ordinary_tokens, word_starts = _token_tables(policy)
     maskable = maskable_tokens[input_ids]
@@ -212,10 +190,7 @@ def target_draws(example_ids: Array, positions: Array, *, seed: int, epoch: int)
 
 
 def _num_targets(keys: Array, num_maskable: Array, mask_prob: float) -> Array:
-    """Return [B] numbers of targets: `mask_prob` of the maskable tokens, randomly rounded to keep the expectation.
-
-    At least 1 for rows with maskable tokens.
-    """
+    """Return [B] `mask_prob` of the maskable tokens, randomly rounded to keep the expectation, at least 1 if any."""
     share = mask_prob * num_maskable
     whole = np.floor(share)
     rounded = whole + (_unit_interval(_output(keys, _OUTPUT_FOR_NUMBER)) < share - whole)
@@ -240,10 +215,7 @@ def _in_random_order(keys: Array, candidates: Array) -> Array:
 
 
 def _spans(keys: Array, maskable: Array, begins: Array, num_targets: Array, max_words: int) -> Array:
-    """Return [B, S] the first position of the span that each position is in, -1 for those that are no targets.
-
-    `begins` [B, S] says where words begin, `num_targets` [B] how many targets there are at most.
-    """
+    """Return [B, S] the first position of the span that each position is in, -1 for those that are no targets."""
     length, rows = maskable.shape[1], np.arange(len(maskable))
     columns = np.arange(length)
     firsts = np.maximum.accumulate(np.where(begins, columns, 0), axis=1)  # of the word that each token is in
@@ -310,15 +282,8 @@ def masked_batch(
     """Read, mask and pad the examples at `indices` as one vectorised batch.
 
     Equal to `mask_example` for each example, then padding, in about a twentieth of the time. Rows are padded to
-    `store.max_length`, so the batch shape depends only on the number of examples.
-
-    Args:
-        store: The examples.
-        indices: [B].
-        epoch: Epoch number, from 0.
-        seed: Root seed of the masks.
-        policy: The masking policy.
-        first_id: Id of the store's first example, where it is not of the first shard.
+    `store.max_length`, so the batch shape depends only on the number of examples. `first_id` is the id of the store's
+    first example, where it is not of the first shard.
 
     Returns:
         Arrays for B examples, S = `store.max_length`, P = `max_targets`, all int64: `input_ids` [B, S];

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from bertline.tokenization.tokenizer import Layout
 _SHARES_OF_BATCH = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Position of each sequence in the packed rows."""
 
     rows: Array
@@ -29,14 +28,10 @@ class Placement:
 
 
 def place_sequences(lengths: Array, width: int) -> Placement:
-    """Assign sequences to rows by best-fit decreasing: longest first, each into the row with the least space that fits.
+    """Assign sequences [B] to rows by best-fit decreasing: longest first, each where the least space that fits is left.
 
     The number of rows is at most 11/9 of the optimum plus one (Johnson et al., "Worst-Case Performance Bounds for
-    Simple One-Dimensional Packing Algorithms", SIAM J. Comput. 3, 1974).
-
-    Args:
-        lengths: [B], each from 1 to `width`.
-        width: Tokens per row.
+    Simple One-Dimensional Packing Algorithms", SIAM J. Comput. 3, 1974). Each length is from 1 to `width`.
 
     Example:
         >>> placement = place_sequences(np.array([3, 5, 2, 4]), 8)
@@ -108,23 +103,20 @@ def _laid_out(
     num_targets = _room(int(is_target.sum()), num_rows * max_targets)
     num_sequences = _room(len(starts), 2 * num_rows)
     places = batch.get("sequence_places")
+    edges = np.unique(np.concatenate([starts, starts + lengths, np.arange(num_rows + 1) * width]))
+    num_edges = _room(len(edges) - 1, 2 * num_rows) + 1
     return {
         "input_ids": laid(batch["input_ids"], pad_id),
         "token_type_ids": laid(batch["token_type_ids"]),
         "position_ids": laid(columns),
         "sequence_ids": laid(np.arange(1, len(starts) + 1)[:, None]),
-        "boundaries": _boundaries(starts, lengths, num_rows, width),
+        "boundaries": _filled(edges, num_edges, num_rows * width).astype(np.int32),
         "first_positions": _filled(starts, num_sequences, 0),
         "next_sentence_labels": _filled(batch["next_sentence_labels"], num_sequences, IGNORED_LABEL),
         "masked_positions": _filled((batch["masked_positions"] + starts[:, None])[is_target], num_targets, 0),
         "masked_labels": _filled(batch["masked_labels"][is_target], num_targets, IGNORED_LABEL),
         **({} if places is None else {"sequence_places": _filled(places, num_sequences, 0)}),
     }
-
-
-def _boundaries(starts: Array, lengths: Array, num_rows: int, width: int) -> Array:
-    edges = np.unique(np.concatenate([starts, starts + lengths, np.arange(num_rows + 1) * width]))
-    return _filled(edges, _room(len(edges) - 1, 2 * num_rows) + 1, num_rows * width).astype(np.int32)
 
 
 def _filled(values: Array, size: int, filler: int) -> Array:
@@ -136,18 +128,12 @@ def _room(number: int, usual: int) -> int:
     return usual if number <= usual else 1 << (number - 1).bit_length()
 
 
-# Segments as sequences of their own: the two segments of each example, `[CLS] A [SEP]` and `[CLS] B [SEP]`.
-#
-# An encoder of single texts never sees two segments in one sequence; here each has the whole attention to itself.
-
-
 def segments_apart(
     batch: Mapping[str, Array], first_segment_lengths: Array, layout: Layout, *, pad_id: int
 ) -> dict[str, Array]:
-    """Return the segments of masked pairs as sequences, A of example i in row 2i and B in row 2i + 1.
+    """Return the segments of masked pairs as sequences, `[CLS] A [SEP]` of example i in row 2i, that of B in 2i + 1.
 
-    Each has its own `[CLS]`, and the targets that lie in it. Either segment alone is shorter than the pair, so every
-    sequence fits.
+    An encoder of single texts never sees two segments in one sequence.
 
     Args:
         batch: Arrays of `masked_batch`, B examples of two segments.
@@ -156,8 +142,8 @@ def segments_apart(
         pad_id: Id of `[PAD]`.
 
     Returns:
-        The same arrays for 2B sequences; `token_type_ids` and `next_sentence_labels` are 0. Unused entries among the
-        targets are where the other segment has its own.
+        The same arrays for 2B sequences, each with the targets that lie in it; `token_type_ids` and
+        `next_sentence_labels` are 0. Unused entries among the targets are where the other segment has its own.
 
     Example:
         >>> pair = {"input_ids": [[2, 7, 3, 8, 9, 3, 0]], "attention_mask": [[1, 1, 1, 1, 1, 1, 0]],

@@ -50,30 +50,16 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class ExampleBlock:
-    """N concatenated examples."""
+    """N concatenated examples, or padded ones."""
 
     input_ids: Array
-    """[sum of lengths] token ids."""
+    """[sum of lengths] token ids; or [N, S], with padding at the end."""
     lengths: Array
-    """[N] number of tokens of each example, including special tokens."""
+    """[N] number of tokens of each example, including special tokens, without padding."""
     first_segment_lengths: Array
     """[N] number of tokens of `[CLS] A [SEP]`."""
     next_sentence_labels: Array
     """[N]."""
-
-
-@dataclass(frozen=True, slots=True)
-class PaddedExamples:
-    """B examples as rows of S = max_length tokens, with padding at the end."""
-
-    input_ids: Array
-    """[B, S] int64."""
-    lengths: Array
-    """[B] int64, without padding."""
-    first_segment_lengths: Array
-    """[B] int64."""
-    next_sentence_labels: Array
-    """[B] int64."""
 
 
 class ExampleStore:
@@ -89,18 +75,15 @@ class ExampleStore:
         self._shard_sequences: int = manifest["shard_sequences"]
         self.pad_id: int = manifest["special_ids"][PAD]
         self.layout = layout_of(manifest)
+        self.num_segments = num_segments(manifest)
         self._shards = shards
         self._opened: tuple[Path, Split, int] | None = None
 
     @classmethod
     def open(cls, folder: Path, split: Split, length: int, manifest: Mapping[str, Any] | None = None) -> ExampleStore:
-        """Map every shard into memory, which reads no example yet.
+        """Map every shard of an artifact into memory, which reads no example yet.
 
-        Args:
-            folder: The examples artifact.
-            split: Split.
-            length: Maximum length of a sequence.
-            manifest: The manifest, if it is not in the folder yet.
+        A `manifest` is given if it is not in the folder yet.
 
         Raises:
             ArtifactError: The folder is not an examples artifact, has no examples of this length, or a shard cannot be
@@ -112,9 +95,8 @@ class ExampleStore:
                 f"{folder} has examples of {', '.join(manifest['lengths'])} tokens, none of {length}. "
                 f"Add {length} to examples.lengths and run the stage examples again."
             )
-        # All are mapped here (0.2 ms a shard), not at first use: the header of a file is parsed with `ast`, which
-        # CPython 3.11 does not guard against other threads, and batches are read in a thread while the main one may
-        # compile.
+        # All are mapped here (0.2 ms a shard), not at first use: headers are parsed with `ast`, which CPython 3.11 does
+        # not guard against other threads, and batches are read in a thread while the main one may compile.
         num_shards = -(-manifest["lengths"][str(length)][split]["examples"] // manifest["shard_sequences"])
         names, shards = map(shard_files, range(num_shards)), split_folder(folder, split, length)
         store = cls([(mapped(shards / ids), mapped(shards / rows)) for ids, rows in names], length, manifest)
@@ -124,11 +106,6 @@ class ExampleStore:
     def shards(self) -> list[tuple[Array, Array]]:
         """Return, for each shard, its concatenated token ids and [examples, 4] its rows: start, length and two more."""
         return list(self._shards)
-
-    @property
-    def num_segments(self) -> int:
-        """Number of segments of a sequence."""
-        return num_segments(self.manifest)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A memory map would be pickled as a copy of the file; instead, a spawned worker opens the store itself.
@@ -147,8 +124,8 @@ class ExampleStore:
         token_type_ids = (np.arange(length) >= first).astype(np.int64) * self.layout.second_type
         return Example(ids[start : start + length].astype(np.int64), token_type_ids, label, first)
 
-    def padded(self, indices: npt.ArrayLike) -> PaddedExamples:
-        """Return the examples at `indices` ([B], each from 0 to len - 1), padded to `max_length`."""
+    def padded(self, indices: npt.ArrayLike) -> ExampleBlock:
+        """Return the examples at `indices` ([B], each from 0 to len - 1), padded to `max_length`, as int64."""
         wanted = np.asarray(indices, dtype=np.int64)
         numbers, rows_in_shard = np.divmod(wanted, self._shard_sequences)
         input_ids = np.empty((len(wanted), self.max_length), dtype=np.int64)
@@ -163,7 +140,7 @@ class ExampleStore:
             input_ids[chosen] = ids[source]
         _, lengths, first_segment_lengths, labels = facts.T
         input_ids[columns >= lengths[:, None]] = self.pad_id
-        return PaddedExamples(input_ids, lengths, first_segment_lengths, labels)
+        return ExampleBlock(input_ids, lengths, first_segment_lengths, labels)
 
     def to_dataset(self) -> datasets.Dataset:
         """Return the examples, without masks and padding, as a dataset whose token ids are not copied.
@@ -176,19 +153,16 @@ class ExampleStore:
         tables = []
         for ids, rows in self._shards:
             starts, lengths, first, labels = rows.astype(np.int64).T
-            places = np.arange(len(ids)) - np.repeat(starts, lengths)
-            types = (places >= np.repeat(first, lengths)).astype(np.uint8) * self.layout.second_type
-            lists = [
-                pa.LargeListArray.from_arrays(np.append(starts, len(ids)), pa.array(values)) for values in (ids, types)
-            ]
-            names = ["input_ids", "token_type_ids", "next_sentence_label"]
-            tables.append(pa.table([*lists, labels], names=names))
+            types = (np.arange(len(ids)) >= np.repeat(starts + first, lengths)).astype(np.uint8)
+            columns = {"input_ids": ids, "token_type_ids": types * self.layout.second_type}
+            ends = np.append(starts, len(ids))
+            lists = {name: pa.LargeListArray.from_arrays(ends, pa.array(each)) for name, each in columns.items()}
+            tables.append(pa.table({**lists, "next_sentence_label": labels}))
         return datasets.Dataset(pa.concat_tables(tables))
 
     def id_shards(self) -> Iterable[Array]:
-        """Yield the token ids of all examples, including special tokens, one shard at a time."""
-        for ids, _ in self.shards():
-            yield ids
+        """Return the token ids of all examples, including special tokens, one shard at a time."""
+        return (ids for ids, _ in self._shards)
 
 
 def shard_files(number: int) -> tuple[str, str]:

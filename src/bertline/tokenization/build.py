@@ -17,7 +17,6 @@ from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import progress, say, warn
 from bertline.foundation.seeds import seed_for
-from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.config import (
     ByteBpeTokenizerConfig,
     ExistingTokenizerConfig,
@@ -28,6 +27,7 @@ from bertline.tokenization.config import (
 from bertline.tokenization.counting import CorpusText, WordSplitter, sampled_documents
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.training import left_out, train_byte_bpe, train_wordpiece
 from bertline.tokenization.vocabulary import (
     MAX_WORD_CHARACTERS,
     Vocabulary,
@@ -35,27 +35,22 @@ from bertline.tokenization.vocabulary import (
     read_vocabulary,
     resolve_folder,
 )
-from bertline.tokenization.wordpiece import left_out, train_wordpiece
 from bertline.tokenization.words import read_user_words, with_user_words, words_to_add
 
 FORMAT_VERSION = 1
 
 _HEADLINE = ("tokens_per_word", "unknown_rate", "unknown_character_rate", "whole_word_rate")
-_SHOWN_WORDS = 8
-_REPORT_CHARACTERS = 20_000_000
-"""Approximate amount of text for the quality report: enough for rates to four decimal places."""
-_MUCH_UNKNOWN = 0.02
-"""Share of words that become [UNK], or of characters in them, from which there is a warning."""
+_MOST_FREQUENT, _SAMPLED_WORDS, _SHOWN_WORDS, _BATCH_WORDS = 20, 30, 8, 10_000
+_REPORT_CHARACTERS = 20_000_000  # for the quality report: enough for rates to four decimal places
+_MUCH_UNKNOWN = 0.02  # share of words that become [UNK], or of characters in them, from which there is a warning
 _CASED = "The checkpoint's encoder was trained so; a cased one keeps them"
 _MARKS_CHARACTERS = 2_000_000
-"""Approximate amount of text in which marks are counted."""
+# First words of the names of letters and marks in which a nonspacing mark is an accent, or means nothing.
 _ACCENTED = ("", "Latin", "Greek", "Combining", "Variation")
-"""First words of the names of letters and marks in which a nonspacing mark is an accent, or means nothing."""
+# Share of letters that lose a mark from which Latin marks are no accents: as in Vietnamese (over a quarter), Czech and
+# Hungarian, and not in French or Spanish (3 to 4 %).
 _LATIN_MARKS = 0.1
-"""Share of letters that lose a mark from which Latin marks are no accents: as in Vietnamese (over a quarter), Czech and
-Hungarian, and not in French or Spanish (3 to 4 %)."""
-_MARKS_MATTER, _MARKS_NAMED = 0.005, 0.0005
-"""Shares of letters that lose a mark: from the first the marks are kept, from the second they are named."""
+_MARKS_MATTER, _MARKS_NAMED = 0.005, 0.0005  # shares of letters that lose a mark from which marks are kept, or named
 
 
 def build_tokenizer(
@@ -64,14 +59,7 @@ def build_tokenizer(
     """Build the tokenizer artifact: `tokenizer.json`, `tokenizer_config.json`, `manifest.json`, and `vocab.txt` of a
     WordPiece vocabulary.
 
-    The output bytes depend only on the corpus and the configuration, not on the engine.
-
-    Args:
-        config: Which vocabulary.
-        corpus_folder: Corpus.
-        out: Folder to write.
-        engine: Counts words, a file of the corpus at a time.
-        work: Folder for the counts.
+    The output bytes depend only on the corpus and the configuration, not on the engine, which counts words into `work`.
 
     Returns:
         Vocabulary size and the main figures of the quality report.
@@ -82,18 +70,15 @@ def build_tokenizer(
     text = CorpusText(corpus_folder, engine, work)
     match config:
         case TrainedTokenizerConfig():
-            vocabulary, facts = _train(config, text)
-            tokenizer = Tokenizer(vocabulary)
+            tokenizer, facts = _train(config, text)
         case ByteBpeTokenizerConfig():
             tokenizer, facts = _train_bytes(config, text)
         case ExistingTokenizerConfig():
-            tokenizer = _given(config)
+            tokenizer, facts = _given(config), {"path": config.path, "revision": config.revision}
             if tokenizer.is_wordpiece:
                 _kept_marks(tokenizer.vocabulary, text, may_keep=False, remedy=_CASED)
-            facts = {"path": config.path, "revision": config.revision}
         case ExtendedTokenizerConfig():
-            vocabulary, facts = _extend(config, text)
-            tokenizer = Tokenizer(vocabulary)
+            tokenizer, facts = _extend(config, text)
         case _:
             assert_never(config)
     split, word_counts = _held_out_words(tokenizer.normalization, text)
@@ -117,7 +102,7 @@ def build_tokenizer(
     return {"vocab_size": tokenizer.vocab_size, **{name: quality[name] for name in _HEADLINE}}
 
 
-def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Vocabulary, dict[str, Any]]:
+def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Tokenizer, dict[str, Any]]:
     plain = Vocabulary(tokens=(), lowercase=config.lowercase, strip_accents=config.strip_accents)
     remedy = "tokenizer.strip_accents=false keeps them"
     kept_marks = _kept_marks(plain, text, may_keep=config.strip_accents is None, remedy=remedy)
@@ -134,13 +119,12 @@ def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Vocabulary
     tokens = train_wordpiece(
         word_counts, vocab_size=config.vocab_size, min_frequency=config.min_frequency, max_alphabet=config.max_alphabet
     )
-    lost = left_out(word_counts, config.max_alphabet)
-    if lost.rare:
-        told = warn if lost.rare_share >= _MUCH_UNKNOWN else say
-        told(
-            f"tokenizer.max_alphabet={config.max_alphabet} leaves out {len(lost.rare):,} of {lost.num_characters:,} "
-            f"characters ({', '.join(lost.rare[:_SHOWN_WORDS])} ...): the words that have them, {lost.rare_share:.2%} "
-            f"of the text, become [UNK]; tokenizer.max_alphabet={lost.num_characters} keeps all"
+    rare, rare_share = left_out(word_counts, config.max_alphabet)
+    if rare:
+        (warn if rare_share >= _MUCH_UNKNOWN else say)(
+            f"tokenizer.max_alphabet={config.max_alphabet} leaves out {len(rare):,} characters "
+            f"({', '.join(rare[:_SHOWN_WORDS])} ...): the words that have them, {rare_share:.2%} of the text, become "
+            f"[UNK]; tokenizer.max_alphabet={config.max_alphabet + len(rare)} keeps all"
         )
     learned = set(tokens)
     tokens = with_user_words(tokens, tuple(user_words), size=config.vocab_size)
@@ -150,21 +134,19 @@ def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Vocabulary
             "words": sum(word_counts.values()),
             "distinct_words": len(word_counts),
             "characters_known": sum(len(token) == 1 for token in tokens),
-            "characters_left_out": len(lost.rare),
-            "left_out_share": lost.rare_share,
+            "characters_left_out": len(rare),
+            "left_out_share": rare_share,
         },
         **({"kept_marks": kept_marks} if kept_marks else {}),
         **_user_word_facts(occur, learned),
     }
-    return dataclasses.replace(plain, tokens=tokens), facts
+    return Tokenizer(dataclasses.replace(plain, tokens=tokens)), facts
 
 
 def _train_bytes(config: ByteBpeTokenizerConfig, text: CorpusText) -> tuple[Tokenizer, dict[str, Any]]:
-    fraction, what = (
-        text.fraction("train", config.sample_characters),
-        f"training {config.vocab_size:,} byte-level tokens",
-    )
-    files = progress(shard_paths(text.folder, "train"), description=f"{what}, files")
+    fraction = text.fraction("train", config.sample_characters)
+    description = f"training {config.vocab_size:,} byte-level tokens, files"
+    files = progress(shard_paths(text.folder, "train"), description=description)
     texts = (" ".join(document.sentences) for path in files for document in sampled_documents(path, fraction))
     tokenizer = train_byte_bpe(texts, vocab_size=config.vocab_size, min_frequency=config.min_frequency)
     return tokenizer, {"trained_on": {"fraction": fraction}}
@@ -203,7 +185,7 @@ def _given(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Tokeniz
     return Tokenizer.load(path)
 
 
-def _extend(config: ExtendedTokenizerConfig, text: CorpusText) -> tuple[Vocabulary, dict[str, Any]]:
+def _extend(config: ExtendedTokenizerConfig, text: CorpusText) -> tuple[Tokenizer, dict[str, Any]]:
     old = _given(config).vocabulary
     _kept_marks(old, text, may_keep=False, remedy=_CASED)
     user_words = read_user_words(config.user_words, WordSplitter(old))
@@ -234,7 +216,7 @@ def _extend(config: ExtendedTokenizerConfig, text: CorpusText) -> tuple[Vocabula
         },
         **_user_word_facts({word: word_counts[word] for word in user_words}, known),
     }
-    return dataclasses.replace(base, tokens=(*base.tokens, *words)), facts
+    return Tokenizer(dataclasses.replace(base, tokens=(*base.tokens, *words))), facts
 
 
 def _kept_marks(vocabulary: Vocabulary, text: CorpusText, *, may_keep: bool, remedy: str) -> dict[str, float]:
@@ -262,20 +244,17 @@ def marks_lost(text: CorpusText) -> dict[str, float]:
     many.
     """
     counts = text.words("train", None, characters=_MARKS_CHARACTERS)[""]
-    letters = sum(count for one, count in counts.items() if one.isalpha() or unicodedata.category(one) == "Mn")
+    letters = {one: count for one, count in counts.items() if one.isalpha() or unicodedata.category(one) == "Mn"}
+    total = sum(letters.values())
     lost: Counter[str] = Counter()
-    for one, count in counts.items():
-        is_letter = one.isalpha() or unicodedata.category(one) == "Mn"
-        if is_letter and any(unicodedata.category(part) == "Mn" for part in unicodedata.normalize("NFD", one)):
-            script = unicodedata.name(one, "").partition(" ")[0].title()
-            lost[script] += count
+    for one, count in letters.items():
+        if any(unicodedata.category(part) == "Mn" for part in unicodedata.normalize("NFD", one)):
+            lost[unicodedata.name(one, "").partition(" ")[0].title()] += count
     for script in _ACCENTED:
-        if script != "Latin" or lost[script] < _LATIN_MARKS * letters:
+        if script != "Latin" or lost[script] < _LATIN_MARKS * total:
             del lost[script]
-    return {
-        script: round(count / letters, 6)
-        for script, count in sorted(lost.items(), key=lambda item: (-item[1], item[0]))
-    }
+    most_first = sorted(lost.items(), key=lambda item: (-item[1], item[0]))
+    return {script: round(count / total, 6) for script, count in most_first}
 
 
 def _warn_of_unknown(quality: Mapping[str, Any]) -> None:
@@ -314,11 +293,6 @@ def _held_out_words(normalization: Vocabulary, text: CorpusText) -> tuple[Split,
     return split, text.words(split, normalization, characters=_REPORT_CHARACTERS)[""]
 
 
-_MOST_FREQUENT = 20
-_SAMPLED_WORDS = 30
-_BATCH_WORDS = 10_000
-
-
 def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict[str, Any]:
     """Compute quality figures on a text, given as normalised words with counts; words are weighted by their counts.
 
@@ -331,8 +305,7 @@ def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict
         characters that occur in no token, with counts; `sample`, words drawn by a hash from those with more than one
         token, with their tokens.
     """
-    words = sorted(word_counts)
-    total = sum(word_counts.values())
+    words, total = sorted(word_counts), max(1, sum(word_counts.values()))
     num_tokens = num_unknown = num_whole = lost = too_long = 0
     unknown_characters: Counter[str] = Counter()
     split: list[tuple[int, str, list[int]]] = []
@@ -354,13 +327,13 @@ def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict
     all_characters = max(1, sum(count * len(word) for word, count in word_counts.items()))
     ranked = sorted(unknown_characters.items(), key=lambda item: (-item[1], item[0]))
     return {
-        "words": total,
+        "words": sum(word_counts.values()),
         "distinct_words": len(words),
-        "tokens_per_word": num_tokens / max(1, total),
-        "unknown_rate": num_unknown / max(1, total),
+        "tokens_per_word": num_tokens / total,
+        "unknown_rate": num_unknown / total,
         "unknown_character_rate": lost / all_characters,
         "too_long_character_rate": too_long / all_characters,
-        "whole_word_rate": num_whole / max(1, total),
+        "whole_word_rate": num_whole / total,
         "unknown_characters": dict(ranked[:_MOST_FREQUENT]),
         "sample": {word: " ".join(tokenizer.tokens(ids)) for _, word, ids in sorted(split)[:_SAMPLED_WORDS]},
     }

@@ -11,24 +11,35 @@ _MIN_BYTE_VOCAB_SIZE = 261
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _TrainedConfig:
+class _WordsConfig:
+    user_words: tuple[str, ...] | str
+    """Words that are in the vocabulary in any case and are never split: a list, or a file with one a line. Empty for a
+    byte-level BPE and for an existing vocabulary."""
+    compare: tuple[str, ...]
+    """WordPiece vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names.
+    They do not change the vocabulary."""
+
+    def _require(self, **least: int) -> None:
+        for name, minimum in least.items():
+            if getattr(self, name) < minimum:
+                raise ValueError(f"{name} must be at least {minimum}, found {getattr(self, name)}")
+
+    def _refuse_user_words(self, why: str) -> None:
+        if self.user_words:
+            raise ValueError(
+                f"user_words is {self.user_words!r}, but {why}. Train a WordPiece vocabulary with tokenizer=wordpiece; "
+                "otherwise set tokenizer.user_words=[]"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TrainedConfig(_WordsConfig):
     vocab_size: int
     """Number of tokens, including the five special tokens and, of a byte-level BPE, all 256 bytes."""
     min_frequency: int
     """Minimum count of a pair of subwords to be merged."""
     sample_characters: int
     """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
-    user_words: tuple[str, ...] | str
-    """Words that are in the vocabulary in any case and are never split: a list, or a file with one a line. Always empty
-    for a byte-level BPE."""
-    compare: tuple[str, ...]
-    """WordPiece vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names.
-    They do not change the vocabulary."""
-
-    def _require(self, **least: int) -> None:
-        for name, minimum in {**least, "min_frequency": 1, "sample_characters": 1}.items():
-            if getattr(self, name) < minimum:
-                raise ValueError(f"{name} must be at least {minimum}, found {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +56,7 @@ class TrainedTokenizerConfig(_TrainedConfig):
     """Maximum number of distinct characters to keep, the most frequent ones; rarer ones become [UNK]."""
 
     def __post_init__(self) -> None:
-        self._require(vocab_size=MIN_VOCAB_SIZE, max_alphabet=1)
+        self._require(vocab_size=MIN_VOCAB_SIZE, min_frequency=1, sample_characters=1, max_alphabet=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,16 +66,12 @@ class ByteBpeTokenizerConfig(_TrainedConfig):
     kind: Literal["byte_bpe"]
 
     def __post_init__(self) -> None:
-        if self.user_words:
-            raise ValueError(
-                f"user_words is {self.user_words!r}, but only a WordPiece vocabulary takes words that are never split. "
-                "Train one with tokenizer=wordpiece; otherwise set tokenizer.user_words=[]"
-            )
-        self._require(vocab_size=_MIN_BYTE_VOCAB_SIZE)
+        self._refuse_user_words("only a WordPiece vocabulary takes words that are never split")
+        self._require(vocab_size=_MIN_BYTE_VOCAB_SIZE, min_frequency=1, sample_characters=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExistingTokenizerConfig:
+class ExistingTokenizerConfig(_WordsConfig):
     """An existing tokenizer: a BERT `vocab.txt`, or any tokenizer folder or Hugging Face hub name."""
 
     kind: Literal["existing"]
@@ -75,23 +82,16 @@ class ExistingTokenizerConfig:
     lowercase: bool | None
     """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`). Only for BERT's
     WordPiece: any other tokenizer is taken as it is."""
-    compare: tuple[str, ...]
-    """Vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names. They do not
-    change the vocabulary."""
-    user_words: tuple[str, ...] | str
-    """Always empty: an existing vocabulary has no place for words of one's own."""
 
     def __post_init__(self) -> None:
-        if self.user_words:
-            raise ValueError(
-                f"user_words is {self.user_words!r}, but an existing vocabulary cannot grow. Add words to it with "
-                "tokenizer=extended pretrain.start_from=/path/to/checkpoint, or train one with tokenizer=wordpiece; "
-                "otherwise set tokenizer.user_words=[]"
-            )
+        self._refuse_user_words(
+            "an existing vocabulary cannot grow. Add words to it with tokenizer=extended "
+            "pretrain.start_from=/path/to/checkpoint"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExtendedTokenizerConfig:
+class ExtendedTokenizerConfig(_WordsConfig):
     """The vocabulary of a checkpoint, enlarged with words of the corpus that it cuts into the most tokens.
 
     Old tokens keep their ids. Pretraining gives each new token the mean of the rows of its old subwords.
@@ -105,17 +105,11 @@ class ExtendedTokenizerConfig:
     lowercase: bool | None
     """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`)."""
     num_new: int
-    """Maximum number of new words; a text with fewer gives fewer."""
+    """Maximum number of new words beside those of `user_words`; a text with fewer gives fewer."""
     min_frequency: int
     """Minimum count of a new word: an embedding that is seldom read is hardly trained."""
     sample_characters: int
     """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
-    user_words: tuple[str, ...] | str
-    """Words that are in the vocabulary in any case, beside the `num_new`, and are never split: a list, or a file with
-    one a line."""
-    compare: tuple[str, ...]
-    """Vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names. They do not
-    change the vocabulary."""
 
     def __post_init__(self) -> None:
         if self.path is None:
@@ -123,9 +117,7 @@ class ExtendedTokenizerConfig:
                 "path is null, but a vocabulary is extended with words for the checkpoint that it belongs to. Name the "
                 "checkpoint: pretrain.start_from=/path/to/checkpoint (tokenizer.path follows it)"
             )
-        for name in ("num_new", "min_frequency", "sample_characters"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        self._require(num_new=1, min_frequency=1, sample_characters=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -35,26 +35,18 @@ _BATCH_CHARACTERS = 8_000_000
 _FILE = "counts.json"
 
 # Frequent marks: each is a word of its own for BERT, and no mark that combines, so spaces next to it change no token.
-_FREQUENT_MARKS = tuple(
-    (mark, mark.join(spaces))
-    for mark, spaces in (
-        *((mark, (" ", "")) for mark in ",.)"),
-        ("(", ("", " ")),
-        *((mark, (" ", " ")) for mark in "\"'-;:"),
-    )
-)
+_FREQUENT_MARKS = {**{mark: f" {mark}" for mark in ",.)"}, "(": "( ", **{mark: f" {mark} " for mark in "\"'-;:"}}
 # In printable ASCII everything but letters and digits is punctuation for BERT.
 _find_ascii_words = re.compile(r"[A-Za-z0-9]+|[^ ]").findall
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusText:
-    """The text of a corpus, whose words an engine counts."""
+    """The text of a corpus, whose words an engine counts, with a folder `work` for the counts of each file."""
 
     folder: Path
     engine: Engine
     work: Path
-    """Folder for the counts of the corpus's files."""
 
     def num_characters(self, split: Split) -> int:
         """Return the number of characters of a split."""
@@ -70,50 +62,35 @@ class CorpusText:
     ) -> dict[str, Counter[str]]:
         """Count the words of a split, or of the `fraction` of it that has about so many characters.
 
-        Args:
-            split: Split.
-            normalization: Vocabulary as whose words the text is counted; with None its letters are.
-            characters: Approximate amount of text.
-            by_label: Whether to count by the labels with which the ids of documents begin in a corpus of several
-                sources.
-
         Returns:
-            Normalised words with their counts, by label, or under "".
+            Words as a vocabulary normalises them, or letters without one, with their counts: under "", or with
+            `by_label` by the labels with which the ids of documents begin in a corpus of several sources.
         """
         fraction = self.fraction(split, characters)
         plain = dataclasses.replace(normalization, tokens=()) if normalization else None
-        texts = [_Text(path.absolute(), fraction, plain, by_label) for path in shard_paths(self.folder, split)]
+        # A file is counted again where any of these differs.
+        shards = [(path.absolute(), fraction, plain, by_label) for path in shard_paths(self.folder, split)]
         what = "words" if normalization else "letters"
         out = self.work.absolute() / f"{what}-{split}"
-        self.engine.map(_count, texts, out, description=f"counting {what}, {split} files")
+        self.engine.map(_count, shards, out, description=f"counting {what}, {split} files")
         total: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for number in range(len(texts)):
+        for number in range(len(shards)):
             for label, counts in json.loads((shard_folder(out, number) / _FILE).read_bytes()).items():
                 total[label].update(counts)
         return {label: total[label] for label in sorted(total)} if by_label else {"": total[""]}
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """What is counted of a file of the corpus, and how."""
-
-    path: Path
-    fraction: float
-    normalization: Vocabulary | None
-    by_label: bool
-
-
-def _count(text: _Text, out: Path) -> Counts:
-    """Count words or letters and write the counts, too many to return, to a file; the task of a `_Text`."""
+def _count(shard: tuple[Path, float, Vocabulary | None, bool], out: Path) -> Counts:
+    """Count words or letters of a file of the corpus and write the counts, too many to return, to a file."""
+    path, fraction, normalization, by_label = shard
     total: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    documents = sampled_documents(text.path, text.fraction)
+    documents = sampled_documents(path, fraction)
     for batch in batches(documents, size=lambda each: sum(map(len, each.sentences)), most=_BATCH_CHARACTERS):
         sentences: defaultdict[str, list[str]] = defaultdict(list)
         for document in batch:
-            sentences[label_of(document.id) if text.by_label else ""] += document.sentences
-        for label, of_label in sentences.items():
-            counted = count_words(of_label, text.normalization) if text.normalization else "".join(of_label)
-            total[label].update(counted)
+            sentences[label_of(document.id) if by_label else ""] += document.sentences
+        for label, texts in sentences.items():
+            total[label].update(count_words(texts, normalization) if normalization else "".join(texts))
     (out / _FILE).write_text(json.dumps(total))
     return {}
 
@@ -184,12 +161,12 @@ def spread(texts: Iterable[str], vocabulary: Vocabulary) -> list[str]:
         >>> spread(["The (old) U.S., again"], Vocabulary(tokens=(), lowercase=True))
         ['the ( old ) u .s . , again']
     """
-    lowercase, marks = vocabulary.lowercase, () if vocabulary.unsplit else _FREQUENT_MARKS
-    found = []
+    marks = {} if vocabulary.unsplit else _FREQUENT_MARKS
+    spaced = []
     for text in texts:
-        if lowercase and text.isascii():
+        if vocabulary.lowercase and text.isascii():
             text = text.lower()
-        for mark, with_spaces in marks:
+        for mark, with_spaces in marks.items():
             text = text.replace(mark, with_spaces)
-        found.append(text)
-    return found
+        spaced.append(text)
+    return spaced

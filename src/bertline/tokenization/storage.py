@@ -22,10 +22,8 @@ _MODEL_MAX_LENGTH = 512
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """Write `tokenizer.json`, `tokenizer_config.json` and, of a WordPiece, `vocab.txt` into a folder.
 
-    Any other tokenizer is written as RoBERTa's, which is what `train_byte_bpe` makes; one of a folder is copied.
-
-    The configuration always includes `do_lower_case`: transformers 5 defaults to true if it is missing, and then
-    lower-cases even with a cased `tokenizer.json`.
+    Any other tokenizer is written as RoBERTa's, which is what `train_byte_bpe` makes. The configuration always has
+    `do_lower_case`: without it, transformers 5 lower-cases even with a cased `tokenizer.json`.
     """
     write_atomically(folder / "tokenizer.json", tokenizer.backend.to_str(pretty=True) + "\n")
     settings: dict[str, Any] = {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": False}
@@ -47,11 +45,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
 def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None) -> None:
     """Copy the tokenizer files of one folder into another, such as a folder in which the model already lies.
 
-    Args:
-        source: Folder with tokenizer files.
-        target: Destination folder; created if it does not exist.
-        max_length: Longest sequence length the model was trained on, as upper limit of `model_max_length` in the copy:
-            later position embeddings are untrained. None keeps the value of the source.
+    `max_length`, the longest sequence that the model was trained on, is the upper limit of `model_max_length` in the
+    copy: later position embeddings are untrained.
 
     Raises:
         ArtifactError: `source` has neither `tokenizer.json` nor `vocab.txt`.
@@ -62,15 +57,15 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
     target.mkdir(parents=True, exist_ok=True)
     for path in present:
         shutil.copyfile(path, target / path.name)
-    settings_path = target / "tokenizer_config.json"
-    settings = read_json(settings_path) if settings_path.is_file() else {}
+    path = target / "tokenizer_config.json"
+    before = read_json(path) if path.is_file() else {}
     # Local paths, of this or another machine; and the inputs, which depend on the model.
     left_out = (*_PLACES, "model_input_names") if (target / "config.json").is_file() else _PLACES
-    own_settings = {name: value for name, value in settings.items() if name not in left_out} | _input_names(target)
-    if settings and max_length is not None:
-        own_settings["model_max_length"] = min(max_length, settings.get("model_max_length", max_length))
-    if own_settings != settings:
-        write_json(settings_path, own_settings)
+    settings = {name: value for name, value in before.items() if name not in left_out} | _input_names(target)
+    if before and max_length is not None:
+        settings["model_max_length"] = min(max_length, before.get("model_max_length", max_length))
+    if settings != before:
+        write_json(path, settings)
 
 
 def _input_names(folder: Path) -> dict[str, list[str]]:

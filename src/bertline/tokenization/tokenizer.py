@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import string
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import tokenizers
 from tokenizers.decoders import WordPiece as WordPieceDecoder
 from tokenizers.models import WordPiece
@@ -15,6 +21,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.stretches import distinct_stretches
 from bertline.tokenization.vocabulary import (
     CLS,
     CONTINUATION,
@@ -69,13 +76,12 @@ class Layout:
 
     def first_length(self, first: int, second: int = 0) -> int:
         """Return how many tokens of a sequence have type 0, from the numbers of tokens of its texts."""
-        if not self.between or not self.second_type:
-            return first + second + self.num_special
-        return len(self.before) + first + len(self.between)
+        has_types = self.between and self.second_type
+        return len(self.before) + first + len(self.between) if has_types else first + second + self.num_special
 
 
 class Tokenizer:
-    """A BERT WordPiece tokenizer, or with `load` any other tokenizer that a `tokenizer.json` holds.
+    """A BERT WordPiece tokenizer, or any other one that a `tokenizer.json` holds.
 
     WordPiece: text is cleaned, lower-cased and stripped of accents (uncased only), split at white space and
     punctuation, and each word is split greedily into the longest subwords in the vocabulary; a word that cannot be
@@ -83,24 +89,31 @@ class Tokenizer:
     those of transformers.BertTokenizerFast.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        ids = {token: index for index, token in enumerate(vocabulary.tokens)}
-        self._vocabulary: Vocabulary | None = vocabulary
-        self._use(_backend(vocabulary, ids), vocabulary.tokens, SPECIAL_TOKENS)
-
-    def _use(self, backend: tokenizers.Tokenizer, vocab: tuple[str, ...], special: Sequence[str]) -> None:
-        self.backend = backend
-        self.vocab = vocab
-        self.vocab_size: int = len(vocab)
-        self.special_tokens = tuple(special)
+    def __init__(self, content: Vocabulary | OtherTokenizer) -> None:
+        """Make the tokenizer of a vocabulary, or that of a `tokenizer.json`."""
+        special: tuple[str, ...] = SPECIAL_TOKENS
+        self._vocabulary = content if isinstance(content, Vocabulary) else None
+        if isinstance(content, Vocabulary):
+            self.backend = _backend(content)
+        else:
+            special = content.special_tokens
+            self.backend = tokenizers.Tokenizer.from_str(content.content)
+            self.backend.no_truncation()  # MiniLM's, for example, truncates at 128
+            self.backend.no_padding()
+        of_token = self.backend.get_vocab(with_added_tokens=True)
+        vocab = [""] * (max(of_token.values()) + 1)
+        for token, index in of_token.items():
+            vocab[index] = token
+        self.vocab = tuple(vocab)
+        self.vocab_size = len(vocab)
+        self.special_tokens = special
         """Tokens for padding, unknown, start, end and mask, as this vocabulary spells them."""
-        self.mask_token = self.special_tokens[-1]
-        of_token = backend.get_vocab(with_added_tokens=True)
+        self.mask_token = special[-1]
         ids = [of_token[token] for token in special]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
-        added = backend.get_added_tokens_decoder().items()
+        added = self.backend.get_added_tokens_decoder().items()
         self.special_ids: frozenset[int] = frozenset(ids) | {index for index, token in added if token.special}
-        self.single, self.pair = _layout(backend, pair=False), _layout(backend, pair=True)
+        self.single, self.pair = _layout(self.backend, pair=False), _layout(self.backend, pair=True)
         self.sees_spaces = self.encode(" a") != self.encode("a")
         """Whether the space before a word is part of its token, so that a text begins with another one than it has
         in the middle: byte-level BPE."""
@@ -112,24 +125,7 @@ class Tokenizer:
         Raises:
             DataError: The folder has no tokenizer that can be read, or its special tokens cannot be told.
         """
-        if (other := read_other_tokenizer(folder)) is None:
-            return cls(read_vocabulary(folder))
-        return cls.of(other)
-
-    @classmethod
-    def of(cls, other: OtherTokenizer) -> Self:
-        """Make a tokenizer from the content of a `tokenizer.json`."""
-        backend = tokenizers.Tokenizer.from_str(other.content)
-        backend.no_truncation()  # MiniLM's, for example, truncates at 128
-        backend.no_padding()
-        ids = backend.get_vocab(with_added_tokens=True)
-        vocab = [""] * (max(ids.values()) + 1)
-        for token, index in ids.items():
-            vocab[index] = token
-        tokenizer = cls.__new__(cls)
-        tokenizer._vocabulary = None
-        tokenizer._use(backend, tuple(vocab), other.special_tokens)
-        return tokenizer
+        return cls(read_other_tokenizer(folder) or read_vocabulary(folder))
 
     @property
     def is_wordpiece(self) -> bool:
@@ -151,9 +147,7 @@ class Tokenizer:
             DataError: The tokenizer is another one.
         """
         if self._vocabulary is None:
-            raise DataError(
-                f"this needs a WordPiece vocabulary, as BERT has; the tokenizer is {type(self.backend.model).__name__}."
-            )
+            raise DataError(f"this needs a WordPiece vocabulary, as BERT has; the tokenizer is {self.description}.")
         return self._vocabulary
 
     @property
@@ -173,9 +167,8 @@ class Tokenizer:
 
     def copy(self) -> Self:
         """Return an equal tokenizer; encoding changes a setting for a moment, so each thread has its own."""
-        copied = type(self).__new__(type(self))
-        copied._vocabulary = self._vocabulary
-        copied._use(tokenizers.Tokenizer.from_str(self.backend.to_str()), self.vocab, self.special_tokens)
+        copied = copy(self)
+        copied.backend = tokenizers.Tokenizer.from_str(self.backend.to_str())
         return copied
 
     def encode(self, text: str) -> list[int]:
@@ -192,9 +185,14 @@ class Tokenizer:
 
         For training text: a page about BERT must not put a real [SEP] token into the middle of a segment.
         """
+        with self._special_tokens_as_text():
+            return self.encode_batch(texts)
+
+    @contextmanager
+    def _special_tokens_as_text(self) -> Iterator[None]:
         self.backend.encode_special_tokens = True
         try:
-            return self.encode_batch(texts)
+            yield
         finally:
             self.backend.encode_special_tokens = False
 
@@ -210,11 +208,8 @@ class Tokenizer:
             >>> Tokenizer(vocabulary).encode_with_places(["The  Été"])
             [([5, 6], [(0, 3), (5, 8)])]
         """
-        self.backend.encode_special_tokens = True
-        try:
+        with self._special_tokens_as_text():
             encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
-        finally:
-            self.backend.encode_special_tokens = False
         if self.is_wordpiece:
             return [(encoding.ids, encoding.offsets) for encoding in encodings]
         # Byte-level tokens begin with the space before a word, which some post-processors leave in their offsets.
@@ -239,14 +234,12 @@ class Tokenizer:
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return readable text: subwords joined into words, without special tokens.
-
-        Case and spacing that encoding removed are not restored.
-        """
+        """Return readable text, without special tokens; case and spacing that encoding removed are not restored."""
         return self.backend.decode([int(index) for index in ids], skip_special_tokens=True)
 
 
-def _backend(vocabulary: Vocabulary, ids: dict[str, int]) -> tokenizers.Tokenizer:
+def _backend(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    ids = {token: index for index, token in enumerate(vocabulary.tokens)}
     model = WordPiece(
         ids, unk_token=UNK, max_input_chars_per_word=MAX_WORD_CHARACTERS, continuing_subword_prefix=CONTINUATION
     )
@@ -259,10 +252,10 @@ def _backend(vocabulary: Vocabulary, ids: dict[str, int]) -> tokenizers.Tokenize
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(CLS, ids[CLS]), (SEP, ids[SEP])],
     )
-    special = [tokenizers.AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
-    backend.add_special_tokens(special)
-    unsplit = [tokenizers.AddedToken(word, single_word=True, normalized=True) for word in vocabulary.unsplit]
-    backend.add_tokens(unsplit)
+    backend.add_special_tokens(
+        [tokenizers.AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
+    )
+    backend.add_tokens([tokenizers.AddedToken(word, single_word=True, normalized=True) for word in vocabulary.unsplit])
     return backend
 
 
@@ -272,22 +265,125 @@ def _layout(backend: tokenizers.Tokenizer, *, pair: bool) -> Layout:
     segments, ids, types = encoding.sequence_ids, encoding.ids, encoding.type_ids
     first = [place for place, segment in enumerate(segments) if segment == 0]
     second = [place for place, segment in enumerate(segments) if segment == 1] or [first[-1]]
-    return Layout(
-        before=tuple(ids[: first[0]]),
-        between=tuple(ids[first[-1] + 1 : second[0]]),
-        after=tuple(ids[second[-1] + 1 :]),
-        second_type=types[second[0]],
-    )
+    before, between, after = ids[: first[0]], ids[first[-1] + 1 : second[0]], ids[second[-1] + 1 :]
+    return Layout(tuple(before), tuple(between), tuple(after), types[second[0]])
 
 
 def bert_normalizer(vocabulary: Vocabulary) -> BertNormalizer:
-    """Return BERT's normalizer.
-
-    It removes control characters, puts spaces around Chinese characters, and handles case and accents as configured.
-    """
+    """Return BERT's normalizer of control characters, Chinese characters, case and accents."""
     return BertNormalizer(
         clean_text=True,
         handle_chinese_chars=vocabulary.split_chinese_characters,
         strip_accents=vocabulary.strip_accents,
         lowercase=vocabulary.lowercase,
     )
+
+
+_MAX_REMEMBERED = 1 << 18  # stretches of one process, about 60 MB; when there are more, all are forgotten
+_MAX_REMEMBERED_CHARACTERS = 100  # longer stretches (text without spaces) rarely come again
+# Byte-level BPE (GPT-2's pattern) cuts between a letter or digit and a mark, unless it is an apostrophe, in ASCII.
+_LETTER, _OTHER, _CUT = 1, 2, "\x02"
+_GROUPS = np.array(
+    [_LETTER * chr(code).isalnum() + _OTHER * (chr(code) in string.punctuation.replace("'", "")) for code in range(128)]
+    + [8] * 128,
+    dtype=np.uint8,
+)
+
+Encoded = tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]
+"""[tokens] the ids of all sentences, concatenated, and [sentences] the number of tokens of each."""
+
+
+def sentence_encoder(tokenizer: Tokenizer, dtype: npt.DTypeLike) -> Callable[[Sequence[str]], Encoded]:
+    """Return a function that encodes sentences to the ids of `Tokenizer.encode_literally`, many times as fast.
+
+    WordPiece is nanotoken's. The ids are of an unsigned `dtype` that holds every one.
+
+    Example:
+        >>> vocabulary = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"), lowercase=True)
+        >>> ids, lengths = sentence_encoder(Tokenizer(vocabulary), "uint16")(["A b", "", "b"])
+        >>> ids.tolist(), lengths.tolist()
+        ([5, 6, 6], [2, 0, 1])
+    """
+    from nanotoken import WordPieceTokenizer
+
+    if not tokenizer.is_wordpiece:
+        return _StretchEncoder(tokenizer, np.dtype(dtype))
+    content = json.loads(tokenizer.backend.to_str())
+    # To a tokenizer that does not know the special tokens they are ordinary text.
+    content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
+    wordpiece = WordPieceTokenizer.from_json(json.dumps(content | {"post_processor": None}))
+
+    def encode(sentences: Sequence[str]) -> Encoded:
+        # In this thread: engines have a process for each core.
+        ids, bounds = wordpiece.encode_batch(sentences, add_special_tokens=False, parallel=False)
+        return ids.astype(dtype), np.diff(bounds)
+
+    return encode
+
+
+class _StretchEncoder:
+    """Encodes sentences by any tokenizer, and remembers what each stretch became; new ones are encoded together.
+
+    Byte-level BPE looks across a space only where white space stands next to it, and takes the space into the word
+    behind it: a stretch begins with its space. Of any other tokenizer nothing is assumed: a text is one stretch. The
+    space of a stretch is written as `_SPACE`, and what would look like it as `_ESCAPE`.
+    """
+
+    _MARK, _SPACE, _ESCAPE = "\x01", "\x01s", "\x01e"
+
+    def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
+        self._dtype, self._encode = dtype, tokenizer.encode_literally
+        self._remembered: dict[str, bytes] = {}
+        content = json.loads(tokenizer.backend.to_str())
+        pre_tokenizer = content["pre_tokenizer"] or {}
+        self._is_cut = (
+            pre_tokenizer.get("type") == "ByteLevel"
+            and pre_tokenizer.get("use_regex", True)
+            and not pre_tokenizer["add_prefix_space"]
+            and not content["normalizer"]
+            and all(token["special"] for token in content["added_tokens"])  # others may stand for text with spaces
+        )
+
+    def __call__(self, sentences: Sequence[str]) -> Encoded:
+        if len(self._remembered) > _MAX_REMEMBERED:
+            self._remembered.clear()
+        texts = self._spread(sentences)
+        numbers, stretches = distinct_stretches(" ".join(texts))
+        encoded = self._ids_of(stretches)
+        known = np.frombuffer(b"".join(encoded), dtype=self._dtype)
+        sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)) // self._dtype.itemsize
+        in_stretch = sizes[numbers]
+        ends = np.cumsum(in_stretch)
+        # Token t of all is token t - s + k of the known ones, where its stretch begins at s here and at k there.
+        shifts = (np.cumsum(sizes) - sizes)[numbers] - (ends - in_stretch)
+        places = np.repeat(shifts, in_stretch)
+        places += np.arange(len(places))
+        ids = known[places]
+        last = np.cumsum(np.fromiter((text.count(" ") + 1 for text in texts), dtype=np.int64, count=len(texts))) - 1
+        return ids, np.diff(ends[last], prepend=0)
+
+    def _spread(self, texts: Sequence[str]) -> list[str]:
+        """Return texts with spaces between their stretches only."""
+        lines = "\n".join(texts)
+        single = "  " not in lines and " \n" not in f"{lines}\n" and lines.count("\n") == len(texts) - 1
+        if self._is_cut and single and lines.replace("\n", "").isprintable():
+            symbols = np.frombuffer(lines.encode(), np.uint8)
+            groups = _GROUPS[symbols]
+            cuts = np.flatnonzero(groups[:-1] + groups[1:] == _LETTER + _OTHER) + 1
+            cut = np.insert(symbols, cuts, ord(_CUT)).tobytes().decode()
+            return cut.replace(" ", f" {self._SPACE}").replace(_CUT, " ").split("\n")
+        if self._is_cut and len(texts) > 1:  # what is harder to tell is looked for in halves
+            half = len(texts) // 2
+            return [*self._spread(texts[:half]), *self._spread(texts[half:])]
+        return [text.replace(self._MARK, self._ESCAPE).replace(" ", self._SPACE) for text in texts]
+
+    def _ids_of(self, stretches: Sequence[str]) -> list[bytes]:
+        new = [stretch for stretch in stretches if stretch not in self._remembered]
+        texts = [stretch.replace(self._SPACE, " ").replace(self._ESCAPE, self._MARK) for stretch in new]
+        ids = (np.array(ids, self._dtype).tobytes() for ids in self._encode(texts))
+        self._remembered.update(zip(new, ids, strict=True))
+        encoded = [self._remembered[stretch] for stretch in stretches]
+        for stretch in new:
+            if len(stretch) > _MAX_REMEMBERED_CHARACTERS:
+                del self._remembered[stretch]
+        return encoded

@@ -17,7 +17,6 @@ SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 
 CONTINUATION = "##"
 """Prefix of subwords that continue a word."""
-
 MAX_WORD_CHARACTERS = 100
 """Maximum word length; a longer word becomes [UNK]. (max_input_chars_per_word of google-research/bert, tokenization.py,
 is 200; the tokenizers library and every published tokenizer.json use 100.)"""
@@ -49,13 +48,10 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
     Raises:
         DataError: The folder has no vocabulary, or it is not WordPiece, or BERT cannot use it.
     """
-    folder = path.parent if path.is_file() else path
-    tokenizer_file, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
+    folder, vocab_file = (path.parent, path) if path.is_file() else (path, path / "vocab.txt")
     normalizer: dict[str, Any] = {}
     unsplit: tuple[str, ...] = ()
-    if path.is_file():
-        tokens = read_vocab_file(path)
-    elif tokenizer_file.is_file():
+    if path.is_dir() and (tokenizer_file := path / "tokenizer.json").is_file():
         tokens, normalizer, unsplit = _read_tokenizer_json(tokenizer_file)
     elif vocab_file.is_file():
         tokens = read_vocab_file(vocab_file)
@@ -64,9 +60,8 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
             f"{folder} has neither tokenizer.json nor vocab.txt, so there is no tokenizer in it. Copy them from where "
             "the model was published."
         )
-    config_file = folder / "tokenizer_config.json"
-    config = _read_object(config_file) if config_file.is_file() else {}
-    settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not has_capitals(tokens))
+    config = _read_object(folder / "tokenizer_config.json", missing_ok=True)
+    settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not _has_capitals(tokens))
     chinese = config.get("tokenize_chinese_chars", normalizer.get("handle_chinese_chars", True))
     return Vocabulary(
         tokens=tokens,
@@ -130,7 +125,7 @@ def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
     known = vocab | added
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        settings |= _read_object(folder / name) if (folder / name).is_file() else {}
+        settings |= _read_object(folder / name, missing_ok=True)
     tokens = []
     for role, customary, of_bert in zip(TOKEN_ROLES, ROBERTA_TOKENS, SPECIAL_TOKENS, strict=True):
         declared = settings.get(role)
@@ -157,18 +152,11 @@ def read_vocab_file(path: Path) -> tuple[str, ...]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 ({error}). Expected a BERT vocab.txt, one token per line.") from error
     # Not splitlines(): it also splits at characters such as U+2028, which may be tokens themselves.
-    lines = text.removesuffix("\n").split("\n")
-    _check_tokens(lines, path)
-    return tuple(lines)
+    return _checked(text.removesuffix("\n").split("\n"), path)
 
 
-def has_capitals(tokens: Sequence[str]) -> bool:
-    """Return whether a vocabulary is cased: whether enough of its ordinary tokens have capital letters.
-
-    Example:
-        >>> has_capitals(["[PAD]", "the", "The", "##s"]), has_capitals(["[PAD]", "[unused1]", "the", "##s"])
-        (True, False)
-    """
+def _has_capitals(tokens: Sequence[str]) -> bool:
+    """Return whether a vocabulary is cased: whether enough of its ordinary tokens have capital letters."""
     ordinary = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
     return sum(token != token.lower() for token in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
 
@@ -187,17 +175,16 @@ def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any], t
         )
     if sorted(by_id) != list(range(len(by_id))):
         raise DataError(f"{path}: the ids of its {len(by_id)} tokens are not 0 to {len(by_id) - 1} without a gap.")
-    tokens = [by_id[index] for index in range(len(by_id))]
-    _check_tokens(tokens, path)
+    tokens = _checked([by_id[index] for index in range(len(by_id))], path)
     unsplit = tuple(
         token["content"]
         for token in content.get("added_tokens", [])
         if token.get("single_word") and token.get("normalized") and not token.get("special")
     )
-    return tuple(tokens), content.get("normalizer") or {}, unsplit
+    return tokens, content.get("normalizer") or {}, unsplit
 
 
-def _check_tokens(tokens: Sequence[str], path: Path) -> None:
+def _checked(tokens: Sequence[str], path: Path) -> tuple[str, ...]:
     first_line: dict[str, int] = {}
     for number, token in enumerate(tokens, start=1):
         if not token.strip():
@@ -214,9 +201,12 @@ def _check_tokens(tokens: Sequence[str], path: Path) -> None:
             f"{path} lacks {', '.join(missing)}. A BERT vocabulary has a line for each of {', '.join(SPECIAL_TOKENS)}, "
             "spelt so."
         )
+    return tuple(tokens)
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
+    if missing_ok and not path.is_file():
+        return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -231,11 +221,9 @@ _WANTED_FILES = ["*.json", "*.txt", "*.safetensors"]
 
 
 def resolve_folder(name_or_folder: str, revision: str | None = None) -> Path:
-    """Return an existing folder unchanged, or else the cached hub snapshot of that name, downloaded if necessary.
+    """Return an existing folder unchanged, or else the cached snapshot of the hub, downloaded if necessary.
 
-    Args:
-        name_or_folder: `path/to/folder`, or `owner/name` or `owner/name@REVISION` on the Hugging Face hub.
-        revision: Commit, tag or branch of a hub name without one; None for the main branch. Not used for folders.
+    A hub name is `owner/name` or `owner/name@REVISION`; `revision` is a commit, tag or branch of one without.
 
     Raises:
         DataError: It is neither a folder nor a hub name that can be reached.
@@ -248,19 +236,15 @@ def resolve_folder(name_or_folder: str, revision: str | None = None) -> Path:
     name, _, own_revision = name_or_folder.partition("@")
     if name.count("/") > 1 or name_or_folder.startswith((".", "/", "~")):
         raise DataError(f"{folder} does not exist; expected a folder with a checkpoint or a hub name (owner/name).")
-    return _hub_snapshot(name, own_revision or revision)
-
-
-def _hub_snapshot(name: str, revision: str | None) -> Path:
     # Imported here because the import takes half a second and folders do not need it.
     from huggingface_hub import snapshot_download
 
-    at = f" at revision {revision}" if revision else ""
+    revision = own_revision or revision
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=_WANTED_FILES))
     # The hub's errors are subclasses of OSError (offline, no such name or file) and ValueError (invalid name).
     except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        at, reason = f" at revision {revision}" if revision else "", str(error).strip().partition("\n")[0]
         raise DataError(
             f"{name!r} is not a folder here, and the Hugging Face hub gave no checkpoint of that name{at} "
             f"({type(error).__name__}: {reason}). Correct the name, or go online, or download it elsewhere and give "

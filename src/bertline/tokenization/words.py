@@ -12,8 +12,6 @@ from bertline.foundation.errors import DataError
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, SPECIAL_TOKENS, Vocabulary
 
-# Words that the user wants whole: always in the vocabulary, never split.
-
 _KEY = "tokenizer.user_words"
 # Circled letters, which are symbols that count as letters in the regular expressions of the tokenizers library.
 _LETTER_SYMBOLS = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
@@ -45,29 +43,23 @@ def read_user_words(given: Sequence[str] | str, words_of: Callable[[str], Sequen
             raise DataError(f"{_KEY} names {given}, which has no words. Give one a line, or null the key: {_KEY}=[]")
     else:
         entries = [(f"{_KEY}[{index}]", word.strip()) for index, word in enumerate(given)]
-    is_lowercase: dict[str, bool] = {}
+    is_split: dict[str, bool] = {}
     for where, word in entries:
-        pieces = list(words_of(word))
-        whole = "".join(pieces)
-        _refuse_unusable(where, word, whole)
-        is_lowercase[whole] = len(pieces) > 1
-    return is_lowercase
-
-
-def _refuse_unusable(where: str, word: str, whole: str) -> None:
-    problem = ""
-    if not whole:
-        problem = "has no characters that BERT reads"
-    elif len(word.split()) > 1 or (any(map(_is_chinese, whole)) and len(whole) > 1):
-        problem = (
-            "is more than one word: text is split at spaces and around Chinese characters before words are looked at"
-        )
-    elif whole.startswith(CONTINUATION) or whole.upper() in SPECIAL_TOKENS:
-        problem = "stands for something else in a vocabulary (a continued word, or a special token)"
-    elif len(whole) > MAX_WORD_CHARACTERS:
-        problem = f"has {len(whole)} characters; a word has at most {MAX_WORD_CHARACTERS}"
-    if problem:
+        parts = list(words_of(word))
+        whole = "".join(parts)
+        is_split[whole] = len(parts) > 1
+        if not whole:
+            problem = "has no characters that BERT reads"
+        elif len(word.split()) > 1 or (any(map(_is_chinese, whole)) and len(whole) > 1):
+            problem = "is more than one word: text is split at spaces and around Chinese characters first"
+        elif whole.startswith(CONTINUATION) or whole.upper() in SPECIAL_TOKENS:
+            problem = "stands for something else in a vocabulary (a continued word, or a special token)"
+        elif len(whole) > MAX_WORD_CHARACTERS:
+            problem = f"has {len(whole)} characters; a word has at most {MAX_WORD_CHARACTERS}"
+        else:
+            continue
         raise DataError(f"{where}: {word!r} {problem}. Leave it out, or write it in another way.")
+    return is_split
 
 
 def word_starts(tokenizer: Tokenizer) -> list[bool]:
@@ -86,11 +78,7 @@ def word_starts(tokenizer: Tokenizer) -> list[bool]:
 
 
 def _is_chinese(character: str) -> bool:
-    """Return whether BERT's normalizer puts spaces around a character.
-
-    References:
-        google-research/bert, tokenization.py, _is_chinese_char.
-    """
+    """Return whether BERT's normalizer puts spaces around a character (_is_chinese_char of google-research/bert)."""
     return unicodedata.name(character, "").startswith("CJK ") and unicodedata.category(character) == "Lo"
 
 
@@ -163,12 +151,7 @@ def _is_of_word(character: str) -> bool:
     return any(first <= ord(character) <= last for first, last in _LETTER_SYMBOLS)
 
 
-# New words for the vocabulary of a checkpoint: those of the corpus that it cuts into the most tokens.
-#
-# Old tokens keep their ids, and words come behind them, so that the checkpoint's embeddings stay where they are.
-
-_OF_UNKNOWN = 2
-"""Tokens that a word which becomes [UNK] counts as: to know it is worth one token for each time that it occurs."""
+_OF_UNKNOWN = 2  # tokens that a word which becomes [UNK] counts as: to know it is worth one for each time it occurs
 
 
 def words_to_add(
@@ -189,19 +172,19 @@ def words_to_add(
         ('abc', 'ab')
     """
     cutter = _Cutter(vocabulary.tokens)
-    candidates = (
-        word
-        for word, count in word_counts.items()
-        if count >= min_frequency and len(word) <= MAX_WORD_CHARACTERS and not word.isdecimal()
-    )
-    queue = [(-word_counts[word] * (cutter.num_tokens(word) - 1), word) for word in candidates]
-    queue = [entry for entry in queue if entry[0] < 0]
+
+    def saved(word: str) -> int:
+        return word_counts[word] * (cutter.num_tokens(word) - 1)
+
+    frequent = (word for word, count in word_counts.items() if count >= min_frequency and not word.isdecimal())
+    savings = ((word, saved(word)) for word in frequent if len(word) <= MAX_WORD_CHARACTERS)
+    queue = [(-num_saved, word) for word, num_saved in savings if num_saved]
     heapq.heapify(queue)
     chosen: list[str] = []
     while queue and len(chosen) < num_new:
         negative, word = heapq.heappop(queue)
         # What a word saves almost never grows by the choice of others, so only the first of the queue is looked at.
-        now = -word_counts[word] * (cutter.num_tokens(word) - 1)
+        now = -saved(word)
         if now == negative:
             cutter.add(word)
             chosen.append(word)
@@ -235,10 +218,6 @@ class _Cutter:
 
 
 def parts_of_new_tokens(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
-    """Return the old ids that stood for each new token: what its embedding begins as a mean of.
-
-    Returns:
-        For each token of `new` behind those of `old`, at least one old id.
-    """
+    """Return for each token of `new` behind those of `old` at least one old id: what its embedding is a mean of."""
     words = [token.removeprefix(CONTINUATION) for token in new.vocab[old.vocab_size :]]
     return [ids or [old.unk_id] for ids in old.encode_literally(words)]

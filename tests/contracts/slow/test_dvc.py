@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 
@@ -15,9 +14,7 @@ def stages(content: dict[str, Any], **more: Any) -> None:
     Path("dvc.yaml").write_text(yaml.safe_dump({**more, "stages": content}, sort_keys=False), encoding="utf-8")
 
 
-def test_an_experiment_composes_with_hydra_and_a_plain_repro_does_not_so_configure_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_experiment_composes_with_hydra_and_a_plain_repro_does_not_so_configure_does(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
     for name, size in (("tiny", 1), ("base", 12)):

@@ -1,21 +1,27 @@
-"""A corpus and a tokenizer from made-up words, small enough to read."""
+"""A corpus and a tokenizer from made-up words, small enough to read, and the examples made of them."""
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+import staged_runs
 from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND
-from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
+from bertline.examples.build import build_examples
+from bertline.examples.config import ExamplesConfig
 from bertline.examples.masking import MaskingPolicy
-from bertline.foundation.manifests import write_manifest
+from bertline.examples.store import Example, ExampleStore
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from corpora import ShardWriter
+from corpora import write_corpus
+from engines import local
 
 WORDS = tuple(f"{first}{second}{vowel}" for first in "bdfgklmn" for second in "aeiou" for vowel in "lrst")
 TOKENS = (*SPECIAL_TOKENS, *WORDS, ".", "##s")
@@ -34,11 +40,28 @@ def documents_of(split: str, count: int) -> list[Document]:
     ]
 
 
+class Built(NamedTuple):
+    """An examples artifact and the figures of its stage."""
+
+    folder: Path
+    headline: dict[str, float | int]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return json.loads((self.folder / "manifest.json").read_text())
+
+    def store(self, length: int, split: str = "train") -> ExampleStore:
+        return ExampleStore.open(self.folder, split, length)
+
+    def examples(self, length: int, split: str = "train") -> list[Example]:
+        store = self.store(length, split)
+        return [store[index] for index in range(len(store))]
+
+
 @pytest.fixture
 def tokenizer_folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "tokenizer"
-    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder)
-    return folder
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), tmp_path / "tokenizer")
+    return tmp_path / "tokenizer"
 
 
 @pytest.fixture
@@ -46,58 +69,30 @@ def corpus_folder(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus", documents_of("train", 60), documents_of("validation", 12))
 
 
-def write_corpus(folder: Path, train: list[Document], validation: list[Document]) -> Path:
-    """A corpus artifact of these documents."""
-    folder.mkdir()
-    shards, counts = {}, {}
-    for split, documents in (("train", train), ("validation", validation)):
-        writer = ShardWriter(folder, split, shard_documents=25)
-        for document in documents:
-            writer.write(document)
-        shards[split] = writer.close()
-        characters = sum(len(sentence) for document in documents for sentence in document.sentences)
-        counts[split] = {"documents": len(documents), "characters": characters}
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"shards": shards, "counts": counts})
-    return folder
-
-
 @pytest.fixture
-def corpus_of(tmp_path: Path):
-    """`corpus_of(train, validation)`, each a list of documents, each a list of sentences."""
+def build(tokenizer_folder: Path, corpus_folder: Path, tmp_path: Path) -> Callable[..., Built]:
+    """`build(config, "name", corpus=..., tokenizer=..., workers=...)`: examples in a folder of that name."""
 
-    def write(train: list[list[str]], validation: list[list[str]]) -> Path:
-        made = [
-            [Document(f"{name}-{index}", name, tuple(sentences)) for index, sentences in enumerate(documents)]
-            for name, documents in (("train", train), ("validation", validation))
-        ]
-        return write_corpus(tmp_path / "made-up-corpus", *made)
+    def build(
+        config: ExamplesConfig,
+        name: str = "out",
+        *,
+        corpus: Path = corpus_folder,
+        tokenizer: Path = tokenizer_folder,
+        workers: int = 0,
+    ) -> Built:
+        out = tmp_path / name
+        return Built(out, build_examples(config, tokenizer, corpus, out, **local(out, workers)))
 
-    return write
+    return build
 
 
 @pytest.fixture
 def config() -> ExamplesConfig:
-    return ExamplesConfig(
-        seed=5,
-        lengths=(16, 32),
-        random_next_prob=0.5,
-        short_sequence_prob=0.1,
-        shard_sequences=40,
-        masking=DynamicMaskingConfig(
-            kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
-        ),
-    )
+    return replace(staged_runs.EXAMPLES, seed=5, lengths=(16, 32), shard_sequences=40)
 
 
 @pytest.fixture
 def policy() -> MaskingPolicy:
-    return MaskingPolicy(
-        mask_prob=0.15,
-        replace_with_mask_prob=0.8,
-        replace_with_random_prob=0.1,
-        static=False,
-        vocab_size=1000,
-        pad_id=0,
-        mask_id=4,
-        special_ids=(0, 1, 2, 3, 4),
-    )
+    ids = {"pad_id": 0, "mask_id": 4, "special_ids": (0, 1, 2, 3, 4)}
+    return MaskingPolicy(static=False, vocab_size=1000, **ids, **staged_runs.MASKING)

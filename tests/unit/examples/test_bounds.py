@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bertline.examples import bounds
 from bertline.examples.bounds import digests_of, duplicate_share, refuse_outside, suited_lengths, surface_accuracy
-from bertline.examples.build import build_examples, target_counts
-from bertline.examples.config import NO_BOUNDS, BoundsConfig, ExamplesConfig
+from bertline.examples.build import target_counts
+from bertline.examples.config import BoundsConfig, ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
-from bertline.examples.store import ExampleStore, token_counts
+from bertline.examples.store import token_counts
 from bertline.foundation.errors import DataError
 from bertline.tokenization.tokenizer import Layout
-from engines import local
 
 FINE = {
     "examples": 5000, "duplicate_share": 0.01, "fill": 0.9, "truncated_share": 0.01, "unknown_share": 0.001,
@@ -60,13 +57,12 @@ class Sequences:
         ("random_next_share", 0.9, "examples=full_sentences"),
     ],
 )
-def test_what_is_outside_of_a_bound_is_named_with_figure_bound_and_remedy(
-    config: ExamplesConfig, figure: str, value: float, said: str
-) -> None:
-    refuse_outside(BOUNDS, 64, config, FINE)
-    refuse_outside(NO_BOUNDS, 64, config, {**FINE, figure: value})
+def test_what_is_outside_of_a_bound_is_named_with_figure_bound_and_remedy(config, figure, value, said) -> None:
+    bounded = dataclasses.replace(config, bounds=BOUNDS)
+    refuse_outside(bounded, 64, FINE)
+    refuse_outside(config, 64, {**FINE, figure: value})
     with pytest.raises(DataError, match=rf"(?s)64 tokens .*{value:.1%}.*{said}") as caught:
-        refuse_outside(BOUNDS, 64, config, {**FINE, figure: value})
+        refuse_outside(bounded, 64, {**FINE, figure: value})
     assert str(caught.value).count("\n  - ") == 1
 
 
@@ -92,9 +88,7 @@ def test_the_surface_accuracy_is_what_final_marks_or_lengths_tell_of_the_label(t
 
 
 @pytest.mark.parametrize("most", [1 << 23, 500])
-def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(
-    monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(monkeypatch, most) -> None:
     monkeypatch.setattr(bounds, "_MOST_DIGESTS", most)
     rows = [[7, number // 256, number % 256] for number in range(3000)]
     repeated = [*rows, *rows[:1000], [7, 1], [7, 1, 0]]  # the beginning of another one is not equal to it
@@ -102,26 +96,19 @@ def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(
     assert share == pytest.approx(1001 / 4002, abs=1e-9 if most > 4002 else 0.1)
 
 
-def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(
-    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(build, config, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(bounds, "FEWEST_JUDGED", 1)
-    headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
-    facts = json.loads((tmp_path / "out/manifest.json").read_text())["lengths"]["16"]["train"]
-    store = ExampleStore.open(tmp_path / "out", "train", 16)
-    distinct = {tuple(store[index].input_ids.tolist()) for index in range(len(store))}
+    built = build(config)
+    headline, facts, store = built.headline, built.manifest["lengths"]["16"]["train"], built.store(16)
+    distinct = {tuple(example.input_ids.tolist()) for example in built.examples(16)}
     assert facts["duplicate_share"] == pytest.approx(1 - len(distinct) / len(store))
     assert 0.3 < facts["surface_accuracy"] < 0.8 and headline["length_16/surface_accuracy"] == facts["surface_accuracy"]
     assert facts["unknown_character_share"] == 0
     assert headline["length_16/fill"] == pytest.approx(store.num_tokens / (16 * len(store)))
 
-    strict = dataclasses.replace(config, bounds=dataclasses.replace(NO_BOUNDS, min_fill=1.0))
     with pytest.raises(DataError, match="tokens fill"):
-        build_examples(strict, tokenizer_folder, corpus_folder, tmp_path / "strict", **local(tmp_path / "strict"))
+        build(dataclasses.replace(config, bounds=BoundsConfig(min_fill=1.0)), "strict")
     assert not (tmp_path / "strict").exists()
-
-
-WORD = "word "
 
 
 @pytest.mark.parametrize(
@@ -134,25 +121,21 @@ WORD = "word "
         (60, 300, 128, (128, 128)),  # a model with few positions
     ],
 )
-def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(
-    words: int, sentences: int, longest: int, expected: tuple[int, int]
-) -> None:
+def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(words, sentences, longest, expected):
     generator = random.Random(0)
-    documents = [[(WORD * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)]
+    documents = [
+        [("word " * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)
+    ]
     assert suited_lengths(documents, longest=longest) == expected
 
 
-def test_counts_are_those_of_the_examples_one_by_one(
-    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
-) -> None:
-    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "examples", **local(tmp_path / "examples"))
-    store = ExampleStore.open(tmp_path / "examples", "validation", 16)
+def test_counts_are_those_of_the_examples_one_by_one(build, config: ExamplesConfig) -> None:
+    store = build(config).store(16, "validation")
     policy = masking_policy(store.manifest)
-    tokens = np.zeros(policy.vocab_size, dtype=int)
-    targets = np.zeros(policy.vocab_size, dtype=int)
+    tokens, targets = np.zeros((2, policy.vocab_size), dtype=int)
     for index in range(len(store)):
-        example = store[index]
-        np.add.at(tokens, example.input_ids, 1)
-        np.add.at(targets, mask_example(example, seed=5, epoch=0, example_id=index, policy=policy).masked_labels, 1)
+        masked = mask_example(store[index], seed=5, epoch=0, example_id=index, policy=policy)
+        np.add.at(tokens, store[index].input_ids, 1)
+        np.add.at(targets, masked.masked_labels, 1)
     assert token_counts(store, policy.vocab_size).tolist() == tokens.tolist()
     assert target_counts(store, seed=5, policy=policy).tolist() == targets.tolist()

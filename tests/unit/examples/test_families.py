@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,9 @@ import tokenizers
 import transformers
 
 from bertline.corpus.storage import read_documents, shard_paths
-from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedShard, encode_file
 from bertline.examples.masking import masked_batch, masking_policy
-from bertline.examples.store import ExampleStore
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.pretraining.data import MaskedExamples
 from bertline.tokenization.build import build_tokenizer
@@ -63,23 +61,16 @@ def folder(request: pytest.FixtureRequest, corpus_folder: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("random_next_prob", [None, 0.5])
 def test_sequences_have_the_tokenizer_s_layout_and_special_tokens_are_neither_targets_nor_random_tokens(
-    folder: Path, corpus_folder: Path, tmp_path: Path, config: ExamplesConfig, random_next_prob: float | None
+    folder: Path, build, config: ExamplesConfig, random_next_prob: float | None
 ) -> None:
-    chosen = dataclasses.replace(
-        config,
-        random_next_prob=random_next_prob,
-        masking=dataclasses.replace(
-            config.masking, mask_prob=0.9, replace_with_mask_prob=0.0, replace_with_random_prob=1.0
-        ),
-    )
-    build_examples(chosen, folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
-    tokenizer, store = Tokenizer.load(folder), ExampleStore.open(tmp_path / "out", "train", 32)
+    masking = replace(config.masking, mask_prob=0.9, replace_with_mask_prob=0.0, replace_with_random_prob=1.0)
+    built = build(replace(config, random_next_prob=random_next_prob, masking=masking), tokenizer=folder)
+    tokenizer, store = Tokenizer.load(folder), built.store(32)
     layout = tokenizer.single if random_next_prob is None else tokenizer.pair
     assert store.layout == layout and store.pad_id == tokenizer.pad_id
-    special = np.array(sorted(tokenizer.special_ids))
-    assert masking_policy(store.manifest).special_ids == tuple(special)
-    for index in range(len(store)):
-        example = store[index]
+    special, policy = np.array(sorted(tokenizer.special_ids)), masking_policy(store.manifest)
+    assert policy.special_ids == tuple(special)
+    for example in built.examples(32):
         ids, first = example.input_ids.tolist(), example.first_segment_length
         stop = len(ids) - len(layout.after)
         a = ids[len(layout.before) : first - len(layout.between) if layout.between else stop]
@@ -87,7 +78,6 @@ def test_sequences_have_the_tokenizer_s_layout_and_special_tokens_are_neither_ta
         assert ids == layout.sequence(a, b) and a and (b or random_next_prob is None) and len(ids) <= 32
         assert not set(a + b) & set(special)
         assert (example.token_type_ids == layout.second_type * (np.arange(len(ids)) >= first)).all()
-    policy = masking_policy(store.manifest)
     batch = masked_batch(store, np.arange(len(store)), epoch=0, seed=0, policy=policy)
     used = batch["masked_labels"] != IGNORED_LABEL
     shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)[used]
@@ -96,25 +86,18 @@ def test_sequences_have_the_tokenizer_s_layout_and_special_tokens_are_neither_ta
     assert (batch["token_type_ids"].max() == 1) == bool(layout.second_type)
 
 
-def test_a_text_is_encoded_as_its_sentences_stand_in_it(
-    folder: Path, corpus_folder: Path, tmp_path: Path, config: ExamplesConfig
-) -> None:
-    tokenizer = Tokenizer.load(folder)
+def test_a_text_is_encoded_as_its_sentences_stand_in_it(folder: Path, corpus_folder, tmp_path, config) -> None:
     document = next(iter(read_documents(corpus_folder, "train")))
     path = shard_paths(corpus_folder, "train")[0]
     encode_file(path, tmp_path, tokenizer_folder=folder, config=config, has_labels=False)
     shard = EncodedShard.open(tmp_path)
     ids = shard.tokens[: shard.sentence_starts[shard.document_starts[1]]]
-    assert ids.tolist() == tokenizer.encode_literally([" ".join(document.sentences)])[0]
+    assert ids.tolist() == Tokenizer.load(folder).encode_literally([" ".join(document.sentences)])[0]
 
 
-def test_segments_apart_find_the_border_that_token_types_do_not_show(
-    folder: Path, corpus_folder: Path, tmp_path: Path, config: ExamplesConfig
-) -> None:
-    build_examples(config, folder, corpus_folder, tmp_path / "out", **local(tmp_path / "out"))
-    examples = MaskedExamples(tmp_path / "out", "train", 32, pairs_together=2)
-    apart = examples.batch(np.arange(4), epoch=0)
-    single = Tokenizer.load(folder).single
+def test_segments_apart_find_the_border_that_token_types_do_not_show(folder: Path, build, config) -> None:
+    examples = MaskedExamples(build(config, tokenizer=folder).folder, "train", 32, pairs_together=2)
+    apart, single = examples.batch(np.arange(4), epoch=0), Tokenizer.load(folder).single
     for row, mask in zip(apart["input_ids"], apart["attention_mask"], strict=True):
         ids = row[mask.astype(bool)].tolist()
         text = ids[len(single.before) : len(ids) - len(single.after)]

@@ -1,20 +1,19 @@
-"""Sentence pairs, and blocks of examples."""
+"""Sentence pairs, pairs whose segments change places, full sentences in one segment, and blocks of examples."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import random
-from itertools import pairwise
+import re
+from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.document import Document
-from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus, shuffled
 from bertline.examples.generation import (
@@ -24,12 +23,15 @@ from bertline.examples.generation import (
     assemble,
     blocks_of_documents,
     document_pairs,
+    document_segments,
     generate_pairs,
 )
-from bertline.examples.store import ExampleStore
-from bertline.tokenization.tokenizer import Layout, Tokenizer
-from encoded_corpora import encoded_corpus
-from engines import local
+from bertline.examples.masking import masked_batch, masking_policy, max_targets
+from bertline.foundation.errors import DataError
+from bertline.foundation.labels import IGNORED_LABEL
+from bertline.tokenization.tokenizer import Layout
+from corpora import write_corpus
+from encoded_corpora import corpus_of, encoded_corpus
 
 
 def test_blocks_are_the_shards_in_order_all_of_one_copy_before_the_next() -> None:
@@ -51,10 +53,8 @@ def test_pairs_do_not_depend_on_the_shards_but_on_the_copy(tmp_path: Path, confi
 
     together = pairs(encoded_corpus(lists))
     assert together == pairs(encoded_corpus(lists[:7], [[[]]], lists[7:8], lists[8:]))
-    first, second = (
-        pairs(encoded_corpus(lists), 2)[part] for part in (slice(len(together)), slice(len(together), None))
-    )
-    assert first == together != second
+    twice = pairs(encoded_corpus(lists), 2)
+    assert twice[: len(together)] == together != twice[len(together) :]
 
 
 @pytest.mark.parametrize(
@@ -66,82 +66,57 @@ def test_pairs_are_laid_out_as_the_tokenizer_does(layout: Layout, expected: list
     assert assemble(corpus, pairs, layout).input_ids.tolist() == expected
 
 
-def corpus_of(*documents: list[int]) -> EncodedCorpus:
-    """Documents given by the lengths of their sentences; every token of the corpus is a different number."""
-    token = iter(range(10**6))
-    return encoded_corpus([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
-
-
 def pairs_of(
     corpus: EncodedCorpus, document: int, config: ExamplesConfig, length: int = 32, seed: int = 0
 ) -> list[Pair]:
     return list(document_pairs(corpus, document, random.Random(seed), room=length - 3, config=config))
 
 
-@pytest.fixture
-def always_next(config: ExamplesConfig) -> ExamplesConfig:
-    return dataclasses.replace(config, random_next_prob=0.0, short_sequence_prob=0.0)
-
-
-@pytest.fixture
-def always_random(config: ExamplesConfig) -> ExamplesConfig:
-    return dataclasses.replace(config, random_next_prob=1.0, short_sequence_prob=0.0)
-
-
-@pytest.fixture
-def varied() -> EncodedCorpus:
-    rng = random.Random(3)
-    return corpus_of(*([rng.randint(1, 40) for _ in range(rng.randint(1, 30))] for _ in range(300)))
-
-
-def test_sentences_that_a_did_not_use_are_put_back_after_a_random_segment(always_random: ExamplesConfig) -> None:
+def test_sentences_that_a_did_not_use_are_put_back_after_a_random_segment(config: ExamplesConfig) -> None:
     corpus = corpus_of([4, 4, 4, 4, 4, 4], [9, 9])
+    config = replace(config, random_next_prob=1.0, short_sequence_prob=0.0)
     for seed in range(20):
-        segments = [pair.a for pair in pairs_of(corpus, 0, always_random, length=64, seed=seed)]
-        assert segments[0].start == 0
-        assert segments[-1].stop == 24
+        segments = [pair.a for pair in pairs_of(corpus, 0, config, length=64, seed=seed)]
+        assert (segments[0].start, segments[-1].stop) == (0, 24)
         assert all(left.stop == right.start for left, right in pairwise(segments))
 
 
 @pytest.mark.parametrize("lengths", [(12, 12), (5, 40)])
-def test_of_documents_of_one_sentence_both_kinds_of_pairs_are_cut_alike(
-    config: ExamplesConfig, lengths: tuple[int, int]
-) -> None:
+def test_of_documents_of_one_sentence_both_kinds_of_pairs_are_cut_alike(config, lengths) -> None:
     rng = random.Random(3)
     corpus = corpus_of(*([rng.randint(*lengths)] for _ in range(600)))
-    starts = set(corpus.shard(0).sentence_starts.tolist())
+    starts = corpus.shard(0).sentence_starts.tolist()
     pairs = [pair for document in range(600) for pair in pairs_of(corpus, document, config, 64, seed=document)]
 
     assert {pair.next_sentence_label for pair in pairs} == {0, 1}
-    assert not {pair.a.stop for pair in pairs} & starts, "A always ends inside a sentence"
-    assert {pair.b.stop for pair in pairs} <= starts, "B always ends with one"
-    own = [document[1] - document[0] for document in pairwise(corpus.shard(0).sentence_starts.tolist())]
-    alike = [pair.a.length + pair.b.length == whole for pair, whole in zip(pairs, own, strict=True)]
+    assert not {pair.a.stop for pair in pairs} & set(starts), "A always ends inside a sentence"
+    assert {pair.b.stop for pair in pairs} <= set(starts), "B always ends with one"
+    alike = [pair.a.length + pair.b.length == size for pair, size in zip(pairs, np.diff(starts), strict=True)]
     assert np.mean(alike) > 0.95, "and B is as long as what follows A"
 
 
-def test_a_sentence_left_alone_is_cut_for_its_true_continuation(always_next: ExamplesConfig) -> None:
-    cuts = set()
+def test_a_sentence_left_alone_is_cut_for_its_true_continuation(config: ExamplesConfig) -> None:
+    config, cuts = replace(config, random_next_prob=0.0, short_sequence_prob=0.0), set()
     for seed in range(60):
-        [pair] = pairs_of(corpus_of([6], [5]), 0, always_next, seed=seed)
+        [pair] = pairs_of(corpus_of([6], [5]), 0, config, seed=seed)
         assert (pair.a.start, pair.a.stop, pair.b.stop) == (0, pair.b.start, 6)
         cuts.add(pair.a.stop)
     assert cuts == {1, 2, 3, 4, 5}
 
 
-def test_half_of_the_pairs_are_random_and_a_tenth_short(config: ExamplesConfig, varied: EncodedCorpus) -> None:
+def test_half_of_the_pairs_are_random_and_a_tenth_short(config: ExamplesConfig) -> None:
+    rng = random.Random(3)
+    varied = corpus_of(*([rng.randint(1, 40) for _ in range(rng.randint(1, 30))] for _ in range(300)))
     pairs = [pair for document in range(300) for pair in pairs_of(varied, document, config, seed=document)]
     assert len(pairs) > 2000
-    for hits, probability in (
-        (sum(pair.next_sentence_label for pair in pairs), 0.5),
-        (sum(pair.is_short for pair in pairs), 0.1),
-    ):
+    hits = {0.5: sum(pair.next_sentence_label for pair in pairs), 0.1: sum(pair.is_short for pair in pairs)}
+    for probability, number in hits.items():
         deviation = np.sqrt(len(pairs) * probability * (1 - probability))
-        assert abs(hits - len(pairs) * probability) < 4 * deviation
+        assert abs(number - len(pairs) * probability) < 4 * deviation
 
 
 def test_short_sequences_have_every_length_from_two_tokens_on(config: ExamplesConfig) -> None:
-    always_short = dataclasses.replace(config, random_next_prob=0.0, short_sequence_prob=1.0)
+    always_short = replace(config, random_next_prob=0.0, short_sequence_prob=1.0)
     lengths = set()
     for seed in range(30):
         pairs = pairs_of(corpus_of([1] * 200, [5]), 0, always_short, length=16, seed=seed)
@@ -171,13 +146,9 @@ def test_truncation_leaves_the_lengths_that_cutting_token_by_token_does(limit: i
             assert 50 <= b.start <= b.stop <= 50 + length_b
 
 
-def document(num_sentences: int, name: str = "a") -> Document:
-    return Document(name, "group", tuple(f"sentence {number}." for number in range(num_sentences)))
-
-
 @given(num_sentences=st.integers(1, 30), together=st.integers(1, 5), seed=st.integers(0, 9))
 def test_every_sentence_stays_once_and_runs_stay_together(num_sentences: int, together: int, seed: int) -> None:
-    before = document(num_sentences)
+    before = Document("a", "group", tuple(f"sentence {number}." for number in range(num_sentences)))
     after = shuffled(before, together=together, seed=seed)
     assert (after.id, after.group) == (before.id, before.group)
     assert sorted(after.sentences) == sorted(before.sentences)
@@ -187,20 +158,125 @@ def test_every_sentence_stays_once_and_runs_stay_together(num_sentences: int, to
         assert run == list(range(run[0], run[0] + len(run)))
 
 
-def test_segments_of_a_pair_come_from_anywhere_in_the_document(
-    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
-) -> None:
-    words = Tokenizer.load(tokenizer_folder).vocab[5:]
-    texts = [[f"{word} {word} {word} {word}" for word in words[:40]]]  # a sentence of 4 times the same word
-    corpus = corpus_of(texts, texts)
-    pairs = dataclasses.replace(config, lengths=(16,), random_next_prob=0.0, short_sequence_prob=0.0)
+def test_segments_of_a_pair_come_from_anywhere_in_the_document(build, config, tmp_path) -> None:
+    words = [f"{first}{vowel}{last}" for first in "bd" for vowel in "aeiou" for last in "lrst"]
+    texts = [[f"{word} {word} {word} {word}" for word in words]]  # a sentence of 4 times the same word
+    corpus = write_corpus(tmp_path / "runs", texts, texts)
+    config = replace(config, lengths=(16,), random_next_prob=0.0, short_sequence_prob=0.0)
     distances = {}
     for together in (None, 1):
-        folder = tmp_path / str(together)
-        changed = dataclasses.replace(pairs, shuffle_sentences=together)
-        build_examples(changed, tokenizer_folder, corpus, folder, **local(folder))
-        assert json.loads((folder / "manifest.json").read_text()).get("shuffle_sentences") == together
-        store = ExampleStore.open(folder, "train", 16)
-        examples = [store[index] for index in range(len(store))]
-        distances[together] = [abs(int(one.input_ids[1]) - int(one.input_ids[-2])) for one in examples]
-    assert max(distances[None]) <= 3 < sorted(distances[1])[len(distances[1]) // 2]
+        built = build(replace(config, shuffle_sentences=together), str(together), corpus=corpus)
+        assert built.manifest.get("shuffle_sentences") == together
+        ids = [example.input_ids for example in built.examples(16)]
+        distances[together] = sorted(abs(int(one[1]) - int(one[-2])) for one in ids)
+    assert distances[None][-1] <= 3 < distances[1][len(distances[1]) // 2]
+
+
+class TestFullSentences:
+    @pytest.fixture
+    def config(self, config: ExamplesConfig) -> ExamplesConfig:
+        return replace(config, random_next_prob=None, short_sequence_prob=0.0)
+
+    @pytest.mark.parametrize("short", [0.0, 0.3, 1.0])
+    def test_every_token_of_a_document_is_taken_once_in_order(self, config: ExamplesConfig, short: float) -> None:
+        rng, config = random.Random(3), replace(config, short_sequence_prob=short)
+        corpus = corpus_of(*([rng.randint(1, 80) for _ in range(rng.randint(1, 30))] for _ in range(100)))
+        bounds = set(corpus.shard(0).sentence_starts.tolist())
+        for document in range(100):
+            first, *_, last = corpus.sentence_bounds(document)
+            segments = document_segments(corpus, document, random.Random(document), room=30, config=config)
+            spans = [segment.a for segment in segments]
+            assert (spans[0].start, spans[-1].stop) == (first, last)
+            assert all(left.stop == right.start for left, right in pairwise(spans))
+            assert all(1 <= span.length <= 30 for span in spans)
+            for span in spans:  # cut only inside a sentence that is longer than a sequence
+                assert span.stop in bounds or span.length == 30
+
+    def test_the_artifact_has_one_segment_and_one_separator_per_sequence(self, build, config) -> None:
+        built = build(config)
+        assert "length_32/random_next_share" not in built.headline
+        store = built.store(32)
+        assert store.num_segments == 1
+        assert store.num_tokens - 2 * len(store) == store.manifest["corpus"]["train"]["tokens"]
+        for example in built.examples(32):
+            assert example.input_ids[0] == 2 and example.input_ids[-1] == 3
+            assert (example.input_ids == 3).sum() == 1
+            assert not example.token_type_ids.any() and example.next_sentence_label == 0
+        readable = (built.folder / "readable-0032.txt").read_text()
+        assert "  A: [CLS]" in readable and "  B: " not in readable
+
+    def test_a_full_sequence_has_room_for_all_its_targets(self, build, config) -> None:
+        """It has one special token fewer than a pair: at this rate one target more."""
+        store = build(replace(config, masking=replace(config.masking, mask_prob=0.99), lengths=(16,))).store(16)
+        batch = masked_batch(store, range(len(store)), epoch=0, seed=0, policy=masking_policy(store.manifest))
+        num_targets = (batch["masked_labels"] != IGNORED_LABEL).sum(axis=1)
+        assert batch["masked_labels"].shape[1] == num_targets.max() == max_targets(16, 0.99) + 1
+
+
+def pairs_of_a_plain_loop(lengths: list[int], room: int, rng: random.Random, config: ExamplesConfig) -> list[tuple]:
+    """Tokens of A and B before truncation, and the label, of a document whose tokens are numbered."""
+    starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+    sentences = [list(range(*bounds)) for bounds in pairwise(starts)]
+    pairs = []
+    while len(sentences) >= 2:
+        target = 2 + int(rng.random() * (room - 1)) if rng.random() < config.short_sequence_prob else room
+        chunk = [sentences.pop(0)]
+        while sentences and (len(chunk) < 2 or sum(map(len, chunk)) < target):
+            chunk.append(sentences.pop(0))
+        rng.random()  # whether the next segment is a random one: never
+        cut = 1 + int(rng.random() * (len(chunk) - 1))
+        first, second = list(chain(*chunk[:cut])), list(chain(*chunk[cut:]))
+        label = int(rng.random() < config.swapped_prob)
+        pairs.append((second, first, label) if label else (first, second, label))
+        if len(first) + len(second) > room:
+            break  # what is cut off takes random numbers of its own
+    return pairs
+
+
+class TestSentenceOrder:
+    @pytest.fixture
+    def config(self, config: ExamplesConfig) -> ExamplesConfig:
+        return replace(config, random_next_prob=0.0, swapped_prob=0.5)
+
+    @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @given(
+        lengths=st.lists(st.integers(1, 12), min_size=1, max_size=15),
+        room=st.integers(6, 40),
+        share=st.floats(0.01, 1),
+        seed=st.integers(0, 2**32),
+    )
+    def test_pairs_are_those_of_a_plain_loop(self, config, lengths, room, share, seed) -> None:
+        config = replace(config, swapped_prob=share)
+        pairs = list(document_pairs(corpus_of(lengths), 0, random.Random(seed), room=room, config=config))
+        expected = pairs_of_a_plain_loop(lengths, room, random.Random(seed), config)
+        for pair, (a, b, label) in zip(pairs, expected, strict=False):
+            found = (list(range(*pair.a)), list(range(*pair.b)))
+            assert pair.next_sentence_label == label == int(found[0][0] > found[1][0])
+            if pair.num_truncated:
+                assert set(found[0]) < set(a) or set(found[1]) < set(b)
+                assert len(found[0]) + len(found[1]) == room
+            else:
+                assert found == (a, b)
+        assert len(pairs) >= len(expected)
+        assert bool(pairs) == (len(lengths) > 1)
+
+    def test_the_artifact_has_the_labels_and_counts_documents_of_one_sentence(self, build, config) -> None:
+        built = build(config)
+        counts, facts = built.manifest["corpus"]["train"], built.manifest["lengths"]["32"]["train"]
+        assert 0 < counts["documents/one_sentence"] < counts["documents"]
+        assert sum(example.next_sentence_label for example in built.examples(32)) == facts["swapped"]
+        assert 0.35 < built.headline["length_32/swapped_share"] == facts["swapped_share"] < 0.65
+        assert "random_next" not in facts
+        assert "B is what A follows (label 1)" in (built.folder / "readable-0032.txt").read_text()
+
+    def test_documents_of_one_sentence_are_refused(self, build, config, tmp_path) -> None:
+        corpus = write_corpus(tmp_path / "short", [["bal bel ."], ["bol bul ."], ["dal del ."]], [["bal ."], ["bel ."]])
+        message = r"Each of the 3 documents of the train split has one sentence.*Join them.*objective=mlm"
+        with pytest.raises(DataError, match=message):
+            build(config, corpus=corpus)
+
+    @pytest.mark.parametrize("other", [0.5, None])
+    def test_a_pair_has_one_label(self, config: ExamplesConfig, other: float | None) -> None:
+        message = re.escape(f"which needs random_next_prob=0, because a pair has one label; found {other}")
+        with pytest.raises(ValueError, match=message):
+            replace(config, random_next_prob=other)

@@ -1,25 +1,33 @@
-"""Targets: how many, which, and how they are shown; and that nothing but the arguments decides."""
+"""Targets: how many, which, what is masked at once, how they are shown; and that only the arguments decide."""
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from bertline.examples.config import StaticMaskingConfig
 from bertline.examples.masking import (
     MaskedExample,
     MaskedRows,
     MaskingPolicy,
     mask_example,
     mask_rows,
+    masked_batch,
     masking_policy,
     max_targets,
 )
 from bertline.examples.store import Array, Example
 from bertline.foundation.labels import IGNORED_LABEL
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bertline.tokenization.words import word_starts
+from staged_runs import MASKING
 
 CLS, SEP = 2, 3
 
@@ -49,9 +57,7 @@ def deviations(hits: int, trials: int, probability: float) -> float:
 
 
 @pytest.mark.parametrize(("length", "fewest"), [(16, 1), (32, 4), (64, 9), (128, 18), (512, 76)])
-def test_fifteen_percent_of_the_maskable_tokens_are_targets_on_average(
-    policy: MaskingPolicy, length: int, fewest: int
-) -> None:
+def test_fifteen_percent_of_the_maskable_tokens_are_targets_on_average(policy, length, fewest) -> None:
     """15 % of 29 tokens are 4.35: four targets in 65 of 100 examples, five in the others."""
     rows = np.repeat(example_of(length).input_ids[None], 4000, axis=0)
     most = max_targets(length, 0.15)
@@ -85,7 +91,7 @@ def test_every_position_is_equally_often_a_target(policy: MaskingPolicy) -> None
 
 
 def test_random_replacements_are_uniform_over_the_ordinary_tokens(policy: MaskingPolicy) -> None:
-    few = dataclasses.replace(policy, replace_with_mask_prob=0.0, replace_with_random_prob=1.0, vocab_size=15)
+    few = replace(policy, replace_with_mask_prob=0.0, replace_with_random_prob=1.0, vocab_size=15)
     rows = np.where(np.arange(64) % 63 == 0, SEP, 7)[None].repeat(5000, axis=0)
     result = mask_rows(rows, np.arange(5000), seed=1, epoch=0, policy=few, num_columns=10)
     shown, _ = targets_of(result)
@@ -113,18 +119,58 @@ def test_another_epoch_seed_or_example_gives_another_mask(policy: MaskingPolicy,
     assert first.masked_positions.tolist() != second.masked_positions.tolist()
 
 
-def test_the_policy_is_read_from_the_manifest() -> None:
-    manifest = {
-        "vocab_size": 50,
-        "special_ids": {"[PAD]": 0, "[UNK]": 7, "[CLS]": 8, "[SEP]": 9, "[MASK]": 10},
-        "masking": {
-            "kind": "static",
-            "dupe_factor": 3,
-            "mask_prob": 0.2,
-            "replace_with_mask_prob": 0.7,
-            "replace_with_random_prob": 0.2,
-        },
-    }
-    policy = masking_policy(manifest)
-    assert (policy.static, policy.mask_id, policy.special_ids) == (True, 10, (0, 7, 8, 9, 10))
-    assert (policy.mask_prob, policy.replace_with_mask_prob, policy.replace_with_random_prob) == (0.2, 0.7, 0.2)
+def test_word_pieces_that_continue_a_word_begin_none() -> None:
+    tokenizer = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, "token", "##s", "##!", ",", "##"), lowercase=True))
+    assert word_starts(tokenizer)[len(SPECIAL_TOKENS) :] == [True, False, False, True, False]
+
+
+def test_a_word_is_masked_whole_and_shown_token_by_token_a_span_alike(policy: MaskingPolicy) -> None:
+    # Words of one, two and three tokens in turns: 10 | 11 21 | 12 22 22 | 10 | ...
+    row = np.array([2, *[10, 11, 21, 12, 22, 22] * 20, 3])
+    bits = np.packbits([not 20 <= token < 30 for token in range(1000)]).tobytes()
+    rows = row[None].repeat(3000, axis=0)
+    words = (np.isin(row, (10, 11, 12)).cumsum() * ~np.isin(row, (2, 3))).astype(int)
+    for unit in ("word", "span"):
+        of_unit = replace(policy, unit=unit, word_starts=bits)
+        result = mask_rows(rows, np.arange(3000), seed=1, epoch=0, policy=of_unit, num_columns=18)
+        is_target = np.zeros(rows.shape, dtype=bool)
+        used = result.masked_labels != IGNORED_LABEL
+        is_target[np.nonzero(used)[0], result.masked_positions[used]] = True
+        assert (used.sum(1) >= 17).all() and used.sum() / rows[:, 1:-1].size == pytest.approx(0.15, abs=0.001)
+        for word in range(1, 61):
+            assert (is_target[:, words == word].all(1) | ~is_target[:, words == word].any(1)).all()
+        shown, targets = np.where(is_target, result.input_ids, -1), is_target.sum()
+        assert (shown == policy.mask_id).sum() / targets == pytest.approx(0.8, abs=0.01)
+        runs = [row[mask] for row, mask in zip(shown == policy.mask_id, is_target, strict=True)]
+        neighbours = [left == right for run in runs for left, right in pairwise(run.tolist())]
+        # Within a span all are alike; two neighbours that are replaced each on its own are in 0.8² + 0.2² of cases.
+        same = np.mean(neighbours)
+        assert same == pytest.approx(0.68, abs=0.01) if unit == "word" else same > 0.85
+
+
+@pytest.mark.parametrize("unit", ["token", "word", "span"])
+def test_the_policy_of_an_artifact_is_the_configuration_s(build, config, tokenizer_folder, unit: str) -> None:
+    config = replace(config, masking=replace(config.masking, unit=unit, mask_prob=0.2, replace_with_mask_prob=0.7))
+    policy, tokenizer = masking_policy(build(config).manifest), Tokenizer.load(tokenizer_folder)
+    assert (policy.static, policy.unit, policy.mask_id, policy.special_ids) == (False, unit, 4, (0, 1, 2, 3, 4))
+    assert (policy.mask_prob, policy.replace_with_mask_prob, policy.replace_with_random_prob) == (0.2, 0.7, 0.1)
+    bits = np.unpackbits(np.frombuffer(policy.word_starts, dtype=np.uint8))[: policy.vocab_size]
+    assert bits.astype(bool).tolist() == ([] if unit == "token" else word_starts(tokenizer))
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_forty_epochs_show_ten_static_or_forty_dynamic_patterns(build, config, static: bool) -> None:
+    """RoBERTa (arXiv 1907.11692), section 4.1: with ten copies, each mask is seen four times in forty epochs."""
+    masking = StaticMaskingConfig(kind="static", dupe_factor=10, **MASKING)
+    config = replace(config, lengths=(64,), random_next_prob=None, short_sequence_prob=0.0)
+    store = build(replace(config, masking=masking) if static else config).store(64)
+    policy, everything = masking_policy(store.manifest), np.arange(len(store))
+    assert policy.static == static
+    long = np.flatnonzero(store.padded(everything).lengths > 50)
+    patterns: dict[bytes, set[bytes]] = defaultdict(set)
+    for epoch in range(40):
+        batch = masked_batch(store, long, epoch=epoch, seed=config.seed, policy=policy)
+        for index, positions in zip(long, batch["masked_positions"], strict=True):
+            patterns[store[int(index)].input_ids.tobytes()].add(positions.tobytes())
+    assert len(patterns) > 20
+    assert {len(seen) for seen in patterns.values()} == {10 if static else 40}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -10,11 +11,7 @@ import torch.nn.functional as F
 
 from bertline.modeling import attention as attention_file
 from bertline.modeling.attention import AttentionKind, attend, packed_scope, padded_scope
-from bertline.modeling.attention_choice import (
-    AttentionDevice,
-    choose_attention,
-    lacking_for_varlen,
-)
+from bertline.modeling.attention_choice import AttentionDevice, choose_attention, lacking_for_varlen
 
 KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")
 
@@ -85,9 +82,7 @@ def kernels_allowed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.mark.parametrize(("length", "safe"), [(64, False), (192, False), (320, False), (63, True), (128, True)])
-def test_on_a_gpu_masked_rows_of_64_modulo_128_do_not_take_cudnn(
-    kernels_allowed: list[bool], length: int, safe: bool
-) -> None:
+def test_on_a_gpu_masked_rows_of_64_modulo_128_do_not_take_cudnn(kernels_allowed, length, safe) -> None:
     attend(*heads(length), padded_scope(mask(length)), kind="sdpa")
     attend(*heads(length), padded_scope(None), kind="sdpa")
     query, key, value = heads(length)
@@ -119,15 +114,6 @@ def test_avoiding_a_kernel_does_not_break_the_compiled_graph(monkeypatch: pytest
 
 CPU = {precision: AttentionDevice(type="cpu", precision=precision) for precision in ("fp32", "bf16")}
 AMPERE = AttentionDevice(type="cuda", precision="bf16", compute_capability=(8, 0))
-
-
-def lacking(**changes: Any) -> tuple[str, ...]:
-    """Of a device and a model that lack nothing but what is said."""
-    model = {"head_size": 64, "dropout_prob": 0.0, "packs": True}
-    device = {"type": "cuda", "precision": "bf16", "compute_capability": (8, 0)}
-    of_device = {key: value for key, value in changes.items() if key not in model}
-    of_model = {key: value for key, value in changes.items() if key in model}
-    return lacking_for_varlen(AttentionDevice(**{**device, **of_device}), **{**model, **of_model})
 
 
 @pytest.mark.parametrize(
@@ -172,5 +158,9 @@ def test_auto_on_other_devices_goes_by_what_varlen_lacks(length) -> None:
     ],
 )
 def test_each_thing_that_varlen_needs_is_named_when_it_is_missing(changes, said) -> None:
-    (need,) = lacking(**changes)
+    changes = dict(changes)
+    model = {
+        name: changes.pop(name, usual) for name, usual in (("head_size", 64), ("dropout_prob", 0.0), ("packs", True))
+    }
+    (need,) = lacking_for_varlen(dataclasses.replace(AMPERE, **changes), **model)
     assert said in need

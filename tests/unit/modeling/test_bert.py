@@ -9,28 +9,17 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import tiny
-from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import flops_per_token
 from bertline.modeling.initialization import initialize
-from bertline.modeling.losses import (
-    masked_lm_loss_sum,
-)
+from bertline.modeling.losses import masked_lm_loss_sum
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     input_ids = torch.randint(1, 50, (3, 8), generator=generator)
     return input_ids, torch.zeros_like(input_ids), torch.ones_like(input_ids)
-
-
-def test_dropout_is_on_in_training_alone(config: ModelConfig) -> None:
-    model = BertForSequenceClassification(config, vocab_size=50, pad_token_id=0, num_labels=3, classifier_dropout=0.5)
-    initialize(model, config, seed=0)
-    model.eval()
-    assert torch.equal(model(*inputs()), model(*inputs()))
-    model.train()
-    assert not torch.equal(model(*inputs()), model(*inputs()))
 
 
 def test_the_whole_model_is_one_graph(config: ModelConfig) -> None:
@@ -45,9 +34,7 @@ def test_the_whole_model_is_one_graph(config: ModelConfig) -> None:
 
 @pytest.mark.parametrize("attention", ["eager", "plain", "sdpa"])
 @pytest.mark.parametrize("num_hidden_layers", [1, 3])
-def test_the_first_position_alone_is_what_it_is_among_all(
-    config: ModelConfig, attention: str, num_hidden_layers: int
-) -> None:
+def test_the_first_position_alone_is_what_it_is_among_all(config, attention, num_hidden_layers) -> None:
     config = dataclasses.replace(config, num_hidden_layers=num_hidden_layers, initializer_range=0.3)
     model = BertModel(config, vocab_size=50, pad_token_id=0, attention=attention).double().eval()
     initialize(model, config, seed=0)
@@ -67,28 +54,17 @@ def test_the_first_position_alone_is_what_it_is_among_all(
             torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-VOCAB_SIZE, SEQUENCES, LENGTH, TARGETS = 300, 4, 16, 4
-
-
-@pytest.fixture(params=[{}, {"hidden_size": 48, "num_attention_heads": 4, "num_hidden_layers": 3}])
-def config(request):
-    return tiny.model_config(**request.param)
-
-
-KINDS = pytest.mark.parametrize(("kind", "with_pooler"), [(BertForPreTraining, True), (BertForMaskedLM, False)])
-
-
-@KINDS
-def test_operations_are_those_of_the_matrix_products(config, kind, with_pooler):
-    model = kind(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention="plain")
-    ids = torch.ones(SEQUENCES, LENGTH, dtype=torch.int64)
+@pytest.mark.parametrize("sizes", [{}, {"hidden_size": 48, "num_attention_heads": 4, "num_hidden_layers": 3}])
+@pytest.mark.parametrize(("kind", "with_pooler"), [(BertForPreTraining, True), (BertForMaskedLM, False)])
+def test_operations_are_those_of_the_matrix_products(sizes, kind, with_pooler):
+    config = tiny.model_config(**sizes)
+    model = kind(config, vocab_size=300, pad_token_id=0, attention="plain")
+    ids = torch.ones(4, 16, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
-        output = model(ids, torch.zeros_like(ids), None, ids[:, :TARGETS])
+        output = model(ids, torch.zeros_like(ids), None, ids[:, :4])
         sum(logits.sum() for logits in output).backward()
     counted = counter.get_total_flops() / ids.numel()
-    expected = flops_per_token(
-        config, vocab_size=VOCAB_SIZE, seq_len=LENGTH, target_fraction=TARGETS / LENGTH, with_pooler=with_pooler
-    )
+    expected = flops_per_token(config, vocab_size=300, seq_len=16, target_fraction=4 / 16, with_pooler=with_pooler)
     # Pooler and NSP head are left out of the one, biases and norms are counted in the other.
     assert counted == pytest.approx(expected, rel=0.05)
 

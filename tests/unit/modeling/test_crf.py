@@ -8,13 +8,7 @@ import pytest
 import torch
 
 import tiny
-from bertline.modeling.crf import (
-    CRF_NAME,
-    BertForTokenClassificationWithCrf,
-    LinearChainCrf,
-    read_crf,
-    write_crf,
-)
+from bertline.modeling.crf import CRF_NAME, BertForTokenClassificationWithCrf, LinearChainCrf, read_crf, write_crf
 from bertline.modeling.heads import BertForTokenClassification
 
 LABELS = ("O", "B-A", "I-A", "B-B", "I-B")
@@ -51,26 +45,17 @@ def is_allowed(path):
     return True
 
 
-@pytest.mark.parametrize("words", [1, 2, 4])
-def test_the_partition_is_the_sum_over_all_sequences(words):
-    model, of_words = crf(), emissions(1, words)
-    every = [score(model, of_words[0], path) for path in itertools.product(range(len(LABELS)), repeat=words)]
-    found = model.log_partition(of_words, torch.tensor([words]))
-    torch.testing.assert_close(found[0], torch.logsumexp(torch.stack(every), 0), rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("words", [1, 2, 4])
-def test_decoding_finds_the_best_allowed_sequence_and_its_probability(words, seed):
-    model, of_words = crf(seed, spread=0.03), emissions(1, words, seed + 10)
-    every = list(itertools.product(range(len(LABELS)), repeat=words))
-    best = max(filter(is_allowed, every), key=lambda path: score(model, of_words[0], path))
-    labels, log_probability = model.decode(of_words, torch.tensor([words]))
+def test_the_partition_is_the_sum_over_all_sequences_and_decoding_finds_the_best_allowed_one(words, seed):
+    model, of_words, length = crf(seed, spread=0.03), emissions(1, words, seed + 10), torch.tensor([words])
+    scores = {path: score(model, of_words[0], path) for path in itertools.product(range(len(LABELS)), repeat=words)}
+    partition = torch.logsumexp(torch.stack(list(scores.values())), 0)
+    torch.testing.assert_close(model.log_partition(of_words, length)[0], partition, rtol=1e-5, atol=1e-5)
+    best = max(filter(is_allowed, scores), key=scores.__getitem__)
+    labels, log_probability = model.decode(of_words, length)
     assert tuple(labels[0].tolist()) == best
-    expected = score(model, of_words[0], best) - torch.logsumexp(
-        torch.stack([score(model, of_words[0], path) for path in every]), 0
-    )
-    torch.testing.assert_close(log_probability[0], expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(log_probability[0], scores[best] - partition, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("labels", [LABELS, ("O",), ("O", "B-A", "I-A")])
@@ -134,12 +119,10 @@ def test_the_tagger_inside_shares_its_weights_and_has_one_name_for_each():
     assert torch.equal(model(ids, torch.zeros_like(ids)), tagger(ids, torch.zeros_like(ids)))
 
 
-class TestFile:
-    def test_scores_come_back_as_they_were(self, tmp_path):
-        model = crf()
-        write_crf(model, tmp_path)
-        other = LinearChainCrf(LABELS)
-        read_crf(other, tmp_path)
-        for one, same in zip(model.scores(), other.scores(), strict=True):
-            torch.testing.assert_close(one, same)
-        assert [path.name for path in tmp_path.iterdir()] == [CRF_NAME]
+def test_scores_come_back_from_the_file_as_they_were(tmp_path):
+    model, other = crf(), LinearChainCrf(LABELS)
+    write_crf(model, tmp_path)
+    read_crf(other, tmp_path)
+    for one, same in zip(model.scores(), other.scores(), strict=True):
+        torch.testing.assert_close(one, same)
+    assert [path.name for path in tmp_path.iterdir()] == [CRF_NAME]

@@ -14,12 +14,7 @@ from bertline.encoders.loading import load_model
 from bertline.foundation.errors import ArtifactError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import (
-    architecture_of,
-    config_from_huggingface,
-    load_encoder,
-    save_model,
-)
+from bertline.modeling.huggingface import architecture_of, config_from_huggingface, load_encoder, save_model
 from bertline.modeling.initialization import initialize
 from tiny import load_pretraining_model
 
@@ -32,42 +27,41 @@ def folder(config: ModelConfig, tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def change_weights(folder: Path, **changes: Any) -> None:
+def not_finite(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.clone()
+    tensor[0, 0], tensor[0, 1], tensor[1, 0] = float("nan"), float("inf"), -float("inf")
+    return tensor
+
+
+WEIGHT = "bert.encoder.layer.1.output.dense.weight"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("bert.encoder.layer.1.attention.self.key.bias", lambda _: None, r"lacks bert\.encoder\..*\.key\.bias"),
+        ("cls.predictions.bias", lambda bias: bias[:49], r"shape \[49\], config\.json makes it \[50\]"),
+        ("cls.predictions.decoder.weight", lambda _: torch.zeros(50, 32), "differs from the word embeddings"),
+        (WEIGHT, not_finite, rf"model\.safetensors: {WEIGHT} has 3 of [\d,]+ values that are not"),
+    ],
+)
+def test_weights_that_are_missing_misshapen_untied_or_not_finite_are_refused_by_name(folder, name, change, message):
     weights = load_file(folder / "model.safetensors")
-    for name, change in changes.items():
-        weights[name] = change(weights.get(name))
-    save_file({name: tensor for name, tensor in weights.items() if tensor is not None}, folder / "model.safetensors")
+    weights[name] = change(weights.get(name))
+    save_file({key: tensor for key, tensor in weights.items() if tensor is not None}, folder / "model.safetensors")
+    for read in (load_pretraining_model, load_encoder)[: 1 + (name == WEIGHT)]:
+        with pytest.raises(ArtifactError, match=message):
+            read(folder)
 
 
-def test_a_pickle_is_refused_with_the_way_out(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(ArtifactError, match=r"pytorch_model\.bin only, a pickle.*save_pretrained"):
-        load_pretraining_model(folder)
-
-
-def test_a_torn_file_is_named(folder: Path) -> None:
+def test_a_torn_file_is_named_and_a_pickle_is_refused_with_the_way_out(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
     for read in (load_encoder, architecture_of):
         with pytest.raises(ArtifactError, match="not a whole safetensors file"):
             read(folder)
-
-
-def test_a_missing_weight_of_the_encoder_is_never_made_up(folder: Path) -> None:
-    change_weights(folder, **{"bert.encoder.layer.1.attention.self.key.bias": lambda _: None})
-    with pytest.raises(ArtifactError, match=r"lacks bert\.encoder\.layer\.1\.attention\.self\.key\.bias"):
-        load_pretraining_model(folder)
-
-
-def test_another_shape_names_both(folder: Path) -> None:
-    change_weights(folder, **{"cls.predictions.bias": lambda bias: bias[:49]})
-    with pytest.raises(ArtifactError, match=r"shape \[49\], config\.json makes it \[50\]"):
-        load_pretraining_model(folder)
-
-
-def test_untied_output_weights_are_refused_where_tokens_are_scored(folder: Path) -> None:
-    change_weights(folder, **{"cls.predictions.decoder.weight": lambda _: torch.zeros(50, 32)})
-    with pytest.raises(ArtifactError, match="differs from the word embeddings"):
+    path.rename(folder / "pytorch_model.bin")
+    with pytest.raises(ArtifactError, match=r"pytorch_model\.bin only, a pickle.*save_pretrained"):
         load_pretraining_model(folder)
 
 
@@ -90,14 +84,8 @@ def test_architectures_that_are_not_computed_are_refused(folder: Path, key: str,
 
 
 def test_a_checkpoint_of_2018_needs_only_its_five_sizes() -> None:
-    sizes = {
-        "vocab_size": 9,
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
-    config, vocab_size, pad_token_id = config_from_huggingface(sizes)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config, vocab_size, pad_token_id = config_from_huggingface({**sizes, "vocab_size": 9})
     assert (config.hidden_act, config.layer_norm_eps, config.max_position_embeddings) == ("gelu", 1e-12, 512)
     assert (vocab_size, pad_token_id) == (9, 0)
 
@@ -119,18 +107,3 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_model_that_is_drawn_whole(folder: 
     encoder = load_encoder(folder)
     for name, weight in encoder.named_parameters():
         assert torch.equal(found.bert.get_parameter(name), weight), name
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_weights_that_are_not_finite_are_refused_naming_file_and_tensor(folder: Path, value: float) -> None:
-    name = "bert.encoder.layer.1.output.dense.weight"
-
-    def one_bad(tensor: torch.Tensor) -> torch.Tensor:
-        tensor = tensor.clone()
-        tensor[0, 0] = value
-        return tensor
-
-    change_weights(folder, **{name: one_bad})
-    for read in (load_encoder, load_pretraining_model):
-        with pytest.raises(ArtifactError, match=rf"model\.safetensors: {name} has 1 of [\d,]+ values that are not"):
-            read(folder)

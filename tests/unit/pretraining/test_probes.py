@@ -20,8 +20,8 @@ from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep, MaskPredictionProbe, ValidationProbe, mask_predictions_text
 from bertline.pretraining.run import run_pretraining
-from bertline.tokenization.byte_bpe import train_byte_bpe
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.training import train_byte_bpe
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import assert_same_weights, losses_of
 from tiny import load_pretraining_model

@@ -1,36 +1,69 @@
-"""A corpus artifact from a few lines of text."""
+"""Tokenizers built of a few lines of text."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from bertline.corpus.document import Document
-from bertline.corpus.storage import FORMAT_VERSION, KIND
-from bertline.foundation.manifests import write_manifest
-from corpora import ShardWriter
+import staged_runs
+from bertline.tokenization.build import build_tokenizer
+from bertline.tokenization.config import TokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.tokenizer import Tokenizer
+from corpora import write_corpus
+from engines import local
 
-WriteCorpus = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Path]
+TEXTS = [
+    [f"The {noun}s {verb} the array of the {noun}.", f"{verb.title()}ing a {noun} doesn't return another {noun}."]
+    for noun in ("matrix", "vector", "kernel", "frame", "series", "tensor", "index", "café")
+    for verb in ("sort", "filter", "reshape", "compute", "transform")
+]
+VALIDATION = [["A sorted tensor returns ☃ the Café."], ["Nothing else."]]
+
+
+class Built(NamedTuple):
+    """A tokenizer artifact and the figures of its stage."""
+
+    folder: Path
+    headline: dict[str, float | int]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.load(self.folder)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return json.loads((self.folder / "manifest.json").read_text())
 
 
 @pytest.fixture
-def write_corpus(tmp_path: Path) -> WriteCorpus:
-    """`write_corpus(train, validation)`, each a list of documents, each a list of sentences; returns the folder."""
+def texts() -> list[list[str]]:
+    return TEXTS
 
-    def write(train: Sequence[Sequence[str]], validation: Sequence[Sequence[str]]) -> Path:
-        folder = tmp_path / "corpus"
-        folder.mkdir()
-        shards, counts = {}, {}
-        for split, documents in (("train", train), ("validation", validation)):
-            writer = ShardWriter(folder, split, shard_documents=50)
-            for index, sentences in enumerate(documents):
-                writer.write(Document(f"{split}-{index}", f"{split}-{index}", tuple(sentences)))
-            shards[split] = writer.close()
-            characters = sum(len(sentence) for sentences in documents for sentence in sentences)
-            counts[split] = {"documents": len(documents), "characters": characters} if documents else {}
-        write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"shards": shards, "counts": counts})
-        return folder
 
-    return write
+@pytest.fixture
+def config() -> TrainedTokenizerConfig:
+    return replace(staged_runs.TOKENIZER, vocab_size=110, min_frequency=1, max_alphabet=60)
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., Built]:
+    """`build(config, "name", train=..., validation=..., workers=...)`; the first call makes the corpus for all."""
+
+    def build(
+        config: TokenizerConfig,
+        name: str = "out",
+        train: Sequence[Sequence[str]] = TEXTS,
+        validation: Sequence[Sequence[str]] = VALIDATION,
+        workers: int = 0,
+    ) -> Built:
+        corpus, out = tmp_path / "corpus", tmp_path / name
+        if not corpus.exists():
+            write_corpus(corpus, train, validation, shard_documents=50)
+        return Built(out, build_tokenizer(config, corpus, out, **local(out, workers)))
+
+    return build

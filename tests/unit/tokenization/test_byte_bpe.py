@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -17,23 +16,14 @@ from hypothesis import strategies as st
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_path
-from bertline.tokenization import fast_encoding
-from bertline.tokenization.build import build_tokenizer
-from bertline.tokenization.byte_bpe import train_byte_bpe
+from bertline.tokenization import tokenizer
 from bertline.tokenization.config import ByteBpeTokenizerConfig, ExistingTokenizerConfig, ExtendedTokenizerConfig
-from bertline.tokenization.fast_encoding import sentence_encoder
-from bertline.tokenization.tokenizer import Tokenizer
-from engines import local
+from bertline.tokenization.tokenizer import sentence_encoder
+from bertline.tokenization.training import train_byte_bpe
 
 CONFIG = ByteBpeTokenizerConfig(
     kind="byte_bpe", vocab_size=370, min_frequency=2, sample_characters=1_000_000, user_words=(), compare=()
 )
-TRAIN = [
-    [f"The {noun}s {verb} the array of the {noun}.", f"{verb.title()}ing a {noun} doesn't return another, über {noun}."]
-    for noun in ("matrix", "vector", "kernel", "frame", "series", "tensor", "index", "café")
-    for verb in ("sort", "filter", "reshape", "compute", "transform")
-]
-VALIDATION = [["A sorted tensor returns ☃ the Café."], ["Nothing else."]]
 HOSTILE = (
     "",
     " ",
@@ -52,16 +42,9 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def built(write_corpus, tmp_path: Path) -> Path:
-    build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", **local(tmp_path / "out"))
-    return tmp_path / "out"
-
-
-def test_ids_of_texts_and_pairs_are_those_of_transformers_and_special_tokens_are_literal_text_on_request(
-    built: Path,
-) -> None:
-    ours, theirs = Tokenizer.load(built), transformers.AutoTokenizer.from_pretrained(built)
+def test_ids_of_texts_and_pairs_are_those_of_transformers_and_special_tokens_are_literal_text_on_request(build) -> None:
+    built = build(CONFIG)
+    ours, theirs = built.tokenizer, transformers.AutoTokenizer.from_pretrained(built.folder)
     assert isinstance(theirs, transformers.RobertaTokenizer)
     assert (len(theirs), ours.vocab_size) == (370, 370)
     assert ours.special_tokens == ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
@@ -79,16 +62,16 @@ def test_ids_of_texts_and_pairs_are_those_of_transformers_and_special_tokens_are
     assert masked == [*ours.encode("the"), 4, *ours.encode(" array")]  # the mask takes the space before it
 
 
-def test_every_process_hash_seed_number_of_threads_and_order_of_texts_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_every_process_hash_seed_number_of_threads_and_order_of_texts_gives_the_same_bytes(texts) -> None:
     script = (
-        "import sys, json\nfrom bertline.tokenization.byte_bpe import train_byte_bpe\n"
+        "import sys, json\nfrom bertline.tokenization.training import train_byte_bpe\n"
         "print(train_byte_bpe(json.load(sys.stdin), vocab_size=370, min_frequency=2).backend.to_str())"
     )
-    texts = [" ".join(document) for document in TRAIN] * 3
+    joined = [" ".join(document) for document in texts] * 3
     written = set()
     for number, threads in enumerate(("1", "2", "5")):
         environment = {**os.environ, "RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": str(number)}
-        shuffled = random.Random(number).sample(texts, len(texts))
+        shuffled = random.Random(number).sample(joined, len(joined))
         ran = subprocess.run(
             [sys.executable, "-c", script], input=json.dumps(shuffled), env=environment, capture_output=True, text=True
         )
@@ -97,39 +80,33 @@ def test_every_process_hash_seed_number_of_threads_and_order_of_texts_gives_the_
     assert len(written) == 1
 
 
-def test_the_artifact_reports_its_fit_and_is_the_same_with_one_worker_and_two(built: Path, tmp_path: Path) -> None:
-    build_tokenizer(CONFIG, tmp_path / "corpus", tmp_path / "again", **local(tmp_path / "again", 2))
-    assert sha256_of_path(built) == sha256_of_path(tmp_path / "again")
-    assert {path.name for path in built.iterdir()} == {"tokenizer.json", "tokenizer_config.json", "manifest.json"}
-    manifest = json.loads((built / "manifest.json").read_text())
+def test_the_artifact_reports_its_fit_and_is_the_same_with_one_worker_and_two(build) -> None:
+    built = build(CONFIG)
+    assert sha256_of_path(built.folder) == sha256_of_path(build(CONFIG, "again", workers=2).folder)
+    names = {path.name for path in built.folder.iterdir()}
+    assert names == {"tokenizer.json", "tokenizer_config.json", "manifest.json"}
+    manifest, quality = built.manifest, built.manifest["quality"]
     assert (manifest["source"], manifest["lowercase"], manifest["vocab_size"]) == ("byte_bpe", False, 370)
     assert manifest["special_ids"] == {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4}
-    quality = manifest["quality"]
     assert quality["unknown_rate"] == 0 and quality["words"] == 11 and 1 < quality["tokens_per_word"] < 4
 
 
-def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(built: Path, tmp_path: Path) -> None:
-    existing = ExistingTokenizerConfig(
-        kind="existing", path=str(built), revision=None, lowercase=None, user_words=(), compare=()
-    )
-    build_tokenizer(existing, tmp_path / "corpus", tmp_path / "taken", **local(tmp_path / "taken"))
-    assert (tmp_path / "taken/tokenizer.json").read_bytes() == (built / "tokenizer.json").read_bytes()
-    assert json.loads((tmp_path / "taken/manifest.json").read_text())["quality"]["unknown_rate"] == 0
-    told = ExistingTokenizerConfig(
-        kind="existing", path=str(built), revision=None, lowercase=True, user_words=(), compare=()
-    )
+def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(build) -> None:
+    built = build(CONFIG)
+    given = {"path": str(built.folder), "revision": None, "user_words": (), "compare": ()}
+    taken = build(ExistingTokenizerConfig(kind="existing", lowercase=None, **given), "taken")
+    assert (taken.folder / "tokenizer.json").read_bytes() == (built.folder / "tokenizer.json").read_bytes()
+    assert taken.manifest["quality"]["unknown_rate"] == 0
     with pytest.raises(ConfigError, match=r"tokenizer\.lowercase is True"):
-        build_tokenizer(told, tmp_path / "corpus", tmp_path / "told", **local(tmp_path / "told"))
-    extended = ExtendedTokenizerConfig(
-        kind="extended", path=str(built), revision=None, lowercase=None, num_new=5, min_frequency=1,
-        sample_characters=100_000, user_words=(), compare=(),
-    )  # fmt: skip
+        build(ExistingTokenizerConfig(kind="existing", lowercase=True, **given), "told")
+    sizes = {"num_new": 5, "min_frequency": 1, "sample_characters": 100_000}
     with pytest.raises(ConfigError, match=r"tokenizer\.kind is extended, .*WordPiece .*tokenizer\.path="):
-        build_tokenizer(extended, tmp_path / "corpus", tmp_path / "extended", **local(tmp_path / "extended"))
+        build(ExtendedTokenizerConfig(kind="extended", lowercase=None, **given, **sizes), "extended")
 
 
 _INDENTED = ["a    b   c  d     e"] * 50  # gives tokens of several spaces
-BYTES = train_byte_bpe([*_INDENTED, *(" ".join(document) for document in TRAIN)], vocab_size=370, min_frequency=2)
+_PLAIN = ["The quick brown fox doesn't jump over the lazy dog, über alles.", "Sorting a series returns the series."] * 9
+BYTES = train_byte_bpe([*_INDENTED, *_PLAIN], vocab_size=300, min_frequency=2)
 PIECES = st.sampled_from([*" ,.('s)_-\n\t\x01\x02e\u00a0ßé²½一ก\u200d😀", "  ", "the", "don't", "<mask>", "</s>", "42"])
 
 
@@ -138,7 +115,7 @@ PIECES = st.sampled_from([*" ,.('s)_-\n\t\x01\x02e\u00a0ßé²½一ก\u200d😀
 def test_remembered_stretches_give_the_ids_of_the_library(texts: list[str]) -> None:
     encoder = sentence_encoder(BYTES, "uint16")
     for batch in (texts, list(HOSTILE), texts):
-        with mock.patch.object(fast_encoding, "_MAX_REMEMBERED", 30):
+        with mock.patch.object(tokenizer, "_MAX_REMEMBERED", 30):
             ids, lengths = encoder(batch)
         expected = BYTES.encode_literally(batch)
         assert lengths.tolist() == list(map(len, expected))

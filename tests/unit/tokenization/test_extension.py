@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.foundation.files import sha256_of_path
-from bertline.tokenization.build import build_tokenizer, quality_report
+from bertline.tokenization.build import quality_report
 from bertline.tokenization.config import ExtendedTokenizerConfig
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.words import parts_of_new_tokens, words_to_add
-from engines import local
 
 TOKENS = (*SPECIAL_TOKENS, "the", "k", "##e", "##r", "##n", "##el", "##s", "a", "e", "r", "n", "s", "1", "##1", ".")
 OLD = Vocabulary(tokens=TOKENS, lowercase=True)
@@ -37,9 +35,7 @@ words = st.text(st.sampled_from("aernkst☃"), min_size=1, max_size=7)
 
 
 @given(word_counts=st.dictionaries(words, st.integers(1, 9), min_size=1, max_size=12), num_new=st.integers(1, 12))
-def test_every_chosen_word_is_one_token_then_and_old_words_keep_their_ids(
-    word_counts: dict[str, int], num_new: int
-) -> None:
+def test_every_chosen_word_is_one_token_then_and_old_words_keep_their_ids(word_counts, num_new) -> None:
     added = chosen(word_counts, num_new)
     old, new = Tokenizer(OLD), Tokenizer(Vocabulary(tokens=(*TOKENS, *added), lowercase=True))
     assert len(set(added)) == len(added) <= num_new and not set(added) & set(TOKENS)
@@ -58,48 +54,29 @@ def test_a_new_subword_has_the_parts_of_its_letters() -> None:
 TRAIN = [["The kernel. The kernels, 1.", "The kernel of a seer."]] * 30
 
 
-def config(folder: Path, **changes: Any) -> ExtendedTokenizerConfig:
-    keys: dict[str, Any] = {
-        "num_new": 2,
-        "min_frequency": 5,
-        "sample_characters": 10**9,
-        "user_words": (),
-        "compare": (),
-    }
-    return ExtendedTokenizerConfig(
-        kind="extended", path=str(folder), revision=None, lowercase=None, **{**keys, **changes}
-    )
-
-
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
+def config(tmp_path: Path) -> ExtendedTokenizerConfig:
     save_tokenizer(Tokenizer(OLD), tmp_path / "checkpoint")
-    return tmp_path / "checkpoint"
+    given = {"path": str(tmp_path / "checkpoint"), "revision": None, "lowercase": None, "user_words": (), "compare": ()}
+    return ExtendedTokenizerConfig(kind="extended", num_new=2, min_frequency=5, sample_characters=10**9, **given)
 
 
-def test_the_artifact_has_the_old_tokens_then_the_words_and_says_what_they_changed(
-    write_corpus, checkpoint: Path, tmp_path: Path
-) -> None:
-    corpus = write_corpus(TRAIN, [["A kernel."]])
-    headline = build_tokenizer(config(checkpoint), corpus, tmp_path / "out", **local(tmp_path / "out"))
-    tokenizer = Tokenizer.load(tmp_path / "out")
-    assert tokenizer.vocab == (*TOKENS, "kernel", "seer")
-    assert headline["vocab_size"] == len(TOKENS) + 2
-    extended = json.loads((tmp_path / "out/manifest.json").read_text())["extended"]
-    before = quality_report(Tokenizer(OLD), {"a": 1, "kernel": 1, ".": 1})
+def test_the_artifact_has_the_old_tokens_then_the_words_and_says_what_they_changed(build, config) -> None:
+    built = build(config, train=TRAIN, validation=[["A kernel."]])
+    assert built.tokenizer.vocab == (*TOKENS, "kernel", "seer")
+    assert built.headline["vocab_size"] == len(TOKENS) + 2
+    extended, before = built.manifest["extended"], quality_report(Tokenizer(OLD), {"a": 1, "kernel": 1, ".": 1})
     assert (extended["num_old"], extended["num_new"], extended["least_count"]) == (len(TOKENS), 2, 30)
-    assert extended["before"]["tokens_per_word"] == before["tokens_per_word"] > headline["tokens_per_word"] == 1
-    build_tokenizer(config(checkpoint), corpus, tmp_path / "again", **local(tmp_path / "again", 2))
-    assert sha256_of_path(tmp_path / "again") == sha256_of_path(tmp_path / "out")
+    assert extended["before"]["tokens_per_word"] == before["tokens_per_word"] > built.headline["tokens_per_word"] == 1
+    assert sha256_of_path(build(config, "again", workers=2).folder) == sha256_of_path(built.folder)
 
 
-def test_words_of_the_user_come_beside_the_chosen_ones(write_corpus, checkpoint: Path, tmp_path: Path) -> None:
-    corpus = write_corpus(TRAIN, [["A kernel."]])
-    asked = config(checkpoint, num_new=1, user_words=("R-1", "The", "seer"))
-    build_tokenizer(asked, corpus, tmp_path / "out", **local(tmp_path / "out"))
-    tokenizer, old = Tokenizer.load(tmp_path / "out"), Tokenizer.load(checkpoint)
+def test_words_of_the_user_come_beside_the_chosen_ones(build, config) -> None:
+    asked = replace(config, num_new=1, user_words=("R-1", "The", "seer"))
+    built = build(asked, train=TRAIN, validation=[["A kernel."]])
+    tokenizer, old = built.tokenizer, Tokenizer(OLD)
     assert tokenizer.vocab == (*TOKENS, "r-1", "seer", "kernel")
     assert tokenizer.tokens(tokenizer.encode("the R-1 seers.")) == ["the", "r-1", "seer", "##s", "."]
     assert old.tokens(parts_of_new_tokens(old, tokenizer)[0]) == ["r", "[UNK]", "1"]
-    said = json.loads((tmp_path / "out/manifest.json").read_text())["user_words"]
-    assert said == {"words": ["r-1", "the", "seer"], "in_anyway": ["the"], "not_in_text": ["r-1"]}
+    words = {"words": ["r-1", "the", "seer"], "in_anyway": ["the"], "not_in_text": ["r-1"]}
+    assert built.manifest["user_words"] == words

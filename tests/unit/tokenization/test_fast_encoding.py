@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.tokenization.counting import count_words
-from bertline.tokenization.fast_encoding import Encoded, sentence_encoder
-from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
+from bertline.tokenization.tokenizer import Encoded, Tokenizer, bert_normalizer, sentence_encoder
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdeéxyzABCÉßσς'.,-[]#$½你好ㄱ한"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
@@ -14,35 +13,17 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.run.fingerprints import stage_versions
 from bertline.run.stages import stage_named
-from bertline.tokenization.build import build_tokenizer
-from bertline.tokenization.config import TrainedTokenizerConfig
 from bertline.tokenization.counting import WordSplitter
-from bertline.tokenization.fast_encoding import sentence_encoder
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.tokenizer import Tokenizer, sentence_encoder
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.words import read_user_words, with_user_words
-from engines import local
 
 UNCASED = Vocabulary(tokens=(), lowercase=True)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ALPHABET = (*LETTERS, *(f"##{letter}" for letter in LETTERS), *".,-+")
-CONFIG = TrainedTokenizerConfig(
-    kind="trained",
-    vocab_size=110,
-    lowercase=True,
-    strip_accents=None,
-    min_frequency=1,
-    max_alphabet=60,
-    sample_characters=1_000_000,
-    user_words=("Node.js", "series", "Zürich", "zymurgy"),
-    compare=(),
-)
-
+USER_WORDS = ("Node.js", "series", "Zürich", "zymurgy")
 TRAIN = [
-    [
-        f"The {noun}s {verb} the array of node.js, not js.",
-        f"{verb.title()}ing a series returns another {noun}, or none.",
-    ]
+    [f"The {noun}s {verb} the array of node.js, not js.", f"{verb.title()}ing a series returns {noun}, or none."]
     for noun in ("matrix", "vector", "kernel", "frame", "tensor", "index")
     for verb in ("sort", "filter", "reshape", "compute", "transform")
 ]
@@ -78,27 +59,24 @@ def test_the_least_useful_tokens_give_way_but_no_character_and_no_word_of_the_us
         with_user_words(tokens, ("c", "d"), size=9)
 
 
-def test_they_are_tokens_of_a_trained_vocabulary_whatever_the_text_has(write_corpus, tmp_path: Path) -> None:
-    corpus = write_corpus(TRAIN, [["Node.js."]])
-    build_tokenizer(CONFIG, corpus, tmp_path / "out", **local(tmp_path / "out"))
-    tokenizer = Tokenizer.load(tmp_path / "out")
+def test_they_are_tokens_of_a_trained_vocabulary_whatever_the_text_has(build, config) -> None:
+    built = build(replace(config, user_words=USER_WORDS), train=TRAIN, validation=[["Node.js."]])
+    tokenizer, facts = built.tokenizer, built.manifest["user_words"]
     assert tokenizer.vocab_size == 110
-    found = tokenizer.tokens(tokenizer.encode("Zymurgy in Zürich: node.js, SERIES"))
-    assert {"zymurgy", "zurich", "node.js", "series"} <= set(found)
-    said = json.loads((tmp_path / "out/manifest.json").read_text())["user_words"]
-    assert said["words"] == ["node.js", "series", "zurich", "zymurgy"]
-    assert (said["in_anyway"], said["not_in_text"]) == (["series"], ["zurich", "zymurgy"])
+    tokens = tokenizer.tokens(tokenizer.encode("Zymurgy in Zürich: node.js, SERIES"))
+    assert {"zymurgy", "zurich", "node.js", "series"} <= set(tokens)
+    assert facts["words"] == ["node.js", "series", "zurich", "zymurgy"]
+    assert (facts["in_anyway"], facts["not_in_text"]) == (["series"], ["zurich", "zymurgy"])
 
 
-def test_a_file_gives_the_same_bytes_as_a_list_and_its_content_is_part_of_the_stage(
-    write_corpus, tmp_path: Path
-) -> None:
-    corpus, words = write_corpus(TRAIN, []), tmp_path / "words.txt"
-    words.write_text("\n".join(CONFIG.user_words))
-    for name, given in (("list", CONFIG.user_words), ("file", str(words))):
-        config = dataclasses.replace(CONFIG, user_words=given)
-        build_tokenizer(config, corpus, tmp_path / name, **local(tmp_path / name))
-    assert sha256_of_path(tmp_path / "list") == sha256_of_path(tmp_path / "file")
+def test_a_file_gives_the_same_bytes_as_a_list_and_its_content_is_part_of_the_stage(build, config, tmp_path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("\n".join(USER_WORDS))
+    of_list, of_file = (
+        build(replace(config, user_words=given), name, train=TRAIN, validation=[])
+        for name, given in (("list", USER_WORDS), ("file", str(words)))
+    )
+    assert sha256_of_path(of_list.folder) == sha256_of_path(of_file.folder)
     stage, composed = stage_named("tokenizer"), {"tokenizer": {"user_words": str(words)}}
     before = stage_versions(stage, None, composed)
     words.write_text("other")

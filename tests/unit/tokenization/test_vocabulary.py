@@ -20,10 +20,6 @@ def write_vocab(folder: Path, tokens: tuple[str, ...] | list[str]) -> Path:
     return path
 
 
-def test_the_line_number_is_the_id(tmp_path: Path) -> None:
-    assert read_vocab_file(write_vocab(tmp_path, TOKENS)) == TOKENS
-
-
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
@@ -32,39 +28,38 @@ def test_the_line_number_is_the_id(tmp_path: Path) -> None:
         (("[PAD]", "[UNK]", "[CLS]", "<sep>", "the"), r"lacks \[SEP\], \[MASK\]"),
     ],
 )
-def test_a_file_that_bert_cannot_use_is_refused_with_its_line(
-    tmp_path: Path, tokens: tuple[str, ...], message: str
-) -> None:
+def test_a_file_that_bert_cannot_use_is_refused_with_its_line(tmp_path, tokens, message) -> None:
     with pytest.raises(DataError, match=message):
         read_vocab_file(write_vocab(tmp_path, tokens))
 
 
-def test_another_kind_of_model_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": {}}}))
-    with pytest.raises(DataError, match="'BPE', expected 'WordPiece'"):
-        read_vocabulary(tmp_path)
+IDS = {token: index for index, token in enumerate(TOKENS)}
+ADDED = [{"id": 0, "content": "[PAD]"}, {"id": len(TOKENS), "content": "<entity>"}]
 
 
-def test_tokens_added_beside_the_vocabulary_are_named_where_a_vocabulary_is_needed(tmp_path: Path) -> None:
-    ids = {token: index for index, token in enumerate(TOKENS)}
-    added = [{"id": 0, "content": "[PAD]"}, {"id": len(TOKENS), "content": "<entity>"}]
-    content = {"model": {"type": "WordPiece", "vocab": ids}, "added_tokens": added}
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"model": {"type": "BPE", "vocab": {}}}, "'BPE', expected 'WordPiece'"),
+        ({"model": {"type": "WordPiece", "vocab": IDS}, "added_tokens": ADDED}, r"1 tokens \(<entity>\) were added"),
+    ],
+)
+def test_another_model_and_tokens_beside_the_vocabulary_are_refused_by_name(tmp_path, content, message) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(DataError, match="1 tokens \\(<entity>\\) were added"):
+    with pytest.raises(DataError, match=message):
         read_vocabulary(tmp_path)
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_lowercase_comes_from_tokenizer_config_before_the_tokens(tmp_path: Path, lowercase: bool) -> None:
-    write_vocab(tmp_path, TOKENS)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
-    assert read_vocabulary(tmp_path).lowercase is lowercase
-
-
-@pytest.mark.parametrize(("extra", "lowercase"), [("dog", True), ("Dog", False)])
-def test_a_bare_vocab_file_is_cased_if_its_tokens_have_capitals(tmp_path: Path, extra: str, lowercase: bool) -> None:
+@pytest.mark.parametrize(
+    ("extra", "declared", "lowercase"),
+    [("dog", None, True), ("Dog", None, False), ("dog", False, False), ("Dog", True, True)],
+)
+def test_case_is_that_of_tokenizer_config_or_else_of_the_tokens(tmp_path, extra, declared, lowercase) -> None:
     write_vocab(tmp_path, [*TOKENS, extra])
-    assert read_vocabulary(tmp_path).lowercase is lowercase
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": declared}))
+    vocabulary = read_vocabulary(tmp_path)
+    assert vocabulary.lowercase is lowercase
+    assert vocabulary.tokens == (*TOKENS, extra), "the line number is the id"
 
 
 @pytest.mark.parametrize("name", ["./missing", "/missing/folder", "a/b/c"])
@@ -74,9 +69,7 @@ def test_a_path_that_does_not_exist_is_not_looked_for_on_the_hub(name: str, monk
         resolve_folder(name, None)
 
 
-def test_a_hub_name_is_fetched_at_its_revision_without_code_or_pickles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_name_is_fetched_at_its_revision_without_code_or_pickles(tmp_path, monkeypatch) -> None:
     asked = {}
 
     def snapshot(name: str, *, revision: str | None, allow_patterns: list[str]) -> str:

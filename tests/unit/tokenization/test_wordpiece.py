@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS
-from bertline.tokenization.wordpiece import train_wordpiece
 
 COUNTS = {"low": 5, "lower": 2, "newest": 6, "widest": 3, "lowest": 4, "wide": 2, "new": 8}
 
@@ -70,7 +70,7 @@ def test_the_order_of_the_words_does_not_matter() -> None:
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_the_interpreter_s_hash_seed_does_not_matter(hash_seed: str) -> None:
     code = (
-        "from bertline.tokenization.wordpiece import train_wordpiece as train\n"
+        "from bertline.tokenization.training import train_wordpiece as train\n"
         f"print(*train({COUNTS!r}, vocab_size=35, min_frequency=1, max_alphabet=100))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

@@ -1,26 +1,33 @@
-"""Deterministic training of a WordPiece vocabulary, with 64 bits for counts.
+"""Deterministic training of a vocabulary: WordPiece, with 64 bits for counts, and byte-level BPE.
 
-The trainer of the tokenizers library is not deterministic (four runs on one corpus gave four vocabularies) and counts
-pairs in 32 bits, so bertline has its own.
+The WordPiece trainer of the tokenizers library is not deterministic (four runs on one corpus gave four vocabularies)
+and counts pairs in 32 bits, so bertline has its own.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
+import tokenizers
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.processors import RobertaProcessing
+from tokenizers.trainers import BpeTrainer
 
 from bertline.foundation.errors import DataError
-from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, SPECIAL_TOKENS
-
-# Merging of neighbouring subwords in all words at once, on arrays.
-#
-# All words lie one after another in one array of symbols. A merge writes the new symbol over the left one and takes the
-# right one out of the chain of its word; a pair is found by its places, which are listed when it comes into being.
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import (
+    CONTINUATION,
+    MAX_WORD_CHARACTERS,
+    ROBERTA_TOKENS,
+    SPECIAL_TOKENS,
+    OtherTokenizer,
+)
 
 Places = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.int64]
@@ -30,7 +37,11 @@ _GONE = -1
 
 
 class Merger:
-    """Words as sequences of subwords, and the counts of all neighbouring pairs, updated with each merge."""
+    """Words as sequences of subwords, and the counts of all neighbouring pairs, updated with each merge.
+
+    All words lie one after another in one array of symbols. A merge writes the new symbol over the left one and takes
+    the right one out of the chain of its word; a pair is found by its places, listed when it comes into being.
+    """
 
     def __init__(self, words: Mapping[str, int]) -> None:
         lengths = np.fromiter(map(len, words), np.int64, len(words))
@@ -53,7 +64,7 @@ class Merger:
         # Counts in the queue can be too high, never too low: a pair is pushed again when its count increases.
         self._queue: list[tuple[int, str, str, int]] = []
         first = np.flatnonzero(self._after[:-1] != size)
-        keys = self._keys(self._symbols[first], self._symbols[self._after[first]])
+        keys = _keys(self._symbols[first], self._symbols[self._after[first]])
         self._list_places(keys, first)
         self._change(keys, self._weights[first])
 
@@ -90,22 +101,19 @@ class Merger:
         has_left = before[places] != self._outside
         here, there = places[has_left], places[has_right]
         left_weights, right_weights = weights[here], weights[there]
-        gone = (self._keys(symbols[before[here]], left), self._keys(right, symbols[behind[has_right]]))
+        gone = (_keys(symbols[before[here]], left), _keys(right, symbols[behind[has_right]]))
         symbols[places], symbols[seconds] = number, _GONE
         after[places] = behind
         before[behind] = places
         before[self._outside] = self._outside
         on_left = before[here]
-        come = np.concatenate((self._keys(symbols[on_left], number), self._keys(number, symbols[behind[has_right]])))
+        come = np.concatenate((_keys(symbols[on_left], number), _keys(number, symbols[behind[has_right]])))
         self._list_places(come, np.concatenate((on_left, there)))
         self._change(
             np.concatenate((*gone, come)), np.concatenate((-left_weights, -right_weights, left_weights, right_weights))
         )
         self._pair_counts.pop(pair, None)
         return token
-
-    def _keys(self, left: Keys | int, right: Keys | int) -> Keys:
-        return np.asarray((left << _BITS) | right, dtype=np.int64)
 
     def _list_places(self, keys: Keys, places: Places) -> None:
         for pair, where in _groups(keys):
@@ -124,6 +132,10 @@ class Merger:
             counts[pair] = count = counts.get(pair, 0) + difference
             if difference > 0:
                 heapq.heappush(self._queue, (-count, names[pair >> _BITS], names[pair & ((1 << _BITS) - 1)], pair))
+
+
+def _keys(left: Keys | int, right: Keys | int) -> Keys:
+    return np.asarray((left << _BITS) | right, dtype=np.int64)
 
 
 def _groups(keys: Keys) -> list[tuple[int, Places]]:
@@ -156,17 +168,12 @@ def train_wordpiece(
     Pairs are ranked by count, as in byte-pair encoding and in the WordPieceTrainer of the tokenizers library (Google
     never published the trainer of BERT's vocabulary). Ties go to the pair that is first in alphabetical order.
 
-    Args:
-        word_counts: Normalised words with their counts.
-        vocab_size: Number of tokens, including the five special tokens.
-        min_frequency: Minimum count of a pair to be merged.
-        max_alphabet: Maximum number of characters, the most frequent ones, that become tokens. Words with other
-            characters are left out, because encoding turns the whole word into [UNK].
-        or_fewer: Whether a text that does not support that many subwords gives those that it supports.
+    The `max_alphabet` most frequent characters become tokens. Words with others are left out, because encoding turns
+    the whole word into [UNK].
 
     Returns:
-        Exactly `vocab_size` tokens, or fewer if asked: special tokens, characters, characters inside words (`##a`),
-        then merges in order.
+        Exactly `vocab_size` tokens, or with `or_fewer` those that the text supports: special tokens, characters,
+        characters inside words (`##a`), then merges in order.
 
     Raises:
         DataError: The text does not support that many subwords, or the alphabet alone needs more.
@@ -179,7 +186,7 @@ def train_wordpiece(
         >>> train_wordpiece(counts, vocab_size=27, min_frequency=2, max_alphabet=100)[-4:]
         ('##es', '##est', '##ow', 'low')
     """
-    alphabet = set(_by_count(_characters(word_counts))[:max_alphabet])
+    alphabet = set(_characters_by_count(word_counts)[:max_alphabet])
     words = {word: count for word, count in word_counts.items() if len(word) <= MAX_WORD_CHARACTERS}
     # Sorted, so that the result does not depend on the order in which the words were counted.
     words = {word: words[word] for word in sorted(words) if alphabet.issuperset(word)}
@@ -195,9 +202,9 @@ def train_wordpiece(
     merger = Merger(words)
     while len(tokens) < vocab_size:
         pair = merger.most_frequent(min_frequency)
-        if pair is None and or_fewer:
-            break
         if pair is None:
+            if or_fewer:
+                break
             raise DataError(
                 f"tokenizer.vocab_size is {vocab_size}, but the text supports only {len(tokens)} tokens: no other pair "
                 f"stands there tokenizer.min_frequency={min_frequency} times, in words of the {max_alphabet} most "
@@ -213,51 +220,62 @@ def train_wordpiece(
     return tuple(tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Words of a text that become [UNK], and why; shares are of all characters."""
-
-    num_characters: int
-    """Number of different characters of the text."""
-    rare: str
-    """Those that the alphabet leaves out, the most frequent first."""
-    rare_share: float
-    """Share of words with one of these."""
-    too_long_share: float
-    """Share of words of over `MAX_WORD_CHARACTERS` characters."""
-
-
-def left_out(word_counts: Mapping[str, int], max_alphabet: int) -> LeftOut:
-    """Return what of a text no vocabulary can have, and what `max_alphabet` leaves out of it.
+def left_out(word_counts: Mapping[str, int], max_alphabet: int) -> tuple[list[str], float]:
+    """Return the characters that `max_alphabet` leaves out, and the share of the text in words that have one.
 
     Example:
-        >>> left_out({"aa": 3, "ab": 1, "x" * 102: 1}, max_alphabet=2)  # doctest: +ELLIPSIS
-        LeftOut(num_characters=3, rare='b', rare_share=0.01818..., too_long_share=0.92727...)
+        >>> left_out({"aa": 3, "ab": 1, "c": 12}, max_alphabet=2)
+        (['b'], 0.1)
     """
-    characters = _characters(word_counts)
-    ranked = _by_count(characters)
-    alphabet = set(ranked[:max_alphabet])
-    too_long = sum(count * len(word) for word, count in word_counts.items() if len(word) > MAX_WORD_CHARACTERS)
-    rare = sum(
-        count * len(word)
-        for word, count in word_counts.items()
-        if len(word) <= MAX_WORD_CHARACTERS and not alphabet.issuperset(word)
-    )
-    return LeftOut(
-        num_characters=len(characters),
-        rare="".join(ranked[max_alphabet:]),
-        rare_share=rare / max(1, characters.total()),
-        too_long_share=too_long / max(1, characters.total()),
-    )
+    rare = _characters_by_count(word_counts)[max_alphabet:]
+    sizes = {word: count * len(word) for word, count in word_counts.items()}
+    lost = sum(sizes[word] for word in sizes if len(word) <= MAX_WORD_CHARACTERS and not set(rare).isdisjoint(word))
+    return rare, lost / max(1, sum(sizes.values()))
 
 
-def _characters(word_counts: Mapping[str, int]) -> Counter[str]:
-    characters: Counter[str] = Counter()
+def _characters_by_count(word_counts: Mapping[str, int]) -> list[str]:
+    counts: Counter[str] = Counter()
     for word, count in word_counts.items():
         for character in word:
-            characters[character] += count
-    return characters
-
-
-def _by_count(counts: Mapping[str, int]) -> list[str]:
+            counts[character] += count
     return sorted(counts, key=lambda character: (-counts[character], character))
+
+
+# In the order of their ids, from 0; the first four are RoBERTa's, whose mask is its last token.
+_SPECIAL_BYTE_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+def train_byte_bpe(texts: Iterable[str], *, vocab_size: int, min_frequency: int) -> Tokenizer:
+    """Train a byte-level BPE with RoBERTa's layout, `<s> A </s></s> B </s>`, on whole documents.
+
+    The same texts give the same tokenizer, in any order and with any number of threads: all bytes are in the alphabet,
+    in their order, and of pairs with equal counts the one with the lower ids is merged. `vocab_size` includes the
+    special tokens and the 256 bytes; a pair is merged if it occurs at least `min_frequency` times.
+
+    Raises:
+        DataError: The texts support fewer tokens.
+
+    References:
+        Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.2; Liu et al. 2019, arXiv
+        1907.11692 (RoBERTa), section 4.4.
+    """
+    backend = tokenizers.Tokenizer(BPE())
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    trainer = BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        special_tokens=list(_SPECIAL_BYTE_TOKENS),
+        initial_alphabet=sorted(ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    backend.train_from_iterator(texts, trainer)
+    if (supported := backend.get_vocab_size()) < vocab_size:
+        raise DataError(
+            f"tokenizer.vocab_size is {vocab_size}, but the text supports only {supported} tokens with tokenizer."
+            f"min_frequency={min_frequency}. Lower one of them, or give more text."
+        )
+    backend.decoder = ByteLevelDecoder()
+    backend.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=False)
+    # RoBERTa's mask takes the space before it, so that it stands for a word with its space.
+    backend.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True, special=True, normalized=False)])
+    return Tokenizer(OtherTokenizer(content=backend.to_str(), special_tokens=ROBERTA_TOKENS))
