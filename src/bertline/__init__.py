@@ -58,7 +58,7 @@ def fit(
         ConfigError: An argument is unknown, or does not fit the rows.
         DataError: A row or a column is invalid. The message names the index of the row.
     """
-    from bertline.cli.fit import fit as fit_tables
+    from bertline.cli.finetune import fit as fit_tables
 
     first, second = (text, None) if isinstance(text, str) else text
     columns = {"text_column": first, "text_pair_column": second, "label_column": label, "group_column": group}

@@ -24,7 +24,7 @@ from bertline.kinds.registry import TaskConfig
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.objectives import ObjectiveConfig
-from bertline.sweep.config import GridSamplerConfig, SweepConfig
+from bertline.sweep.config import SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import NoTokenizerConfig, TokenizerConfig
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
@@ -250,7 +250,7 @@ def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> I
     for key in [*(f"space.{name}" for name in task.space), *(f"fine_tuning.{name}" for name in task.fine_tuning)]:
         if key.partition(".")[2] not in known:
             yield f"tasks.{name}.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
-    if isinstance(config.sweep.sampler, GridSamplerConfig):
+    if config.sweep.sampler.kind == "grid":
         for key, space in {**config.sweep.space, **task.space}.items():
             if not isinstance(space, ChoiceSpace):
                 yield f"sweep.sampler.kind is grid, but {key} (of task {name}) is {space.kind}; a grid needs choices."

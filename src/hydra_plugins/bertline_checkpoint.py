@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 
 def _size_of_checkpoint(*arguments: Any) -> Any:
-    from bertline.cli.start_checkpoint import size_of_checkpoint
+    from bertline.cli.inputs import size_of_checkpoint
 
     return size_of_checkpoint(*arguments)
 

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.sweep import studies, trials
+from bertline.sweep import studies, workers
 from bertline.sweep.run import run_sweep
 from bertline.sweep.studies import (
     Slot,
@@ -113,7 +113,7 @@ def test_a_database_that_goes_away_ends_the_sweep_with_one_error_and_the_same_co
 ):
     for name, seconds in (("_HEARTBEAT_S", 1), ("_GRACE_S", 4)):
         monkeypatch.setattr(studies, name, seconds)
-    fine_tune, calls = trials.fine_tune, []
+    fine_tune, calls = workers.fine_tune, []
 
     def loses_the_server(*args, **options):
         calls.append(args)
@@ -121,7 +121,7 @@ def test_a_database_that_goes_away_ends_the_sweep_with_one_error_and_the_same_co
             server.stop()
         return fine_tune(*args, **options)
 
-    monkeypatch.setattr(trials, "fine_tune", loses_the_server)
+    monkeypatch.setattr(workers, "fine_tune", loses_the_server)
     try:
         with pytest.raises(MachineError, match=r"ada:\*\*\*.*cannot be read or written.*same command again") as caught:
             run_sweep(job)

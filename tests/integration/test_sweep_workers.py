@@ -16,9 +16,8 @@ from optuna.trial import TrialState
 import finetuning_inputs as inputs
 import sweep_pieces
 from bertline.foundation.errors import ConfigError, DataError
-from bertline.sweep import trials
 from bertline.sweep import workers as workers_module
-from bertline.sweep.config import QmcSamplerConfig, RandomSamplerConfig
+from bertline.sweep.config import PlannedSamplerConfig
 from bertline.sweep.run import run_sweep
 from bertline.sweep.workers import join_sweep
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
@@ -74,7 +73,7 @@ def test_a_grid_whose_workers_are_killed_ends_as_the_undisturbed_one(tmp_path, m
     assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))
 
 
-@pytest.mark.parametrize("sampler", [RandomSamplerConfig(kind="random"), QmcSamplerConfig(kind="qmc")])
+@pytest.mark.parametrize("sampler", [PlannedSamplerConfig(kind="random"), PlannedSamplerConfig(kind="qmc")])
 def test_planned_draws_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch, sampler):
     inputs.write_inputs(tmp_path)
     space = {"learning_rate": LogUniformSpace(kind="log_uniform", low=1e-4, high=1e-2)}
@@ -83,13 +82,13 @@ def test_planned_draws_do_not_depend_on_the_number_of_workers(tmp_path, monkeypa
         for workers in (1, 2)
     ]
     figures = [run_sweep(jobs[0])]
-    fine_tune = trials.fine_tune
+    fine_tune = workers_module.fine_tune
 
     def after_the_helper(*args, **options):
         wait_until(lambda: list((jobs[1].run_folder / "trials").glob("*.json")), every_s=0.02)
         return fine_tune(*args, **options)
 
-    monkeypatch.setattr(trials, "fine_tune", after_the_helper)  # of this process alone, which leads
+    monkeypatch.setattr(workers_module, "fine_tune", after_the_helper)  # of this process alone, which leads
     figures.append(run_sweep(jobs[1]))
     assert figures[0] == figures[1]
     assert result_of(jobs[0]) == result_of(jobs[1])

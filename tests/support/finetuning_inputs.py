@@ -13,7 +13,7 @@ from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.files import read_json_lines
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.classification import ClassificationTaskConfig
-from bertline.sweep.config import GridSamplerConfig, NoPrunerConfig, SweepConfig
+from bertline.sweep.config import NoPrunerConfig, PlannedSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.source_config import TableSourceConfig
 from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, TextRows, write_rows
@@ -139,7 +139,7 @@ def sweep(**changes: Any) -> SweepConfig:
     fields: dict[str, Any] = {
         "seed": 0,
         "num_trials": 6,
-        "sampler": GridSamplerConfig(kind="grid"),
+        "sampler": PlannedSamplerConfig(kind="grid"),
         "pruner": NoPrunerConfig(kind="none"),
         "fine_tuning": fine_tuning(num_epochs=6),
         "space": {

@@ -71,13 +71,13 @@ def sweep_until(job: Any, phase: str, num_calls: int, is_leader: bool = True) ->
 
     The file `led` says that the sweep is led, as a run folder's lock does.
     """
-    from bertline.sweep import repetitions, trials
+    from bertline.sweep import repetitions, workers
     from bertline.sweep.run import run_sweep
 
     if phase == "tests":
         repetitions._read_test = blocking(job, repetitions._read_test, num_calls)
     elif phase:
-        module = {"trials": trials, "repetitions": repetitions}[phase]
+        module = {"trials": workers, "repetitions": repetitions}[phase]
         module.fine_tune = blocking(job, module.fine_tune, num_calls)  # type: ignore[attr-defined]
     _quick_to_notice()
     if not is_leader:

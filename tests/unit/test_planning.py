@@ -17,10 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertline import planning
 from bertline.cli import plan as plan_command
-from bertline.corpus.readers.table import HubCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.demo.reader import PythonDocsCorpusConfig
-from bertline.foundation.errors import ConfigError, MachineError
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.validation import validate
@@ -182,37 +180,9 @@ def test_the_largest_micro_batch_fits_and_twice_that_does_not(size: str, gigabyt
     assert bool(largest) or (gigabytes == 2 and size != "tiny")
 
 
-def test_a_micro_batch_in_tokens_is_as_many_rows_as_it_holds() -> None:
-    found = plan(training("base", *PAPER, micro_batch_tokens=4096))
-    assert [phase.micro_batch_size for phase in found.phases] == [32, 8]
-    with pytest.raises(ConfigError, match=r"micro_batch_tokens is 500, too few for one row of 512 tokens"):
-        plan(training("base", *PAPER, micro_batch_tokens=500))
-
-
 def test_more_devices_than_sequences_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"phases\[1\]\.global_batch_size is 8, fewer than the 16 devices"):
         plan(training("tiny", (9, 64, 16), (9, 128, 8)), num_devices=16)
-
-
-@pytest.mark.parametrize(("dropout", "device"), [(0.1, "a100"), (0.0, "v100")])
-def test_attention_that_the_run_refuses_is_refused(dropout: float, device: str) -> None:
-    where = GPUS[device].attention_device("auto")
-    with pytest.raises(MachineError, match=r"runtime\.attention is varlen, which needs"):
-        plan(training("base", *PAPER, dropout=dropout, attention="varlen", device=where), device)
-
-
-def test_money_is_hours_times_devices_times_price() -> None:
-    one, eight = plan(training("base", *PAPER)), plan(training("base", *PAPER), num_devices=8)
-    assert one.money(2.5) == tuple(2.5 * hours for hours in one.hours())
-    assert eight.total("hours") == pytest.approx(one.total("hours") / 8 / 0.9)
-    assert eight.money(2.5)[0] == pytest.approx(one.money(2.5)[0] / 0.9)
-
-
-def test_a_small_step_of_a_small_model_takes_as_long_as_starting_it() -> None:
-    small, larger = (plan(training("tiny", (1000, 64, batch)), "h200") for batch in (8, 16))
-    assert small.hours() == larger.hours()
-    assert small.total("hours") == pytest.approx(1000 * (2e-3 + 2 * 0.3e-3) / 3600)
-    assert small.phases[0].launches_take_longest
 
 
 @pytest.mark.parametrize(
@@ -258,20 +228,6 @@ def test_what_was_measured_elsewhere_or_on_other_models_is_not_used(changes: dic
     assert found.basis.startswith("not measured: 24.0% of 989 TFLOP/s in bf16 (data sheet)")
     assert found.slowest < 1 < found.fastest
     assert rate("tiny", device="t4").flops_per_s == pytest.approx(0.4 * 8.1e12)  # fp32
-
-
-def test_records_of_this_machine_count_only_for_as_many_threads() -> None:
-    machine = Hardware("cpu", "this machine", 1e12, 1e12, 1e10, pattern="^A CPU$", num_threads=2)
-    of = training("base", device=machine.attention_device("bf16"))
-    others = [record(device="A CPU", threads=1), record(device="A CPU 2", threads=2)]
-    assert planning.rate_of(of, 128, machine, others).basis.startswith("not measured")
-    assert planning.rate_of(of, 128, machine, [*others, record(device="A CPU", threads=2)]).basis.startswith("measured")
-
-
-def test_the_records_of_the_repository_are_read() -> None:
-    records = planning.read_records(ROOT / "benchmarks/results")
-    assert {"NVIDIA H200"} < {one["device"] for one in records}
-    assert all(set(record()) <= set(one) and one["tokens_per_s"] > 0 for one in records)
 
 
 def test_the_default_pipeline_scales_what_trains_by_the_rate_of_products(
@@ -357,12 +313,6 @@ def test_bf16_where_there_is_none_is_refused() -> None:
         GPUS["v100"].attention_device("bf16")
 
 
-def test_only_the_steps_that_are_run_are_planned() -> None:
-    of = training("tiny", (5, 64, 8), (5, 64, 8), (5, 64, 8))
-    of.config.pretrain.num_steps = 7  # type: ignore[misc]
-    assert [phase.steps for phase in of.phases] == [5, 2]
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [({"num_devices": 0}, "must be at least 1"), ({"device": "CPU", "num_devices": 2}, "this machine: give 1"),
@@ -408,17 +358,6 @@ def test_a_text_without_examples_is_estimated_from_its_characters_or_files(here:
     write_json(here / "artifacts/metrics/corpus.json", {"train/characters": 8000})
     assert text_size(config, {"tokenizer"}).tokens == 2000
     assert text_size(config, {"corpus"}).tokens == 3 * size / 4
-
-
-def test_where_nothing_is_known_that_is_said_with_what_to_do(here: Path) -> None:
-    for config in (
-        corpus(PythonDocsCorpusConfig, "python_docs"),
-        corpus(HubCorpusConfig, "hub", name="some/set", revision="0"),
-        corpus(TextCorpusConfig, "text", path="nowhere/at/all"),
-    ):
-        found = text_size(config, set())
-        assert (found.tokens, found.epoch(64)) == (None, (None, 64))
-        assert "plan.corpus_tokens=" in found.basis
 
 
 def test_the_lock_says_what_artifacts_were_made_with() -> None:

@@ -124,9 +124,6 @@ def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, 
     Args:
         keys: Saved keys or groups. A section or group also drops the values saved inside it.
 
-    Raises:
-        ConfigError: A key is not saved.
-
     Example:
         >>> without_choices(lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001}), ["optimizer.lr"])
         {'defaults': [{'override /model': 'small'}, '_self_']}

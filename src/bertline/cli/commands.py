@@ -1,18 +1,31 @@
-"""Subcommands of a few lines each: doctor, corpus-dry-run, average, promote, send, share, curve."""
+"""Subcommands of a few lines each."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
-from bertline.cli.composition import composing, run_composed, sections_in
-from bertline.cli.project import of_caller
-from bertline.foundation.errors import ConfigError, MachineError
+from hydra import compose, initialize_config_dir
+
+import bertline
+from bertline.cli.composition import composing, plain, run_composed, sections_in
+from bertline.cli.project import conf_folder, folder_or_name, of_caller
+from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError, MachineError
 from bertline.foundation.progress import say
+from bertline.run.folder import is_locked
 
 
 def doctor(arguments: list[str]) -> None:
@@ -143,11 +156,7 @@ def share(arguments: list[str]) -> None:
 
 
 def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
-    """Send the whole entries of the run cache to a remote (None: DVC's default); return how many, and files new there.
-
-    Raises:
-        MachineError: DVC is busy, there is no such remote, or it did not take a file.
-    """
+    """Send the whole entries of the run cache to a remote (None: the default); return how many, and new files there."""
     from dvc.exceptions import DvcException  # after bertline, which turns its reports off
     from dvc.lock import LockError
     from dvc.repo import Repo
@@ -193,3 +202,184 @@ def curve(composed: dict[str, Any]) -> None:
 
 
 _REFERENCE_CURVES = Path("src/bertline/evaluation/reference_curves")
+
+
+def try_blanks(arguments: list[str]) -> None:
+    """Fill the blanks (___ or [MASK]) of sentences with an encoder's guesses; also works during a pretraining.
+
+        bertline try                                                 type sentences
+        bertline try "The function returns a ___ of integers."
+        bertline try --model FOLDER_OR_NAME --guesses 10 "..."       a model folder, or a name on the hub
+
+    Without --model it takes the newest of a running pretraining, artifacts/ and runs/.
+    """
+    parser = argparse.ArgumentParser(prog="bertline try", add_help=False)
+    parser.add_argument("sentences", nargs="*")
+    parser.add_argument("--model")
+    parser.add_argument("--guesses", type=int, default=5)
+    parsed = parser.parse_args(arguments)
+    name = newest_model() if parsed.model is None else folder_or_name(parsed.model)
+    from bertline.inference.model import filled  # loads torch
+
+    model = bertline.load(str(name))
+    say(f"model: {name}")
+    with suppress(EOFError):  # Ctrl-D
+        for sentence in parsed.sentences or _typed():
+            try:
+                say(filled(model, sentence, num_guesses=parsed.guesses))
+            except BertlineError as error:
+                say(str(error))
+
+
+def newest_model() -> Path:
+    """Return the newest weights of a running pretraining, else the finished encoder, else the newest of any run."""
+    finished = Path("artifacts/pretrain")
+
+    def written_s(latest: Path) -> float:
+        try:
+            return latest.stat().st_mtime
+        except FileNotFoundError:  # between the two renames of a swap
+            return math.inf
+
+    newest_first = sorted(Path().glob("runs/pretrain/*/latest"), key=written_s, reverse=True)
+    running = [path for path in newest_first if is_locked(path.parent)]
+    candidates = [*running, *([finished] if (finished / "model.safetensors").exists() else []), *newest_first]
+    if not candidates:
+        raise ArtifactError(
+            "there is no encoder yet in artifacts/pretrain or runs/pretrain. Run `make repro` first, or name a model: "
+            "bertline try --model FOLDER_OR_NAME"
+        )
+    return candidates[0]
+
+
+def _typed() -> Iterator[str]:
+    """Yield sentences from the keyboard until an empty line."""
+    say("Type a sentence with blanks, such as: The function returns a ___ of integers.   (an empty line ends)")
+    while sentence := input("> ").strip():
+        yield sentence
+
+
+def ui(arguments: list[str]) -> int:
+    """Print the addresses of prepared views, and serve MLflow on this machine's loopback address until Ctrl-C.
+
+        bertline ui                    the report, pretraining curves, best models, failed trials
+        bertline ui --open             opens them in a browser
+        bertline ui --port 5001
+
+    Other options are handed to `mlflow ui`. If tracking.uri is a server, its addresses are printed. The exit status is
+    that of `mlflow ui`.
+    """
+    parser = argparse.ArgumentParser(prog="bertline ui", add_help=False)
+    parser.add_argument("--open", action="store_true")
+    parser.add_argument("--port", type=int, default=5000)
+    parsed, others = parser.parse_known_args(arguments)  # what is left is for `mlflow ui`
+    from bertline.tracking.views import ModelNames, prepared_views
+
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        config = sections_in(plain(compose("config")))
+    tracking = config.tracking
+    names = ModelNames(prefix=f"{config.export.model_name}-", champion=config.export.champion_alias)
+    if tracking.uri.startswith(("http://", "https://")):
+        say(f"runs are recorded by the server at {tracking.uri}")
+        _show(prepared_views(tracking, tracking.uri.rstrip("/"), names), opened=parsed.open)
+        return 0
+    views = prepared_views(tracking, f"http://127.0.0.1:{parsed.port}", names)
+    command = ["mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1", "--port", str(parsed.port)]
+    command += ["--uvicorn-opts", "--log-level warning"]  # a line for every request would bury the addresses
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    # `mlflow ui` starts processes of its own: a signal is for all of them.
+    with subprocess.Popen([sys.executable, "-m", *command, *others], env=quiet, start_new_session=True) as server:
+        try:
+            _wait(server, views[0].address)
+            _show(views, opened=parsed.open)
+            return server.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
+
+
+def _show(views: Sequence[Any], *, opened: bool) -> None:
+    width = max(len(view.title) for view in views)
+    for view in views:
+        say(f"{view.title:{width}}  {view.address}")
+    say("(MLflow's plain start page is for language-model traces; these addresses choose its model training pages)")
+    for view in views if opened else ():
+        webbrowser.open(view.address)
+
+
+def _wait(server: subprocess.Popen[bytes], address: str) -> None:
+    """Wait until the server answers or has ended."""
+    started = time.monotonic()
+    while server.poll() is None and time.monotonic() - started < 300:
+        with suppress(URLError, OSError):
+            urlopen(address.partition("#")[0], timeout=1).close()
+            return
+        time.sleep(0.2)
+
+
+TOKEN = "HF_TOKEN"
+# What torch, joblib and pickle write: it can run any code when it is loaded.
+PICKLES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"})
+
+
+def push(arguments: list[str]) -> None:
+    """Upload an exported model folder to the Hugging Face hub.
+
+        HF_TOKEN=... bertline push artifacts/export/encoder OWNER/NAME
+        HF_TOKEN=... bertline push artifacts/export/docs_library OWNER/NAME --public
+
+    The repository is made if there is none, private unless --public is given. The same command again uploads what has
+    changed. The token, with permission to write, comes from the environment and is never printed. Folders with pickled
+    weights are refused.
+    """
+    parser = argparse.ArgumentParser(prog="bertline push", add_help=False)
+    parser.add_argument("folder", type=of_caller)
+    parser.add_argument("name", metavar="OWNER/NAME")
+    parser.add_argument("--public", action="store_true")
+    parsed = parser.parse_args(arguments)
+    folder = parsed.folder
+    if not (folder / "config.json").is_file() or not (folder / "model.safetensors").is_file():
+        raise ArtifactError(
+            f"{folder} is no exported model: config.json or model.safetensors is missing. Name a folder of "
+            "artifacts/export, or the one that `bertline finetune` printed."
+        )
+    pickles = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in PICKLES)
+    if pickles:
+        raise ArtifactError(
+            f"{folder} has pickled files, which can run any code when they are loaded: {', '.join(pickles)}. Delete "
+            "them; the weights are in model.safetensors."
+        )
+    say(f"{folder} is at {upload(folder, parsed.name, public=parsed.public)}")
+
+
+def upload(folder: Path, name: str, *, public: bool) -> str:
+    """Upload a folder to a repository of the hub, which is made if there is none; return its address."""
+    token = os.environ.get(TOKEN, "").strip()
+    if not token:
+        raise ConfigError(
+            f"{TOKEN} is not set. Make a token with permission to write at https://huggingface.co/settings/tokens and "
+            f"give it in the environment: export {TOKEN}=..."
+        )
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError, HTTPError  # HTTPError is that of its HTTP client
+
+    api = HfApi(token=token)
+    try:
+        repository = api.create_repo(name, private=not public, exist_ok=True)
+        if not public and not api.model_info(repository.repo_id).private:
+            raise ConfigError(f"{name} is a public repository. Add --public if that is meant, or name another.")
+        message = f"Upload with bertline {bertline.__version__}"
+        api.upload_folder(repo_id=repository.repo_id, folder_path=folder, commit_message=message)
+    except HFValidationError as error:
+        raise ConfigError(f"{name!r} is no name for a repository: {error}") from error
+    except (HTTPError, OSError) as error:
+        response = getattr(error, "response", None)
+        status = None if response is None else response.status_code
+        advice = {
+            401: f"The token in {TOKEN} is not valid, or has expired.",
+            403: f"The token in {TOKEN} may not write there: it needs permission to write, and OWNER must be you or an "
+            "organization of yours.",
+        }.get(status or 0, "Give the same command again when the hub can be reached; it resumes.")
+        reason = " ".join(str(error).split()).replace(token, "***")
+        raise MachineError(f"the hub at {api.endpoint} did not take {name}: {reason}. {advice}") from error
+    return str(repository)

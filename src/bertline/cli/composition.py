@@ -22,14 +22,16 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from bertline.cli.auto_lengths import with_suited_lengths
-from bertline.cli.override_suggestions import (
+from bertline.cli.inputs import with_suited_lengths
+from bertline.cli.overrides import (
     explain_failed_composition,
+    quoted_where_needed,
     refuse_unread,
+    registered_tasks,
     sections_of,
     with_arguments,
+    with_saved_choices,
 )
-from bertline.cli.overrides import quoted_where_needed, registered_tasks, with_saved_choices
 from bertline.cli.project import conf_folder
 from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
@@ -52,11 +54,7 @@ def _error_of_ours(error: BaseException | None) -> BertlineError | None:
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
-    """Return the composed configuration as plain data, with interpolations resolved.
-
-    Raises:
-        ConfigError: A mandatory value (`???`) was not given, or an interpolation cannot be resolved.
-    """
+    """Return the composed configuration as plain data, with interpolations resolved."""
     try:
         missing = sorted(OmegaConf.missing_keys(composed))
         if not missing:
@@ -83,12 +81,7 @@ def _without_left_out_tasks(content: Any) -> dict[str, Any]:
 
 
 def loaded(path: Path) -> Any:
-    """Return the content of a YAML file that people edit, as read by OmegaConf.
-
-    Raises:
-        ConfigError: The file contains a tag (`!!python/object`), a tab or a value that OmegaConf cannot hold; the
-            message names file and problem, and the line if it is known.
-    """
+    """Return the content of a YAML file that people edit, as read by OmegaConf."""
     try:
         return OmegaConf.load(path)
     except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
@@ -163,11 +156,7 @@ def composing(config: str = "config", ignored: Collection[str] = ()) -> Callable
 def run_composed(
     run: Callable[[_Composed], None], arguments: list[str], *, config: str = "config", ignored: Collection[str] = ()
 ) -> None:
-    """Compose a file of conf/ with overrides, and call a function with the result; `-m` does so for each combination.
-
-    Raises:
-        ConfigError: The overrides do not compose, or nothing reads one of them.
-    """
+    """Compose a file of conf/ with overrides, and call a function with it; `-m` does so for each combination."""
 
     @functools.wraps(run)
     def with_plain_errors(composed: DictConfig) -> None:

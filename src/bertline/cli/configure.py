@@ -15,7 +15,6 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from bertline.cli.auto_lengths import with_suited_lengths
 from bertline.cli.choices import (
     choices_at_stake,
     described,
@@ -25,10 +24,14 @@ from bertline.cli.choices import (
     without_choices,
 )
 from bertline.cli.composition import loaded, plain, unreadable_yaml
-from bertline.cli.enough_text import check_enough_text
-from bertline.cli.override_suggestions import explain_failed_composition, refuse_unread
-from bertline.cli.overrides import LOCAL, quoted_where_needed, with_saved_choices
-from bertline.cli.start_checkpoint import check_start
+from bertline.cli.inputs import check_enough_text, check_start, with_suited_lengths
+from bertline.cli.overrides import (
+    LOCAL,
+    explain_failed_composition,
+    quoted_where_needed,
+    refuse_unread,
+    with_saved_choices,
+)
 from bertline.config import SECTIONS, PipelineConfig, how_to_register, name_in_yaml
 from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.foundation.errors import BertlineError, ConfigError

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
+import multiprocessing
 import os
 import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 
-from bertline.cli.composition import composing, conf_task, given_overrides
-from bertline.cli.labelled_files import GivenFiles, given_files
+import bertline
+from bertline.cli.composition import composed_in_python, composing, conf_task, given_overrides
 from bertline.cli.project import conf_folder, of_caller
 from bertline.cli.task_arguments import (
     OTHER_ARGUMENTS,
     SETTINGS,
+    GivenFiles,
+    given_files,
     placed,
     task_name_of,
     task_of_files,
     what_is_read,
     with_settings,
 )
-from bertline.foundation.errors import BertlineError, ConfigError
-from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_path, write_json
+from bertline.foundation.errors import BertlineError, ConfigError, DataError
+from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_path, write_atomically, write_json
 from bertline.foundation.formats import with_spread
 from bertline.foundation.progress import say
 from bertline.run.stage import open_stage
 from bertline.run.stages import stage_named
 from bertline.tasks.build import build_task
+
+if TYPE_CHECKING:
+    from bertline.inference.model import LoadedModel
+
 
 # Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
 # higher rates (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the ratio of hidden sizes gives 2e-4 at 384.
@@ -250,15 +258,11 @@ def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in
 
 
 def starts_of(composed: dict[str, Any]) -> dict[str, str]:
-    """Return the encoders to start from, as folders or hub names, by the names that they were given.
-
-    Raises:
-        ConfigError: See `student_of` and `start_of`; or an encoder is named twice.
-    """
+    """Return the encoders to start from, as folders or hub names, by the names that they were given."""
     student, named = student_of(composed), composed["start_from"]
     if not isinstance(named, list):
         return {str(named): student or start_of(named or composed["pretrain"]["start_from"])}
-    from bertline.sweep.job import refuse_same_encoders  # loads torch
+    from bertline.sweep.bench import refuse_same_encoders  # loads torch
 
     starts = [start_of(one) for one in named]
     refuse_same_encoders("start_from", zip(named, map(Path, starts), strict=True))
@@ -266,11 +270,7 @@ def starts_of(composed: dict[str, Any]) -> dict[str, str]:
 
 
 def start_of(start: str | None) -> str:
-    """Return a checkpoint as a folder or a hub name; None is the pipeline's own encoder.
-
-    Raises:
-        ConfigError: No checkpoint is named, and the pipeline has no encoder of its own.
-    """
+    """Return a checkpoint as a folder or a hub name; None is the pipeline's own encoder."""
     if start is None:
         own = Path(stage_named("pretrain").output)
         if not (own / "config.json").exists():
@@ -286,11 +286,7 @@ def start_of(start: str | None) -> str:
 
 
 def student_of(composed: dict[str, Any]) -> str | None:
-    """Return the folder of an encoder with `student_layers` of the teacher's layers; None if they are not given.
-
-    Raises:
-        ConfigError: There is no teacher to take them of, it is not fine-tuned, or it has too few.
-    """
+    """Return the folder of an encoder with `student_layers` of the teacher's layers; None if they are not given."""
     layers, teacher = composed["student_layers"], composed["teacher"]
     if teacher is not None:
         from bertline.finetuning.task_file import read_teacher
@@ -393,3 +389,80 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
         "seeds": len(arm["seeds"]),
         "baselines": {name: one["test"] for name, one in result["baselines"].items()},
     }
+
+
+def fit(
+    splits: Mapping[str, Any],
+    columns: Mapping[str, str | None],
+    start_from: str | Path | None,
+    overrides: Mapping[str, Any],
+) -> LoadedModel:
+    """See `bertline.fit`; `columns` are names, or None, by the argument of the command, such as `text_column`."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise ConfigError("a process of bertline.fit imports this script: call it under `if __name__ == '__main__':`")
+    asked = {key: name for key, name in columns.items() if name is not None}
+    tables = {split: _columns(split, table, asked) for split, table in splits.items()}
+    files = {
+        split: "".join(json.dumps(dict(zip(asked.values(), row, strict=True)), default=_plain) + "\n" for row in rows)
+        for split, (rows, _) in tables.items()
+    }
+    arguments = [f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in overrides.items()]
+    with composed_in_python("finetune", arguments, IGNORED) as composed:
+        # Named by its content, so that the same call resumes.
+        digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:12]
+        folder = Path(composed["runtime"]["runs_folder"]).resolve() / "finetune" / f"rows-{digest}"
+        for split, content in files.items():
+            write_atomically(folder / f"{split}.jsonl", content)
+            composed[split] = str(folder / f"{split}.jsonl")
+        composed |= {key: str(name) for key, name in asked.items()}
+        composed["name"] = composed["name"] or re.sub(r"[^A-Za-z0-9_]+", "_", str(columns["label_column"]))
+        if start_from is not None:
+            composed["start_from"] = str(Path(start_from).resolve() if Path(start_from).exists() else start_from)
+        try:
+            result = fine_tuned(composed)
+        except BertlineError as error:
+            raise type(error)(_in_pythons_terms(str(error).replace(f"{folder}/", ""), tables)) from error
+    model = bertline.load(result["export"])
+    model.result = result
+    return model
+
+
+def _columns(split: str, table: Any, asked: Mapping[str, str]) -> tuple[list[tuple[Any, ...]], Sequence[Any]]:
+    """Return the cells of the named columns by row, and the index of each row."""
+    names = getattr(table, "column_names", getattr(table, "columns", None))  # datasets, else data frames
+    if names is None:
+        entries = list(table)
+        for place, row in enumerate(entries):
+            if not isinstance(row, Mapping):
+                problem = f"{split}, index {place}: {row!r} is no dictionary."
+                raise DataError(f"{problem} Give a data frame, a dataset, or a list of dictionaries, one a row.")
+        names = dict.fromkeys(name for row in entries for name in row)
+        table = {name: [row.get(name) for row in entries] for name in names}
+    for argument, name in asked.items():
+        if name not in names:
+            shown = ", ".join(map(repr, names))
+            raise DataError(_in_pythons_terms(f"{split} has no column {name!r} ({argument}). It has {shown}.", {}))
+    cells = {name: list(table[name]) for name in asked.values()}
+    label = asked["label_column"]
+    if classes := getattr(getattr(table, "features", {}).get(label), "names", None):  # a dataset's numbers of classes
+        cells[label] = [classes[number] if number is not None and number >= 0 else None for number in cells[label]]
+    rows = list(zip(*cells.values(), strict=True))
+    return rows, getattr(table, "index", range(len(rows)))
+
+
+def _plain(value: Any) -> Any:
+    """Return a cell of a data frame as JSON can hold it: NumPy's numbers and arrays, dates, missing values."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return None if str(value) in ("<NA>", "NaT") else str(value)
+
+
+def _in_pythons_terms(message: str, tables: Mapping[str, tuple[Any, Sequence[Any]]]) -> str:
+    """Return a message with arguments of `bertline.fit`, and the index of a row instead of its line in a file."""
+
+    def place(match: re.Match[str]) -> str:
+        (_, index), line = tables.get(match[1], ((), ())), int(match[2] or 0)
+        return f"{match[1]}, index {index[line - 1]}" if 0 < line <= len(index) else match[1]
+
+    message = re.sub(r"\b(train|dev|test)\.jsonl(?::(\d+))?", place, message)
+    return re.sub(r"\b(text|label|group)(?:_pair)?_column\b", r"\1", message)

@@ -14,7 +14,7 @@ from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.progress import say
 from bertline.run.stages import stage_named
-from bertline.sweep.glue import FoundSet, GlueOutcome, found_sets, glue_average, glue_markdown, glue_rows, task_of
+from bertline.sweep.glue import FoundSet, found_sets, glue_average, glue_markdown, glue_row, task_of
 from bertline.tokenization.vocabulary import resolve_folder
 
 IGNORED = ("corpus", "tokenizer", "examples", "objective", "optimizer", "schedule")
@@ -33,21 +33,19 @@ def glue(composed: dict[str, Any]) -> None:
     """
     found, absent = found_sets(of_caller(composed["data"]), composed["sets"])
     start, encoder = encoder_of(composed)
-    composed = {**composed, "tasks": {one.glue_set.name: task(one, composed, start) for one in found}}
+    composed = {**composed, "tasks": {one.name: task(one, composed, start) for one in found}}
     folder = Path(composed["runtime"]["runs_folder"]) / "glue" / fingerprint(composed, start)
     title = "the encoder of the pipeline" if start is None else "/".join(Path(start).parts[-2:])
-    outcomes: list[GlueOutcome] = []
+    rows: list[dict[str, Any]] = []
     for one in found:
-        say(f"GLUE, set {len(outcomes) + 1} of {len(found)}: {one.glue_set.title} ({one.path})")
-        outcomes.append(outcome_of(one, composed, encoder))
-        rows = glue_rows(outcomes)
+        say(f"GLUE, set {len(rows) + 1} of {len(found)}: {one.title} ({one.path})")
+        rows.append(row_of(one, composed, encoder))
         table = glue_markdown(rows, absent, encoder=title)
         content = {"encoder": start, "sets": rows, "absent": absent, **glue_average(rows)}
         write_json(folder / "table.json", content)
         write_atomically(folder / "table.md", table)
     say(f"{table}\n{folder / 'table.md'}")
-    failed = [one.found.glue_set.title for one in outcomes if one.problem]
-    if failed:
+    if failed := [row["title"] for row in rows if row["problem"]]:
         raise BertlineError(f"failed: {', '.join(failed)}. Fix it and run the same command again; the rest is kept.")
 
 
@@ -66,21 +64,21 @@ def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
 
 def task(found: FoundSet, composed: dict[str, Any], start: str | None) -> dict[str, Any]:
     """Return the set as a task; for the pipeline's own encoder, `max_length` is limited to its positions."""
-    content = {**task_of(found, composed["tasks"][found.glue_set.name]), "start_from": start}
+    content = {**task_of(found, composed["tasks"][found.name]), "start_from": start}
     if start is None:
         content["max_length"] = min(content["max_length"], composed["model"]["max_position_embeddings"])
     return content
 
 
-def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> GlueOutcome:
-    """Make the rows of one set and run its sweep; return the result, or why it failed."""
-    asked = {**composed, "task_name": found.glue_set.name}
+def row_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
+    """Make the rows of one set and run its sweep; return the set's row of the table."""
+    asked = {**composed, "task_name": found.name}
     try:
         places = {"tasks": build_rows(asked), "pretrain": encoder}
-        return GlueOutcome(found=found, result=read_json(sweep(asked, places) / "result.json"))
+        return glue_row(found, read_json(sweep(asked, places) / "result.json"))
     except BertlineError as error:
-        say(f"{found.glue_set.title} failed: {error}")
-        return GlueOutcome(found=found, result=None, problem=str(error))
+        say(f"{found.title} failed: {error}")
+        return glue_row(found, None, str(error))
 
 
 def fingerprint(composed: dict[str, Any], start: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import bertline
 from bertline.cli.composition import composing, given_overrides
-from bertline.cli.project import of_caller
+from bertline.cli.project import folder_or_name, of_caller
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
@@ -96,9 +96,8 @@ def check(asked: dict[str, Any]) -> None:
 
 def folder_of(asked: dict[str, Any]) -> Path | str:
     """Return the folder or hub name of the model: a given one, a task's exported winner, or the exported encoder."""
-    named = asked["model_folder"]
-    if named is not None:  # a folder, or a hub name
-        return of_caller(named) if of_caller(named).exists() else named
+    if asked["model_folder"] is not None:
+        return folder_or_name(asked["model_folder"])
     task = asked["task_name"]
     known = sorted(path.name for path in EXPORTED.glob("*") if path.is_dir() and path.name != "encoder")
     if task == "embed" and (EXPORTED / "encoder").is_dir():

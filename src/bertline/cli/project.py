@@ -13,9 +13,9 @@ STARTED_IN = Path.cwd()
 _MARKS = ("dvc.yaml", "conf/tasks.yaml", "pipelines")
 
 
-def enter_project(start: Path = STARTED_IN) -> bool:
+def enter_project() -> bool:
     """Change to the folder of the project; outside of one, stay and return False."""
-    for folder in (start, *start.parents):
+    for folder in (STARTED_IN, *STARTED_IN.parents):
         if all((folder / mark).exists() for mark in _MARKS):
             os.chdir(folder)
             return True
@@ -23,11 +23,7 @@ def enter_project(start: Path = STARTED_IN) -> bool:
 
 
 def require_project(command: str) -> None:
-    """Change to the folder of the project.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Change to the folder of the project; ConfigError if there is none."""
     if not enter_project():
         raise ConfigError(
             f"`bertline {command}` works in a clone of bertline, which has {', '.join(_MARKS)}. Neither {STARTED_IN} "
@@ -39,6 +35,11 @@ def conf_folder() -> Path:
     """Return `conf/` of the project, else the one that the installed package carries."""
     own = Path("conf").resolve()
     return own if (own / "tasks.yaml").is_file() else Path(bertline.__file__).resolve().parent / "conf"
+
+
+def folder_or_name(named: str) -> Path | str:
+    """Return a path relative to the folder of the command, if it is there; else the name, of a model on the hub."""
+    return of_caller(named) if of_caller(named).exists() else named
 
 
 def of_caller(path: str) -> Path:

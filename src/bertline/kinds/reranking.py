@@ -51,8 +51,7 @@ from bertline.tasks.table_source import TableLayout, read_records
 
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
-    from bertline.sweep.baselines.encoder_vectors import TextVectors
-    from bertline.sweep.baselines.vectors import Name
+    from bertline.sweep.baselines.vectors import Name, TextVectors
     from bertline.tasks.bm25 import Bm25
 
 
@@ -439,14 +438,14 @@ def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:
     The list is empty if all candidates of train are relevant, or none is.
     """
     from bertline.sweep.baselines.linear import REGRESSIONS, linear_baseline, split_by_row
-    from bertline.sweep.baselines.text_features import PairOverlap, Standardised
+    from bertline.sweep.baselines.text_features import PairOverlap, standardised
 
     ends = np.cumsum([len(candidates) for candidates in inputs.train.candidates])
     read = inputs.train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
     relevant = np.array([value > 0 for values in read.relevances for value in values], dtype=np.int64)
     if len(np.unique(relevant)) < 2:
         return []
-    overlap = Standardised(PairOverlap(*_pairs(read)), *_pairs(read))
+    overlap = standardised(PairOverlap(*_pairs(read)), *_pairs(read))
 
     def features(rows: CandidateRows) -> NDArray[np.float64]:
         return np.concatenate([overlap(*_pairs(rows)), _first_scores(rows)], axis=1)

@@ -31,8 +31,7 @@ from bertline.tasks.stored_rows import COLLECTION, BuiltTask, Documents, QueryRo
 if TYPE_CHECKING:
     from bertline.finetuning.vector_index import VectorIndex
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
-    from bertline.sweep.baselines.encoder_vectors import TextVectors
-    from bertline.sweep.baselines.vectors import Name
+    from bertline.sweep.baselines.vectors import Name, TextVectors
     from bertline.tasks.bm25 import Bm25
 
 

@@ -343,7 +343,7 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
             fitted("context_ngrams", f"{title}, its neighbours and its place", {"": _in_context(words)}, SVMS),
         ]
         for name in NAMES if inputs.encoder is not None else ():
-            features = text_features(name, inputs, read.first(MOST_ROWS[name]))
+            features = text_features(name, inputs, read.first(MOST_ROWS))
             of_rows = {option: _of_sentences(compute) for option, compute in features.items()}
             made.append(fitted(name, f"{TITLES[name][1]}, logistic regression", of_rows, MODELS))
         return made

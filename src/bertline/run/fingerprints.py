@@ -42,7 +42,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.foundation.errors",
         "bertline.foundation.progress",
         "bertline.foundation.validation",
-        "bertline.cli.auto_lengths",  # what it says is in the configuration
+        "bertline.cli.inputs",  # what it says is in the configuration
         "bertline.config",
         "bertline.run.stage",
         "bertline.run.provenance",
@@ -254,9 +254,6 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
         the digest of each file of `corpus.decontaminate`, `tokenizer.user_words`, `tokenizer.compare` and
         `sweep.encoders`, by its path, for the stage that reads it: DVC watches no file that only the configuration
         names.
-
-    Raises:
-        ConfigError: Such a file does not exist.
     """
     names = {*stage.versions}
     for where in stage.versions_where:

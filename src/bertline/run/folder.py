@@ -122,12 +122,7 @@ class Outcome:
 
 @contextmanager
 def recorded(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Iterator[Outcome]:
-    """Write to the status of `folder`, whose lock is held, how the block ends, which sets the metrics.
-
-    Raises:
-        Stopped: A signal ended the work; what was saved is resumed by the same command.
-        BertlineError: As the block raised it. Another exception becomes one, after its traceback was printed.
-    """
+    """Write to the status of `folder`, whose lock is held, how the block ends, which sets the metrics."""
     before = read_status(folder)
     started_s = time.time() - (before.work_s or 0.0 if before.state in ("stopped", "failed") else 0.0)
     write_status(folder, Status(state="running", started_s=started_s))

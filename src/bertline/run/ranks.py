@@ -54,9 +54,6 @@ def run_on_devices(folder: Path, function: str, runtime: RuntimeConfig, node: No
     """Run the work with one rank for each device of this machine; return the status when all have ended.
 
     Signals to stop go to the ranks, which save and end; torchrun's agent sees them end well.
-
-    Raises:
-        BertlineError: The ranks of this machine ended, and the first machine has not said how the run did.
     """
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch

@@ -404,11 +404,7 @@ class Job:
 
 
 def job_named(name: str) -> Job | None:
-    """Return the job in the queue that has a name; None if there is none.
-
-    Raises:
-        UnansweredError: The controller does not answer.
-    """
+    """Return the job in the queue that has a name; None if there is none."""
     answer = _answered("squeue", "--noheader", f"--name={name}", "--format=%F|%T|%r")
     rows = [line.strip().split("|") for line in answer.stdout.splitlines() if line.count("|") == 2]
     if not rows:
@@ -455,11 +451,7 @@ def _patiently(ask: Callable[[], T], *, for_s: float = float("inf")) -> T | None
 
 
 def _answered(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of Slurm; a refusal is an answer, too.
-
-    Raises:
-        UnansweredError: The controller does not answer.
-    """
+    """Run a command of Slurm; a refusal is an answer, too."""
     answer = _run(*command)
     unreached = ("unable to contact slurm controller", "timed out", "connect failure")
     if answer.returncode != 0 and (command[0] == "squeue" or any(word in answer.stderr.lower() for word in unreached)):

@@ -194,11 +194,7 @@ class StageRun:
         return _metrics(run_on_devices(self.folder, function, self.config.runtime, node))
 
     def finish(self, metrics: Mapping[str, float]) -> None:
-        """Record the headline figures and print where the result is.
-
-        Raises:
-            ArtifactError: Under DVC, configuration or inputs changed since the stage was opened.
-        """
+        """Record the headline figures and print where the result is."""
         self._refuse_changes()
         self.outcome.metrics = metrics
         target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
@@ -304,13 +300,7 @@ def imported(function: str) -> Callable[..., Any]:
 
 
 def do_work(folder: Path, function: str) -> dict[str, float]:
-    """Do the work of a run folder whose lock this process holds; return its headline figures.
-
-    Raises:
-        ArtifactError: An input is not what the run folder was opened with.
-        BertlineError: The work failed.
-        Stopped: A signal stopped it.
-    """
+    """Do the work of a run folder whose lock this process holds; return its headline figures."""
     frozen, config = read_frozen(folder)
     stage = stage_named(frozen["stage"])
     with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as outcome:
@@ -322,11 +312,7 @@ def do_work(folder: Path, function: str) -> dict[str, float]:
 
 
 def refuse_other_inputs(paths: list[str], folder: Path) -> None:
-    """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new.
-
-    Raises:
-        ArtifactError: There are such paths.
-    """
+    """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new."""
     if paths:
         raise ArtifactError(
             f"what {folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command again: it "
@@ -335,12 +321,7 @@ def refuse_other_inputs(paths: list[str], folder: Path) -> None:
 
 
 def _metrics(status: Status) -> dict[str, float]:
-    """Return the figures of finished work.
-
-    Raises:
-        BertlineError: It failed, or was stopped or killed.
-        KeyboardInterrupt: A signal to this process stopped it.
-    """
+    """Return the figures of finished work."""
     if status.state == "finished":
         return status.metrics
     if status.state != "failed" and RECEIVED.first is not None:
@@ -351,12 +332,7 @@ def _metrics(status: Status) -> dict[str, float]:
 
 
 def _named_inputs(composed: Mapping[str, Any]) -> dict[str, Path]:
-    """Return the folders that `inputs.NAME=FOLDER` names.
-
-    Raises:
-        ConfigError: There are some, and DVC runs the stage.
-        ArtifactError: A folder is missing.
-    """
+    """Return the folders that `inputs.NAME=FOLDER` names."""
     folders = {name: Path(folder) for name, folder in (composed.get("inputs") or {}).items() if folder is not None}
     for name, folder in folders.items():
         if running_under_dvc():
@@ -435,11 +411,7 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
 
 
 def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfig) -> None:
-    """Check that an artifact, and those that it was made of, were made under this configuration, as dvc.lock records.
-
-    Raises:
-        ArtifactError: They were not.
-    """
+    """Check by dvc.lock that an artifact, and those that it was made of, were made under this configuration."""
     lock = locked_stages()
     waiting, changed = [artifact], dict[str, tuple[Any, Any]]()
     while waiting:

@@ -73,11 +73,7 @@ def pipeline_facts(config: PipelineConfig) -> dict[str, Any]:
 
 
 def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
-    """Return the scores of a sweep's winner for the registry: on dev, to compare versions, and on test, for display.
-
-    Raises:
-        ArtifactError: The sweep was run by an older bertline.
-    """
+    """Return the scores of a sweep's winner for the registry: on dev, to compare versions, and on test, for display."""
     path = sweep_folder / "standing.json"
     if not path.exists():
         raise ArtifactError(f"{path} is missing; the sweep was run by an older bertline. Run it again (dvc repro).")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
 from bertline.kinds.base import TaskKind
-from bertline.sweep.baselines.base import Baseline, Settings, baselines_of
-from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
-from bertline.sweep.bench import Bench, kind_of, test_splits
-from bertline.sweep.job import EncoderStart, PlannedSweep, SweepJob
+from bertline.sweep.baselines.base import Baseline, baselines_of
+from bertline.sweep.baselines.vectors import FrozenEncoder
+from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -32,7 +31,7 @@ class ScoredBaseline:
     title: str
     scores: dict[str, dict[str, float]]
     """By split and metric."""
-    settings: Settings
+    settings: Mapping[str, float | str]
     test_statistics: dict[SplitName, NDArray[np.float64]]
     """Row statistics [N, K] of each test split."""
     test_by_rows: dict[int, dict[str, float]]
@@ -41,7 +40,7 @@ class ScoredBaseline:
 
 def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     """Read the scores of the baselines."""
-    folder, splits = _folder(plan.job), test_splits(plan.job)
+    folder, splits = plan.job.run_folder / "baselines", test_splits(plan.job)
     return [
         ScoredBaseline(
             **{**entry, "test_by_rows": {int(rows): scores for rows, scores in entry["test_by_rows"].items()}},
@@ -53,15 +52,11 @@ def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     ]
 
 
-def _folder(job: SweepJob) -> Path:
-    return job.run_folder / "baselines"
-
-
 def score_baselines(bench: Bench, start: EncoderStart) -> None:
     """Fit and score the baselines, if that has not been done; some have the vocabulary or the vectors of an encoder."""
-    if (_folder(bench.job) / _SCORES).exists():
+    started, job, target = time.monotonic(), bench.job, bench.job.run_folder / "baselines"
+    if (target / _SCORES).exists():
         return
-    started, job = time.monotonic(), bench.job
     kind, encoder = kind_of(job, start), None
     if start.weights == "pretrained":
         machine = replace(bench.machine, precision="fp32")
@@ -77,21 +72,15 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
         fewer = baselines if rows == len(train) else made(all_train.first(rows), dev, {"test": read["test"]})
         for baseline in fewer:
             by_rows[baseline.name][rows] = _scores(kind, baseline, "test", dev, read["test"])[1]
-    with folder_written_atomically(_folder(job)) as folder:
+    with folder_written_atomically(target) as folder:
         content = []
         for baseline in baselines:
             scored = {split: _scores(kind, baseline, split, dev, rows) for split, rows in {"dev": dev, **read}.items()}
             for split in read:
                 np.save(folder / _statistics_file(baseline.name, split), scored[split][0])
-            content.append(
-                {
-                    "name": baseline.name,
-                    "title": baseline.title,
-                    "scores": {split: scores for split, (_, scores) in scored.items()},
-                    "settings": baseline.settings,
-                    "test_by_rows": by_rows[baseline.name],
-                }
-            )
+            scores = {split: of_split for split, (_, of_split) in scored.items()}
+            entry = {"name": baseline.name, "title": baseline.title, "settings": baseline.settings}
+            content.append({**entry, "scores": scores, "test_by_rows": by_rows[baseline.name]})
         write_json(folder / _SCORES, content)
     say(f"{job.task_name}, baselines: scored in {time.monotonic() - started:.0f} s")
 

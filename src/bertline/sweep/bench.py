@@ -2,29 +2,160 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit
+from bertline.finetuning.config import FineTuningConfig
+from bertline.finetuning.finetune import EncoderWeights, FineTuningJob, TaskSplit
 from bertline.finetuning.task_file import read_teacher
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import folder_written_atomically
+from bertline.foundation.files import folder_written_atomically, sha256_of_file
 from bertline.foundation.progress import say, warn
+from bertline.foundation.validation import to_mapping, validate
+from bertline.foundation.work import Work
 from bertline.kinds.base import UNLABELLED, TaskKind
-from bertline.kinds.registry import task_kind
+from bertline.kinds.registry import TaskConfig, task_kind
 from bertline.modeling.huggingface import read_config
-from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
-from bertline.sweep.space import Params, with_params
+from bertline.sweep.config import SweepConfig
+from bertline.sweep.space import Arm, Params, with_params
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import resolve_folder
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks, resolve_device, resolve_machine
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepJob:
+    """The sweep of one task."""
+
+    task_name: str
+    task: TaskConfig
+    sweep: SweepConfig
+    runtime: RuntimeConfig
+    task_folder: Path
+    pretrain_folder: Path
+    """Folder of the pipeline's own encoder and tokenizer, in Hugging Face format."""
+    run_folder: Path
+    """Folder of work in progress: outcomes, events, at the end `result/`. Its name is part of the studies' names."""
+    studies_url: str
+    """URL of the database with the studies of all tasks (see `TrackingConfig.studies_url`)."""
+
+    @classmethod
+    def of(cls, work: Work) -> SweepJob:
+        """Return the job of a run folder, whose inputs are `tasks` (this task's rows) and, if the task starts from the
+        pipeline's encoder, `pretrain`."""
+        config, name = work.config, str(work.task_name)
+        return cls(
+            task_name=name,
+            task=config.tasks[name],
+            sweep=config.sweep,
+            runtime=config.runtime,
+            task_folder=work.inputs["tasks"],
+            pretrain_folder=work.inputs.get("pretrain", work.folder / "none"),
+            run_folder=work.folder,
+            studies_url=config.tracking.studies_url,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderStart:
+    """Encoder that the trials of an arm start from."""
+
+    title: str
+    start: str
+    """`pipeline` (its own encoder), `random`, or the configured folder or hub name."""
+    folder: Path
+    """Folder with the architecture, the tokenizer and, unless they are random, the weights."""
+    weights: EncoderWeights
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedSweep:
+    """A sweep job with everything that is decided before the first trial; identical in every process."""
+
+    job: SweepJob
+    starts: Mapping[Arm, EncoderStart]
+    """Starting encoder of each arm, in the order in which the arms run."""
+    fine_tuning: FineTuningConfig
+    """Fine-tuning values of the sweep, overridden by the task's own."""
+
+    def start_of(self, arm: Arm) -> EncoderStart:
+        """Return the encoder that an arm starts from; for `combined`, that of the arm `encoder`."""
+        return self.starts["encoder" if arm == "combined" else arm]
+
+
+def planned(job: SweepJob) -> PlannedSweep:
+    """Resolve the encoders of all arms and the hyperparameters that no trial varies."""
+    where = f"tasks.{job.task_name}.fine_tuning"
+    values = {**to_mapping(job.sweep.fine_tuning), **job.task.fine_tuning}
+    return PlannedSweep(job=job, starts=_starts(job), fine_tuning=validate(FineTuningConfig, values, where=where))
+
+
+def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
+    match job.task.start_from:
+        case None:
+            encoder = EncoderStart("pretrained encoder", "pipeline", job.pretrain_folder, "pretrained")
+        case "random":
+            encoder = EncoderStart("encoder from random weights", "random", job.pretrain_folder, "random")
+        case name:
+            encoder = EncoderStart(name, name, resolve_folder(name), "pretrained")
+    starts: dict[Arm, EncoderStart] = {"encoder": encoder}
+    if job.task.teacher is not None:
+        starts["without_teacher"] = replace(encoder, title="the same without the teacher")
+    if (encoder.weights, job.sweep.exported) == ("pretrained", "own") and _random_weights_wanted(job.sweep, encoder):
+        starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
+    for number, other in enumerate(job.sweep.encoders, start=2):
+        starts[f"encoder_{number}"] = EncoderStart(other, other, resolve_folder(other), "pretrained")
+        read_config(starts[f"encoder_{number}"].folder)
+    if job.sweep.encoders:
+        named = [(start.title, start.folder) for arm, start in starts.items() if arm.startswith("encoder")]
+        refuse_same_encoders("sweep.encoders", named)
+    return starts
+
+
+def refuse_same_encoders(key: str, named: Iterable[tuple[str, Path]]) -> None:
+    """Check that no encoder (a name under `key`, and a folder) is there twice, by other names or as a copy.
+
+    Raises:
+        ConfigError: Two are the same.
+    """
+    names: dict[Any, str] = {}
+    for name, folder in named:
+        identity = tuple(map(sha256_of_file, sorted(folder.glob("*.safetensors")))) or name
+        if identity in names:
+            raise ConfigError(
+                f"{key}: {names[identity]} and {name} are the same encoder. Name each once; the one that the task "
+                "starts from is always among those compared."
+            )
+        names[identity] = name
+
+
+def led_by(arm: Arm, by_arm: Mapping[Arm, T]) -> dict[Arm, T]:
+    """Return a mapping in which `arm` and `encoder` have changed names.
+
+    >>> led_by("encoder_2", {"encoder": "own", "encoder_2": "best", "encoder_3": "last"})
+    {'encoder': 'best', 'encoder_2': 'own', 'encoder_3': 'last'}
+    """
+    renamed = {{arm: "encoder", "encoder": arm}.get(name, name): value for name, value in by_arm.items()}
+    return dict(sorted(renamed.items(), key=lambda item: item[0] != "encoder"))
+
+
+def _random_weights_wanted(sweep: SweepConfig, encoder: EncoderStart) -> bool:
+    if sweep.random_weights_baseline != "up_to_small":
+        return sweep.random_weights_baseline == "always"
+    config = read_config(encoder.folder)[0]  # BERT-small (arXiv 1908.08962, table 1): 4 layers of hidden size 512
+    return config.num_hidden_layers <= 4 and config.hidden_size <= 512 and encoder.start == "pipeline"
+
 
 LENGTHS = ("max_length", "query_max_length")
 """Task fields that limit the number of tokens of a sequence."""
@@ -34,11 +165,7 @@ _SOFT_TARGETS = "soft_targets.npy"
 
 
 class Teacher:
-    """A fine-tuned model of the task `kind` as the student reads it, of any family with the student's `tokenizer`.
-
-    Raises:
-        ConfigError: The folder is not fine-tuned, or its outputs do not mean what the student's do.
-    """
+    """A fine-tuned model of the task `kind` as the student reads it, of any family with the student's `tokenizer`."""
 
     def __init__(self, folder: Path, kind: TaskKind[Any, Any, Any], tokenizer: Tokenizer) -> None:
         self.folder, self.kind, self.finished = folder, kind, read_teacher(folder)
@@ -157,11 +284,7 @@ class Bench:
 
 
 def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:
-    """Return the task kind for an encoder, with lengths limited to the encoder's number of positions.
-
-    Raises:
-        ConfigError: The rest of the task's configuration is not valid with that length.
-    """
+    """Return the task kind for an encoder, with lengths limited to the encoder's number of positions."""
     labels = read_task_manifest(job.task_folder)["labels"]
     positions = read_config(start.folder)[0].max_position_embeddings
     lengths = {name: min(getattr(job.task, name), positions) for name in LENGTHS if hasattr(job.task, name)}
@@ -186,32 +309,23 @@ def split_sizes(job: SweepJob) -> dict[str, int]:
     return {**counts, "train": min(job.task.num_train_rows or counts["train"], counts["train"])}
 
 
-_WORKERS_ON_A_CPU = 2
-
-
 def num_sweep_workers(runtime: RuntimeConfig) -> int:
-    """Return the number of processes that share a sweep: `runtime.sweep_workers`, else what suits the devices.
+    """Return how many processes share a sweep: `runtime.sweep_workers`, else one for each visible CUDA device.
 
-    That is one for each visible CUDA device, so that each has its own, and 2 on a CPU, whatever its cores: each worker
-    loads the rows and an encoder, and not all memory grows with the cores.
+    On a CPU it is 2, whatever its cores: each worker loads the rows and an encoder, and not all memory grows with them.
     """
     if runtime.sweep_workers is not None:
         return runtime.sweep_workers
     # The devices that pretraining is to use need not all be there: each worker uses one.
     device = resolve_device(replace(runtime, num_devices=1, num_nodes=1), Ranks()).type
-    if device == "cuda":
-        return torch.cuda.device_count()
-    return _WORKERS_ON_A_CPU if device == "cpu" else 1
+    return torch.cuda.device_count() if device == "cuda" else 2 if device == "cpu" else 1
 
 
 def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
     """Return the runtime of one worker: one device, one thread unless configured otherwise, no compilation.
 
-    Batches have many shapes and runs are short, so compilation does not pay. Fine-tuning does not pack rows, so
-    `varlen` attention is replaced with `auto`.
-
-    The number of threads affects how sums are rounded, so its default depends neither on the machine's cores nor on
-    the number of workers. To use more cores, run more workers.
+    Runs are short, of many shapes, so compilation does not pay. Threads affect how sums are rounded, so their default
+    depends neither on cores nor on workers. Fine-tuning packs no rows, so `varlen` attention becomes `auto`.
     """
     attention = runtime.attention
     if attention == "varlen":

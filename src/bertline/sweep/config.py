@@ -10,24 +10,15 @@ from bertline.tasks.config import ChoiceSpace, LogUniformSpace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GridSamplerConfig:
-    """Every combination of the choices, in an order shuffled by the seed; `num_trials` may cut it short."""
+class PlannedSamplerConfig:
+    """Points that follow from the seed.
 
-    kind: Literal["grid"]
+    `grid`: every combination of the choices, in shuffled order; `num_trials` may cut it short. `random`: random points;
+    if all axes are choices, every combination is drawn once. `qmc`: a scrambled Sobol sequence, which covers the space
+    more evenly.
+    """
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RandomSamplerConfig:
-    """Random points; if all axes are choices, every combination is drawn once before any repeats."""
-
-    kind: Literal["random"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QmcSamplerConfig:
-    """Points of a Sobol sequence, scrambled by the seed: they cover the space more evenly than random ones."""
-
-    kind: Literal["qmc"]
+    kind: Literal["grid", "random", "qmc"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +79,7 @@ class SweepConfig:
     """Seed of the search; the repeated runs have seeds that follow from it."""
     num_trials: int
     """Number of trials of the search of each task."""
-    sampler: GridSamplerConfig | RandomSamplerConfig | QmcSamplerConfig | ModelSamplerConfig
+    sampler: PlannedSamplerConfig | ModelSamplerConfig
     pruner: NoPrunerConfig | MedianPrunerConfig | HalvingPrunerConfig
     fine_tuning: FineTuningConfig
     """Values of the hyperparameters that the space does not vary."""
@@ -129,8 +120,6 @@ class SweepConfig:
                 f"random_weights_epochs must have at least three different multiples above 0, such as [0.5, 1, 2], "
                 f"found {list(self.random_weights_epochs)}"
             )
-        for name in ("num_trials", "num_best", "num_seeds", "num_label_efficiency_seeds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
-        if self.random_weights_seeds is not None and self.random_weights_seeds < 1:
-            raise ValueError(f"random_weights_seeds must be at least 1, or null, found {self.random_weights_seeds}")
+        for name in ("num_trials", "num_best", "num_seeds", "num_label_efficiency_seeds", "random_weights_seeds"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, found {value}")

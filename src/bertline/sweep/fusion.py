@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from bertline.foundation.files import folder_written_atomically, write_json
 from bertline.kinds.retrieval import DEPTH, Found, Retrieval, bm25_of, found_by
 from bertline.sweep.baseline_scores import ScoredBaseline
-from bertline.sweep.bench import kind_of, test_splits
-from bertline.sweep.job import PlannedSweep
+from bertline.sweep.bench import PlannedSweep, kind_of, test_splits
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition, statistics_file
 from bertline.tasks.stored_rows import SplitName
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,61 +17,33 @@ import yaml
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.formats import with_spread
 
-Score = tuple[str, str]
-"""A test split and a metric."""
+
+def _read_sets() -> dict[str, dict[str, Any]]:
+    sets = yaml.safe_load(files("bertline.sweep").joinpath("glue.yaml").read_text(encoding="utf-8"))
+    return {one["name"]: one for one in sets}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
-    """A known layout of a data set's files."""
-
-    folders: Sequence[str]
-    """Names of folders below the folder of all sets; the first that has the files is used."""
-    files: Sequence[str]
-    """Files that must exist."""
-    source: Mapping[str, Any] = field(default_factory=dict)
-    """Changes to the task's `source` for this layout."""
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GlueSet:
-    """A data set of GLUE."""
-
-    name: str
-    """Name of the task, as in conf/task."""
-    title: str
-    scores: Sequence[Score]
-    """Test splits and metrics by which GLUE scores the set; the average uses their mean."""
-    layouts: Sequence[Layout]
+GLUE = _read_sets()
+"""The nine data sets by the name of their task in conf/task, as in glue.yaml: those with the fewest rows first."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSet:
-    """A data set that was found."""
+    """A data set that was found: its entry and its layout of `GLUE`, and its folder."""
 
-    glue_set: GlueSet
-    layout: Layout
+    glue_set: Mapping[str, Any]
+    layout: Mapping[str, Any]
     path: Path
 
+    @property
+    def name(self) -> str:
+        """Name of the task."""
+        return str(self.glue_set["name"])
 
-def _read_sets() -> tuple[GlueSet, ...]:
-    sets = yaml.safe_load(files("bertline.sweep").joinpath("glue.yaml").read_text(encoding="utf-8"))
-    return tuple(
-        GlueSet(
-            name=one["name"],
-            title=one["title"],
-            scores=tuple(
-                pair for each in one["scores"] for pair in (each if isinstance(each, dict) else {"test": each}).items()
-            ),
-            layouts=tuple(Layout(**layout) for layout in one["layouts"]),
-        )
-        for one in sets
-    )
-
-
-GLUE = _read_sets()
-"""The nine data sets, those with the fewest rows first."""
+    @property
+    def title(self) -> str:
+        """Title for display."""
+        return str(self.glue_set["title"])
 
 
 def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
@@ -80,25 +52,19 @@ def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet]
     Raises:
         ConfigError: The folder or a wanted set is missing, no set was found, or a name is unknown.
     """
-    names = [glue_set.name for glue_set in GLUE]
     for name in wanted or ():
-        if name not in names:
-            raise ConfigError(f"sets names {name!r}; GLUE has {', '.join(names)}.")
+        if name not in GLUE:
+            raise ConfigError(f"sets names {name!r}; GLUE has {', '.join(GLUE)}.")
     if not data.is_dir():
         raise ConfigError(f"data is {data}, and no folder is there. Give the folder that has SST-2, CoLA, ... in it.")
-    found = [place for glue_set in GLUE if (place := _place_of(glue_set, data)) is not None]
-    there = {place.glue_set.name for place in found}
-    absent = [glue_set.title for glue_set in GLUE if glue_set.name not in there]
-    lacking = [name for name in wanted or () if name not in there]
+    found = {name: place for name, one in GLUE.items() if (place := _place_of(one, data)) is not None}
+    lacking = [name for name in wanted or () if name not in found]
     if lacking or not found:
-        named = lacking or names
-        known = "; ".join(
-            " or ".join(f"{layout.folders[0]}/{{{','.join(layout.files)}}}" for layout in glue_set.layouts)
-            for glue_set in GLUE
-            if glue_set.name in named
-        )
-        raise ConfigError(f"{data} does not have {', '.join(named)}. Looked for: {known}.")
-    return [place for place in found if wanted is None or place.glue_set.name in wanted], absent
+        layouts = [layout for name in lacking or GLUE for layout in GLUE[name]["layouts"]]
+        known = " or ".join(f"{layout['folders'][0]}/{{{','.join(layout['files'])}}}" for layout in layouts)
+        raise ConfigError(f"{data} does not have {', '.join(lacking or GLUE)}. Looked for: {known}.")
+    absent = [one["title"] for name, one in GLUE.items() if name not in found]
+    return [place for name, place in found.items() if wanted is None or name in wanted], absent
 
 
 def task_of(found: FoundSet, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,34 +72,42 @@ def task_of(found: FoundSet, task: Mapping[str, Any]) -> dict[str, Any]:
 
     All sets use the recipe of the sweep: a task's own space, number of trials and training sizes are removed.
     """
-    source = {**task["source"], **found.layout.source, "path": str(found.path)}
+    source = {**task["source"], **found.layout.get("source", {}), "path": str(found.path)}
     return {**task, "source": source, "space": {}, "num_trials": None, "label_efficiency_rows": []}
 
 
-def _place_of(glue_set: GlueSet, data: Path) -> FoundSet | None:
-    for layout in glue_set.layouts:
-        for folder in layout.folders:
-            if all((data / folder / name).is_file() for name in layout.files):
+def _place_of(glue_set: Mapping[str, Any], data: Path) -> FoundSet | None:
+    for layout in glue_set["layouts"]:
+        for folder in layout["folders"]:
+            if all((data / folder / name).is_file() for name in layout["files"]):
                 return FoundSet(glue_set, layout, (data / folder).resolve())
     return None
 
 
-_TRIVIAL = ("majority", "mean")
-_NOT_AVERAGED_BY_BERT = "wnli"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GlueOutcome:
-    """Outcome of one data set: a sweep's result.json, or why there is none."""
-
-    found: FoundSet
-    result: Mapping[str, Any] | None
-    problem: str | None = None
-
-
-def glue_rows(outcomes: Sequence[GlueOutcome]) -> list[dict[str, Any]]:
-    """Return the table as plain data, one row per data set; a set that failed has its `problem` and no scores."""
-    return [_row(outcome) for outcome in outcomes]
+def glue_row(found: FoundSet, result: Mapping[str, Any] | None, problem: str | None = None) -> dict[str, Any]:
+    """Return the row of the table, as plain data, of a sweep's result.json, or of the `problem` why there is none."""
+    row = {"name": found.name, "title": found.title, "note": found.layout.get("note", ""), "problem": problem}
+    if result is None:
+        return {**row, "scores": []}
+    encoder, arms = result["arms"]["encoder"], [arm for arm in result["arms"].values() if arm]
+    seconds = [run["time_s"] or 0.0 for arm in arms for run in (*arm["trials"], *arm["seeds"])]
+    scores = [one if isinstance(one, dict) else {"test": one} for one in found.glue_set["scores"]]
+    pairs = [pair for one in scores for pair in one.items()]
+    return {
+        **row,
+        "scores": [_score(result, *pair) for pair in pairs],
+        "train_rows": result["rows"]["train"],
+        "test_rows": sum(result["rows"][split] for split in dict(pairs)),
+        "num_seeds": len(encoder["seeds"]),
+        "num_diverged": encoder["num_diverged"],
+        # The intervals and comparisons, on test, count the noise of seeds and rows.
+        "metric": result["metric"],
+        "dev": [seed["dev"] for seed in encoder["seeds"]],
+        "interval": encoder["test_interval"],
+        "comparisons": {name: result["comparisons"][name] for name in result["baselines"]},
+        "baselines": {name: {key: one[key] for key in ("dev", "scores")} for name, one in result["baselines"].items()},
+        "minutes": sum(seconds) / 60,
+    }
 
 
 def glue_average(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
@@ -144,7 +118,7 @@ def glue_average(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | N
         `num_sets`.
     """
     scored = {row["name"]: statistics.fmean(one["mean"] for one in row["scores"]) for row in rows if row["scores"]}
-    others = [score for name, score in scored.items() if name != _NOT_AVERAGED_BY_BERT]
+    others = [score for name, score in scored.items() if name != "wnli"]
     return {
         "average": statistics.fmean(scored.values()) if scored else None,
         "without_wnli": statistics.fmean(others) if others else None,
@@ -177,38 +151,7 @@ def glue_markdown(rows: Sequence[Mapping[str, Any]], absent: Sequence[str], *, e
     return f"{table}\n\n{_notes(rows, absent)}\n"
 
 
-def _row(outcome: GlueOutcome) -> dict[str, Any]:
-    glue_set, result = outcome.found.glue_set, outcome.result
-    row: dict[str, Any] = {
-        "name": glue_set.name,
-        "title": glue_set.title,
-        "note": outcome.found.layout.note,
-        "problem": outcome.problem,
-        "scores": [],
-    }
-    if result is None:
-        return row
-    encoder, arms = result["arms"]["encoder"], [arm for arm in result["arms"].values() if arm]
-    seconds = [run["time_s"] or 0.0 for arm in arms for run in (*arm["trials"], *arm["seeds"])]
-    return {
-        **row,
-        "scores": [_score(result, score) for score in glue_set.scores],
-        "train_rows": result["rows"]["train"],
-        "test_rows": sum(result["rows"][split] for split in dict.fromkeys(split for split, _ in glue_set.scores)),
-        "num_seeds": len(encoder["seeds"]),
-        "num_diverged": encoder["num_diverged"],
-        # The intervals and comparisons, on test, count the noise of seeds and rows.
-        "metric": result["metric"],
-        "dev": [seed["dev"] for seed in encoder["seeds"]],
-        "interval": encoder["test_interval"],
-        "comparisons": {name: result["comparisons"][name] for name in result["baselines"]},
-        "baselines": {name: {key: one[key] for key in ("dev", "scores")} for name, one in result["baselines"].items()},
-        "minutes": sum(seconds) / 60,
-    }
-
-
-def _score(result: Mapping[str, Any], score: Score) -> dict[str, Any]:
-    split, metric = score
+def _score(result: Mapping[str, Any], split: str, metric: str) -> dict[str, Any]:
     encoder, baselines = result["arms"]["encoder"], result["baselines"]
     other = result["arms"].get("random_weights")
     strongest = sorted(baselines, key=lambda name: -baselines[name]["dev"])[:1]
@@ -223,7 +166,7 @@ def _score(result: Mapping[str, Any], score: Score) -> dict[str, Any]:
         "mean": encoder["scores"][split][metric]["mean"],
         "std": encoder["scores"][split][metric]["std"] if len(encoder["seeds"]) > 1 else None,
         "seeds": [seed["scores"][split][metric] for seed in encoder["seeds"]],
-        "trivial": first_of(_TRIVIAL),
+        "trivial": first_of(("majority", "mean")),
         "simple": first_of(strongest),
         "random_weights": dict(other["scores"][split][metric]) if other else None,
     }

@@ -33,8 +33,7 @@ from bertline.foundation.seeds import seed_for
 from bertline.kinds.retrieval import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
-from bertline.sweep.bench import ArmBench, Bench, test_splits
-from bertline.sweep.job import Arm, PlannedSweep, SweepJob
+from bertline.sweep.bench import Arm, ArmBench, Bench, PlannedSweep, SweepJob, test_splits
 from bertline.sweep.space import Params, with_params
 from bertline.sweep.studies import REASON, Slot, add_missing_events
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
@@ -166,13 +165,10 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
 
     The winner has the fewest diverged seeds, then the best mean on dev over the finished ones; among equals, the first
     wins. An arm without a finished repetition has no winner.
-
-    Raises:
-        MachineError: The encoder has no winner.
     """
     job, metric = plan.job, plan.job.task.metric
     chosen: dict[Arm, list[Repetition]] = {}
-    for arm in plan.arms:
+    for arm in plan.starts:
         seeds = [repetition for repetition in repetitions if repetition.arm == arm]
         ranked: dict[tuple[int, float, int], list[Repetition]] = {}
         for candidate, group in itertools.groupby(seeds, lambda seed: seed.candidate):

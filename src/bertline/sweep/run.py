@@ -15,9 +15,19 @@ from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
-from bertline.sweep.bench import LENGTHS, Bench, kind_of, split_sizes, test_splits
+from bertline.sweep.bench import (
+    LENGTHS,
+    Arm,
+    Bench,
+    PlannedSweep,
+    SweepJob,
+    kind_of,
+    led_by,
+    planned,
+    split_sizes,
+    test_splits,
+)
 from bertline.sweep.fusion import combined_seeds
-from bertline.sweep.job import Arm, PlannedSweep, SweepJob, led_by, planned
 from bertline.sweep.repetitions import (
     DOCUMENTS,
     Repetition,
@@ -31,8 +41,7 @@ from bertline.sweep.repetitions import (
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
 from bertline.sweep.studies import workers_matter
-from bertline.sweep.trials import best_points
-from bertline.sweep.workers import join_sweep, leading
+from bertline.sweep.workers import best_points, join_sweep, leading
 from bertline.tasks.config import ChoiceSpace
 
 __all__ = ["SweepJob", "join", "run", "run_sweep"]
@@ -164,7 +173,7 @@ def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]])
     """Return notes on what the runs showed: arms without a result, a limiting number of epochs, truncated rows."""
     left_out = [
         f"Every run of {_name(plan, arm)} diverged or failed, so it is left out."
-        for arm in plan.arms
+        for arm in plan.starts
         if arm not in winners
     ]
     return left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners)

@@ -7,7 +7,7 @@ import math
 import typing
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import Any, cast
 
 import optuna
 
@@ -15,16 +15,12 @@ from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import generator, seed_for
 from bertline.kinds.registry import TaskConfig
-from bertline.sweep.config import (
-    GridSamplerConfig,
-    ModelSamplerConfig,
-    QmcSamplerConfig,
-    RandomSamplerConfig,
-    SweepConfig,
-)
-from bertline.sweep.job import Arm
-from bertline.tasks.config import ChoiceSpace, LogUniformSpace, SpaceConfig
+from bertline.sweep.config import SweepConfig
+from bertline.tasks.config import ChoiceSpace, SpaceConfig
 
+Arm = str
+"""`encoder`; `random_weights`; `without_teacher`; `encoder_2`, `encoder_3` and so on, those of `sweep.encoders`; and
+`combined`, which is computed from the encoder's finished runs, so it has no trials."""
 Params = dict[str, float | int]
 _HINTS = typing.get_type_hints(FineTuningConfig)
 _FEWEST_NUMBERS_OF_EPOCHS = 3
@@ -35,24 +31,18 @@ def space_of(sweep: SweepConfig, task: TaskConfig) -> dict[str, SpaceConfig]:
     """Return the space of one task: the sweep's, with the task's own entries in place of those of the same name.
 
     A value that the task fixes (`fine_tuning`) is not varied. The space is empty if nothing is trained (0 epochs).
-
-    Raises:
-        ConfigError: An integer hyperparameter has other values, or one that is not a number is varied.
     """
     space = {name: values for name, values in sweep.space.items() if name not in task.fine_tuning} | task.space
     num_epochs = task.fine_tuning.get("num_epochs", sweep.fine_tuning.num_epochs)
     if num_epochs == 0 and "num_epochs" not in space:
         return {}
     for name, values in space.items():
-        if name not in _WHOLE:
-            if _HINTS[name] is not float:
-                raise ConfigError(f"space.{name} cannot be varied: it is no number. Set it in fine_tuning.")
-            continue
-        if not isinstance(values, ChoiceSpace):
-            raise ConfigError(f"space.{name} takes whole numbers; give them as kind: choice, found {values.kind}.")
-        for value in values.values:
-            if not float(value).is_integer():
-                raise ConfigError(f"space.{name} takes whole numbers, found {value}.")
+        if name not in _WHOLE and _HINTS[name] is not float:
+            raise ConfigError(f"space.{name} cannot be varied: it is no number. Set it in fine_tuning.")
+        if name in _WHOLE:
+            found = values.values if isinstance(values, ChoiceSpace) else (values.kind,)
+            if wrong := [value for value in found if isinstance(value, str) or not float(value).is_integer()]:
+                raise ConfigError(f"space.{name} takes whole numbers, as kind: choice; found {wrong[0]}.")
     return dict(sorted(space.items()))
 
 
@@ -90,42 +80,36 @@ def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -
     epochs = space.get("num_epochs")
     if arm == "random_weights" and isinstance(epochs, ChoiceSpace):
         num_trials = max(num_trials, len(epochs.values))
-    match sweep.sampler:
-        case GridSamplerConfig():
+    match sweep.sampler.kind:
+        case "grid":
             grid = _grid(space)
             order = generator(sweep.seed, "grid").permutation(len(grid))
             return [grid[i] for i in order[:num_trials]]
-        case RandomSamplerConfig() | QmcSamplerConfig():
-            drawn = _random_points if isinstance(sweep.sampler, RandomSamplerConfig) else _qmc_points
+        case "random" | "qmc" as kind:
+            drawn = _random_points if kind == "random" else _qmc_points
             if arm != "random_weights" or not isinstance(epochs, ChoiceSpace):
                 return drawn(space, sweep.seed, num_trials)
             others = {name: values for name, values in space.items() if name != "num_epochs"}
             points = drawn(others, sweep.seed, num_trials)
             return _each_number_of_epochs(points, _choices("num_epochs", epochs), num_trials)
-        case ModelSamplerConfig():
-            return [{} for _ in range(num_trials)]
         case _:
-            assert_never(sweep.sampler)
+            return [{} for _ in range(num_trials)]
 
 
 def suggest(trial: optuna.Trial, space: Mapping[str, SpaceConfig]) -> Params:
     """Return the point of a trial: the planned one, or one drawn by the study's sampler."""
     params: Params = {}
     for name, values in space.items():
-        match values:
-            case ChoiceSpace():
-                params[name] = trial.suggest_categorical(name, _choices(name, values))
-            case LogUniformSpace():
-                params[name] = trial.suggest_float(name, values.low, values.high, log=True)
-            case _:
-                assert_never(values)
+        if isinstance(values, ChoiceSpace):
+            params[name] = trial.suggest_categorical(name, _choices(name, values))
+        else:
+            params[name] = trial.suggest_float(name, values.low, values.high, log=True)
     return params
 
 
 def with_params(config: FineTuningConfig, params: Params) -> FineTuningConfig:
     """Return the fine-tuning configuration of a point."""
-    values: dict[str, Any] = dict(params)
-    return replace(config, **values)
+    return replace(config, **cast(dict[str, Any], params))
 
 
 def _choices(name: str, space: ChoiceSpace) -> list[float | int]:

@@ -9,6 +9,7 @@ one machine in SQLite, on several in PostgreSQL.
 from __future__ import annotations
 
 import json
+import operator
 import os
 import platform
 import warnings
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import optuna
 from optuna.exceptions import StorageInternalError
@@ -57,14 +58,10 @@ _KEEPALIVE = {
 }
 
 
-def database_url(url: str) -> URL:
-    """Parse an address of `tracking.studies_url`, and choose the driver.
-
-    Raises:
-        ConfigError: It is no address of a database, or of a kind of database that is not supported.
-    """
+def configured_url(url: str) -> URL:
+    """Return the address of the studies, with its driver: that of BERTLINE_STUDIES_URL if it is set, else this one."""
     try:
-        parsed = make_url(url)
+        parsed = make_url(os.environ.get(STUDIES_VARIABLE) or url)
     except ArgumentError:
         raise ConfigError(
             "tracking.studies_url is not an address of a database. Give sqlite:///FILE or postgresql://HOST/DATABASE."
@@ -80,15 +77,10 @@ def database_url(url: str) -> URL:
             )
 
 
-def configured_url(url: str) -> URL:
-    """Return the address of the studies: that of the environment variable BERTLINE_STUDIES_URL, else this one."""
-    return database_url(os.environ.get(STUDIES_VARIABLE) or url)
-
-
 def shown(url: URL) -> str:
     """Return an address without its password.
 
-    >>> shown(database_url("postgresql://ada:s3cret@db/studies")), shown(database_url("postgresql://db/s?password=x"))
+    >>> shown(configured_url("postgresql://ada:s3cret@db/studies")), shown(configured_url("postgresql://db/s?password=x"))
     ('postgresql+psycopg://ada:***@db/studies', 'postgresql+psycopg://db/s')
     """
     return masked(url.difference_update_query(["password"]).render_as_string(hide_password=True))
@@ -152,10 +144,8 @@ def open_storage(url: str) -> RDBStorage:
     )
 
 
-# Optuna counts resources in whole steps. The first rung is at this step, so that dev checks between rungs (at the ends
-# of epochs) have steps of their own.
+# Optuna counts resources in whole steps: dev checks between rungs (at the ends of epochs) have steps of their own.
 _FIRST_RUNG = 1000
-
 PrunerConfig = NoPrunerConfig | MedianPrunerConfig | HalvingPrunerConfig
 
 
@@ -232,10 +222,8 @@ class Slot:
     """What else its objective needs, as JSON values."""
 
 
-def open_study(
-    storage: RDBStorage, name: str, sweep: SweepConfig, *, pruner: PrunerConfig | None = None
-) -> optuna.Study:
-    """Open a study, or create it; the sweep's pruner is that of its trials unless another one is given."""
+def open_study(storage: RDBStorage, name: str, sweep: SweepConfig) -> optuna.Study:
+    """Open a study, or create it."""
     return optuna.create_study(
         study_name=name,
         storage=storage,
@@ -366,8 +354,7 @@ def fail_silent_trials(study: optuna.Study, storage: RDBStorage, known: set[tupl
 
 def slot_of(trial: FrozenTrial) -> str | int | None:
     """Return the place of a trial in the plan; None if it has none."""
-    name: str | int | None = trial.user_attrs.get(_SLOT)
-    return name
+    return cast(str | int | None, trial.user_attrs.get(_SLOT))
 
 
 def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
@@ -383,17 +370,14 @@ def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
     return list(by_point.values())[:num_best]
 
 
-MIN_TRIALS_FOR_IMPORTANCES = 20
-
-
 def importances(trials: Sequence[FrozenTrial]) -> dict[str, float]:
     """Return how much each hyperparameter explains of the differences in score, the largest first; they add up to 1.
 
-    That is Optuna's PED-ANOVA. Empty with fewer than `MIN_TRIALS_FOR_IMPORTANCES` finished trials, which tell little,
-    and where a single hyperparameter is varied.
+    That is Optuna's PED-ANOVA. Empty with fewer than 20 finished trials, which tell little, and where a single
+    hyperparameter is varied.
     """
     finished = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    if len(finished) < MIN_TRIALS_FOR_IMPORTANCES or len(finished[0].params) < 2:
+    if len(finished) < 20 or len(finished[0].params) < 2:
         return {}
     study = optuna.create_study(direction="maximize")
     study.add_trials(finished)
@@ -447,14 +431,11 @@ def add_missing_events(run_folder: Path, events: Iterable[dict[str, Any]]) -> No
     path = run_folder / "events.jsonl"
     content = path.read_text(encoding="utf-8") if path.exists() else ""
     whole = content[: content.rfind("\n") + 1]
-    known = {_key(json.loads(line)) for line in whole.splitlines()}
-    new = [json.dumps(event) + "\n" for event in events if _key(event) not in known]
+    key = operator.itemgetter("arm", "kind", "number")
+    known = {key(json.loads(line)) for line in whole.splitlines()}
+    new = [json.dumps(event) + "\n" for event in events if key(event) not in known]
     if whole != content:
         write_atomically(path, whole)
     if new:
         with path.open("a", encoding="utf-8") as handle:
             handle.write("".join(new))
-
-
-def _key(event: dict[str, Any]) -> tuple[Any, ...]:
-    return event["arm"], event["kind"], event["number"]

@@ -6,6 +6,9 @@ wins, reads test, and writes the result.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import multiprocessing
 import os
 import signal
@@ -20,21 +23,28 @@ from secrets import token_hex
 from typing import Any
 
 import optuna
+import torch
 from optuna.trial import FrozenTrial
 
+from bertline.finetuning.finetune import DevCheck, DivergedError, fine_tune
 from bertline.foundation.errors import BertlineError, ConfigError, MachineError
-from bertline.foundation.files import write_atomically
+from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.parallel import end_with_parent
-from bertline.foundation.progress import warn
-from bertline.sweep.bench import Bench, num_sweep_workers
-from bertline.sweep.job import Arm, PlannedSweep, SweepJob, planned
+from bertline.foundation.progress import say, warn
+from bertline.foundation.seeds import seed_for
+from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, num_sweep_workers, planned
+from bertline.sweep.config import SweepConfig
 from bertline.sweep.repetitions import Repetition, repetition_slots, run_repetition
-from bertline.sweep.space import planned_points
+from bertline.sweep.space import Params, planned_points, space_of_arm, suggest
 from bertline.sweep.studies import (
+    CURVE,
     ENDED,
     LIVE,
+    REASON,
     Slot,
     add_missing_events,
+    best_trials,
+    checks_of,
     configured_url,
     enqueue_missing,
     fail_silent_trials,
@@ -46,10 +56,100 @@ from bertline.sweep.studies import (
     process_name,
     reached,
     run_next,
+    step_of,
     trial_event,
     workers_matter,
 )
-from bertline.sweep.trials import run_trial
+
+
+def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
+    """Fine-tune the point of a trial; return its score on dev, NaN if it has none (see the trial's reason).
+
+    The score is also in a file that the point names, so a trial whose process died after that is not run again. The
+    same point has the same seed, and so the same score, in any process and order.
+    """
+    job, metric = bench.job, bench.job.task.metric
+    params = suggest(trial, space_of_arm(job.sweep, job.task, arm))
+    point = json.dumps(params, sort_keys=True)
+    file = job.run_folder / "trials" / f"{arm}-{hashlib.sha256(point.encode()).hexdigest()[:16]}.json"
+    if file.exists():
+        outcome = read_json(file)
+        trial.set_user_attr(CURVE, outcome["curve"])
+        return float(outcome["score"])
+    label = f"{job.task_name}, {arm}, trial {trial.number}"
+    started = time.monotonic()
+    seed = seed_for(job.sweep.seed, "trial", point)
+    run = bench.run(arm, params, num_train_rows=job.task.num_train_rows, seed=seed, checks=checks_of(job.sweep.pruner))
+    curve: list[list[float]] = []
+    try:
+        score = fine_tune(run, on_check=report_and_prune(trial, job.sweep, metric, curve)).dev_scores[metric]
+    except optuna.TrialPruned:
+        trial.set_user_attr(CURVE, curve)
+        say(f"{label}: pruned after {curve[-1][0]:.0%} of its schedule, at {curve[-1][1]:.3f} on dev ({point})")
+        raise
+    except (DivergedError, torch.OutOfMemoryError) as error:
+        # A retry would fail too, so the point gets no score, and the other trials continue.
+        reason = str(error).partition("\n")[0]
+        trial.set_user_attr(REASON, reason)
+        warn(f"{label}: {reason} ({point})")
+        return math.nan
+    except optuna.exceptions.UpdateFinishedTrialError:
+        raise  # others have failed the trial, because this machine was silent
+    except Exception as error:
+        # Its message may have the user's text, which stays out of the records that a server gets.
+        trial.set_user_attr(REASON, f"It ended with a {type(error).__name__}, see the log of the sweep.")
+        raise
+    if math.isnan(score):
+        trial.set_user_attr(REASON, "Its score on dev is not a number.")
+        warn(f"{label}: its score on dev is not a number ({point})")
+        return score
+    write_json(file, {"score": score, "curve": curve})
+    trial.set_user_attr(CURVE, curve)
+    say(f"{label}: {score:.3f} on dev in {time.monotonic() - started:.0f} s ({point})")
+    return score
+
+
+def report_and_prune(
+    trial: optuna.Trial, sweep: SweepConfig, metric: str, curve: list[list[float]]
+) -> Callable[[DevCheck], None]:
+    """Return a callback that reports dev scores to the study, and stops the trial if the pruner decides so.
+
+    The callback of optuna-integration imports another Lightning package than the one used here.
+
+    Args:
+        curve: List to which `[completed fraction of the schedule, score]` of each dev check is appended.
+    """
+
+    def on_check(check: DevCheck) -> None:
+        curve.append([check.share, check.scores[metric]])
+        if (step := step_of(sweep.pruner, check)) is not None:
+            trial.report(check.scores[metric], step)
+            # At the end of its schedule a trial is finished, whatever its score.
+            if check.share < 1 and trial.should_prune():
+                raise optuna.TrialPruned
+
+    return on_check
+
+
+def best_points(job: SweepJob, studies: dict[Arm, optuna.Study]) -> dict[Arm, list[Params]]:
+    """Return the best points of each arm on dev; an arm without a finished trial is left out."""
+    chosen: dict[Arm, list[Params]] = {}
+    for arm, study in studies.items():
+        if not space_of_arm(job.sweep, job.task, arm):
+            chosen[arm] = [{}]
+            continue
+        best = best_trials(study, job.sweep.num_best)
+        if not best:
+            problem = f"{job.task_name}: no trial of {arm} finished (see the messages above)"
+            if arm == "encoder":
+                raise MachineError(f"{problem}. Run the stage again, with lower rates in sweep.space if they diverged.")
+            warn(f"{problem}; it is left out")
+            continue
+        chosen[arm] = [dict(trial.params) for trial in best]
+        point = json.dumps(best[0].params)
+        say(f"{job.task_name}, {arm}: best dev {job.task.metric} {best[0].value:.3f} with {point}")
+    return chosen
+
 
 _LOOK_AGAIN_S = 1.0
 _VISIBLE_WITHIN_S = 120.0
@@ -74,7 +174,7 @@ class Worker:
         prefix = f"{self.job.task_name}/{self.job.run_folder.name}-{identity}"
         self.storage = open_storage(self.job.studies_url)
         self.arms: dict[Arm, optuna.Study] = {
-            arm: open_study(self.storage, f"{prefix}/{arm}", self.job.sweep) for arm in plan.arms
+            arm: open_study(self.storage, f"{prefix}/{arm}", self.job.sweep) for arm in plan.starts
         }
         self.seeds = open_study(self.storage, f"{prefix}/{_SEEDS}", self.job.sweep)
 
@@ -98,11 +198,7 @@ class Worker:
             fail_trials(study, self.job.studies_url, process)
 
     def look_at(self, helpers: list[_Helper]) -> None:
-        """Remove the helpers that were killed, and fail their trials; the others go on without them.
-
-        Raises:
-            Exception: What a helper failed with.
-        """
+        """Remove the helpers that were killed, and fail their trials; the others go on without them."""
         for helper in [helper for helper in helpers if helper.process.exitcode is not None]:
             with suppress(EOFError, ConnectionError):
                 raise helper.connection.recv()
@@ -180,11 +276,7 @@ class Leader(Worker):
             time.sleep(_LOOK_AGAIN_S)
 
     def _see_outcomes(self) -> None:
-        """Wait until the outcomes are visible on this machine.
-
-        Raises:
-            MachineError: An outcome that another machine wrote does not appear.
-        """
+        """Wait until the outcomes are visible on this machine."""
         for slot in self._slots[self.seeds.study_name]:
             file, until = self.job.run_folder / str(slot.name), time.monotonic() + _VISIBLE_WITHIN_S
             while not _is_visible(file):
@@ -206,11 +298,7 @@ class Leader(Worker):
 
 @contextmanager
 def leading(plan: PlannedSweep) -> Iterator[Leader]:
-    """Open the studies, enqueue the planned trials, and start the helpers, which end with the block.
-
-    Raises:
-        MachineError: The database of the studies cannot be reached.
-    """
+    """Open the studies, enqueue the planned trials, and start the helpers, which end with the block."""
     file = plan.job.run_folder / _IDENTITY
     identity = file.read_text(encoding="utf-8") if file.exists() else token_hex(4)
     with reached(plan.job.studies_url):

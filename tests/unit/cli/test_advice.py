@@ -19,10 +19,8 @@ from omegaconf import OmegaConf
 
 from bertline.cli import configure as configure_module
 from bertline.cli import finetune, predict
-from bertline.cli.composition import plain
-from bertline.cli.labelled_files import given_files
-from bertline.cli.override_suggestions import refuse_unread, with_arguments
-from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS
+from bertline.cli.overrides import refuse_unread, with_arguments
+from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS, given_files
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
@@ -146,7 +144,7 @@ def test_every_key_of_a_task_that_files_can_be_is_an_argument() -> None:
     [
         ("finetune", "+on_bad_rows=skip", "Did you mean on_bad_row?"),
         ("finetune", "+search.factor=2", "Did you mean search.rate_factor?"),
-        ("finetune", "+tasks.mine.labels=[a,b]", "reads nothing of tasks. Write labels=[a,b]"),
+        ("finetune", "+tasks.mine.labels=[a,b]", "reads nothing of tasks. Leave it out"),
         ("finetune", "optimizer.lr=1", "reads nothing of optimizer"),
         ("finetune", "corpus=text", "reads nothing of corpus"),
         ("glue", "schedule.num_warmup_steps=1", "reads nothing of schedule"),
@@ -175,13 +173,6 @@ def test_an_override_that_something_reads_or_checks_is_none(config: str, overrid
     refuse_unread([override], config, finetune.IGNORED if config == "finetune" else ())
 
 
-def test_a_setting_that_the_task_does_not_have_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(lines())
-    for setting in ("scheme=iob2", "low=1", "max_answer_length=3"):
-        message = answered(tmp_path, [f"data={tmp_path / 'a.csv'}", setting])
-        assert message.startswith(f"{setting} means nothing here: the task is a classification"), message
-
-
 def test_a_row_is_named_by_the_users_file_and_not_by_the_link_to_it(tmp_path: Path) -> None:
     (tmp_path / "reviews.csv").write_text(lines("x,c"))
     message = answered(tmp_path, [f"data={tmp_path / 'reviews.csv'}", "labels=[a,b]"])
@@ -196,11 +187,6 @@ def test_a_learning_rate_that_is_given_is_the_one_taken(
     monkeypatch.setattr(finetune, "given_overrides", lambda: list(given))
     monkeypatch.setattr(huggingface, "read_config", lambda _: [type("Config", (), {"hidden_size": 768})])
     assert finetune.recipe_of(asked, [Path()])["fine_tuning"]["learning_rate"] == (0.001 if given else 5e-5)
-
-
-def test_workers_that_are_given_are_those_taken() -> None:
-    asked = composed("finetune", "runtime.sweep_workers=1")
-    assert finetune.runtime_of(asked)["sweep_workers"] == 1
 
 
 # ---- configure
@@ -239,13 +225,6 @@ def test_the_overrides_of_an_advised_experiment_compose_as_dvc_reads_them(config
     assert composed("config", *overrides)["evaluate"]["title"] == "one, two: three"
 
 
-def test_unset_names_keys_that_are_saved(configure: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configure_module, "saved", dict)
-    assert configure("--unset") == "error: --unset needs saved keys, without values, and nothing is saved."
-    monkeypatch.setattr(configure_module, "saved", lambda: {"optimizer": {"lr": 1.0}})
-    assert configure("--unset").endswith("bertline configure --unset optimizer.lr")
-
-
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
@@ -266,10 +245,3 @@ def test_an_argument_of_predict_that_nothing_reads_is_an_error_that_names_what_i
     with pytest.raises(ConfigError, match="means nothing here: it is for"):
         check(*given)
     check(*(one for one in given if one.partition("=")[0] != wanted.partition("=")[0]), wanted)
-
-
-def test_a_missing_argument_is_named() -> None:
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        content = compose("predict", overrides=["input=x"])
-    with pytest.raises(ConfigError, match=r"^output has no value\. Give output=VALUE$"):
-        plain(content)

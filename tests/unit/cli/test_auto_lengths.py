@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bertline.cli.auto_lengths import with_suited_lengths
+from bertline.cli.inputs import with_suited_lengths
 from bertline.config import pipeline_config
 from bertline.foundation.errors import DataError
 
@@ -50,10 +50,6 @@ def test_lengths_and_phases_suit_the_text_and_the_model(
 def test_numbers_stay_as_they_are(composed: Any) -> None:
     plain = composed()
     assert with_suited_lengths(plain) is plain
-
-
-def test_the_default_text_keeps_its_length(composed: Any) -> None:
-    assert with_suited_lengths(composed("examples.lengths=auto"))["examples"]["lengths"] == [64]
 
 
 def test_a_path_that_is_not_there_is_named(composed: Any) -> None:

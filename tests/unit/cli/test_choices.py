@@ -24,10 +24,6 @@ def test_an_edited_conf_is_not_at_stake() -> None:
     assert choices_at_stake(text, PLAIN, {**PLAIN, "optimizer": {"lr": 0.001}}) == {}
 
 
-def test_an_experiments_choice_that_conf_now_agrees_with_is_not_at_stake() -> None:
-    assert choices_at_stake(header(SET, {"model.hidden_size": 768}), SET, SET) == {}
-
-
 def test_a_hand_edit_of_params_is_at_stake() -> None:
     text = header(PLAIN, {})
     edited = {**PLAIN, "optimizer": {"lr": 0.5}}
@@ -50,30 +46,10 @@ def test_a_newer_lasting_choice_replaces_the_older_one_of_its_key_only() -> None
     }
 
 
-def test_another_option_of_a_group_inside_a_group_drops_what_was_saved_for_the_last_one() -> None:
-    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.sentences.abbreviations": ["Abs"], "corpus.path": "/x"})
-    merged = lasting_choices(saved, {"corpus/sentences": "lines"}, {})
-    assert merged["corpus"] == {"path": "/x"}
-
-
 def test_another_option_of_a_group_drops_the_values_saved_for_the_one_before() -> None:
     saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001})
     merged = lasting_choices(saved, {"corpus": "python_docs"}, {})
     assert merged == {"defaults": [{"override /corpus": "python_docs"}, "_self_"], "optimizer": {"lr": 0.001}}
-
-
-def test_merging_leaves_the_saved_mapping_alone() -> None:
-    saved = {"defaults": ["_self_"], "optimizer": {"lr": 0.001}}
-    lasting_choices(saved, {}, {"optimizer.lr": 0.5})
-    assert saved == {"defaults": ["_self_"], "optimizer": {"lr": 0.001}}
-
-
-def test_one_saved_choice_is_taken_back_and_the_others_stay() -> None:
-    saved = lasting_choices(
-        {}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001, "model.hidden_size": 8}
-    )
-    kept = without_choices(saved, ["optimizer.lr"])
-    assert saved_choices(kept) == {"corpus": "text", "corpus.path": "/x", "model.hidden_size": 8}
 
 
 def test_a_group_is_taken_back_with_the_values_saved_for_it() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bertline.cli.enough_text import check_enough_text
+from bertline.cli.inputs import check_enough_text
 from bertline.config import pipeline_config
 from bertline.corpus.build import build_corpus
 from bertline.corpus.document import SourceDocument
@@ -74,25 +74,6 @@ def test_groups_that_cannot_be_divided_are_named(check: Check, tmp_path: Path) -
     check(*given)
 
 
-def test_no_validation_at_all_is_refused_before_the_corpus_is_made(check: Check, texts: Callable[..., str]) -> None:
-    given = ("corpus=text", texts("a", "b", "c", "d"), "corpus.validation_fraction=0")
-    with pytest.raises(ConfigError, match=r"validation_fraction is 0: .* the examples need at least 2 documents\. Set"):
-        check(*given)
-
-
-def test_several_sources_are_counted_together(check: Check, texts: Callable[..., str], tmp_path: Path) -> None:
-    texts("a", "b")
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "c.txt").write_text(LINE.format("c") * 3)
-    given = ["corpus=sources"]
-    for name, folder in (("one", "my texts"), ("two", "more")):
-        given += [f"+source@corpus.sources.{name}=text", f"corpus.sources.{name}.path='{tmp_path / folder}'"]
-    with pytest.raises(ConfigError, match=r"sources\.one\.path is .*sources\.two\.path is .* 3 documents to train on"):
-        check(*given)
-    (tmp_path / "more" / "d.txt").write_text(LINE.format("d") * 3)
-    check(*given)
-
-
 def test_no_more_is_read_than_is_needed(
     check: Check, texts: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,15 +93,6 @@ def test_no_more_is_read_than_is_needed(
         read.clear()
         check("corpus=text", place)
         assert len(read) == number
-
-
-def test_the_packages_text_on_a_hub_and_a_path_without_text_are_not_read(
-    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    check()
-    check("corpus=text")
-    check("corpus=hub", "corpus.name=a/b", f"corpus.revision={'0' * 40}", "corpus.text_column=text")
 
 
 @pytest.mark.parametrize("seed", range(4))

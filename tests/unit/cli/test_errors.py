@@ -50,13 +50,6 @@ def test_a_stage_that_dvc_runs_reads_params_yaml(tmp_path: Path) -> None:
     assert yaml.safe_load(by_hand.stdout)["tokenizer"]["kind"] == "trained"
 
 
-def test_an_interpolation_that_cannot_be_resolved_is_an_error_of_the_configuration() -> None:
-    done = run_recipe(ROOT, "pipelines/tokenizer.py", "tokenizer.vocab_size=${examples.no_such_key}")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ") and "examples.no_such_key" in done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
-
-
 @pytest.mark.parametrize(
     ("command", "meant"),
     [

@@ -10,7 +10,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 import bertline
-from bertline.cli.fit import _columns
+from bertline.cli.finetune import _columns
 from bertline.foundation.errors import ConfigError, DataError
 from tiny import WORDS, write_encoder
 

@@ -57,10 +57,6 @@ def test_the_model_takes_the_sizes_of_the_checkpoint(repository: Path) -> None:
     assert (model["hidden_size"], model["max_position_embeddings"]) == (24, 128)
 
 
-def test_sizes_of_no_checkpoint_are_an_error_that_says_what_to_give(repository: Path) -> None:
-    assert "pretrain.start_from=/path/to/checkpoint" in configured(repository, "model=from_checkpoint")
-
-
 def test_a_checkpoint_with_padded_embeddings_fits_its_own_vocabulary(repository: Path, tmp_path: Path) -> None:
     folder = tmp_path / "padded"
     shutil.copytree(repository / "checkpoint", folder)
@@ -102,16 +98,6 @@ def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_runs(
 
 
 @pytest.mark.parametrize(
-    "chosen", ["tokenizer=wordpiece", "tokenizer=extended", "experiment=continued", "model=from_checkpoint"]
-)
-def test_a_checkpoint_that_is_not_there_is_named_before_its_vocabulary(repository: Path, chosen: str) -> None:
-    missing = repository / "no checkpoint"
-    said = configured(repository, chosen, f"pretrain.start_from={missing}", "--save")
-    assert said.startswith(f"error: pretrain.start_from is {missing}; {missing} does not exist") and ".." not in said
-    assert "vocabulary" not in said
-
-
-@pytest.mark.parametrize(
     ("encoders", "said"),
     [
         ("checkpoint,copy", "sweep.encoders: checkpoint and copy are the same encoder. Name each once"),
@@ -122,8 +108,3 @@ def test_a_checkpoint_that_is_not_there_is_named_before_its_vocabulary(repositor
 def test_an_encoder_that_is_named_twice_or_is_not_there_is_found(repository: Path, encoders: str, said: str) -> None:
     shutil.copytree(repository / "checkpoint", repository / "copy", dirs_exist_ok=True)
     assert said in configured(repository, f"sweep.encoders=[{encoders}]")
-
-
-def test_the_former_key_leads_to_the_new_one(repository: Path) -> None:
-    said = configured(repository, "sweep.reference_encoder=checkpoint")
-    assert "sweep.reference_encoder is no key of the configuration. Keys of sweep: " in said and ", encoders," in said

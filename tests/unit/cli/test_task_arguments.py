@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.cli.finetune import student_of
-from bertline.cli.labelled_files import GivenFiles, conll_layout, format_of, given_files
-from bertline.cli.task_arguments import placed, task_name_of, task_of_files
+from bertline.cli.task_arguments import (
+    GivenFiles,
+    conll_layout,
+    format_of,
+    given_files,
+    placed,
+    task_name_of,
+    task_of_files,
+)
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
@@ -61,14 +67,6 @@ def test_each_format_is_told_by_its_lines_and_one_file_becomes_three_splits(tmp_
     assert given.format == kind
     figures = built(given, tmp_path)
     assert min(figures[f"{split}_rows"] for split in ("train", "dev", "test")) >= 1
-
-
-def test_parquet_is_told_by_its_first_bytes(tmp_path: Path) -> None:
-    table = pa.table({"review": [f"number {i}" for i in range(50)], "stars": ["one", "two"] * 25})
-    pq.write_table(table, tmp_path / "rows")
-    given = given_files(tmp_path / "rows", NO_SPLITS, None)
-    assert given is not None and given.format == "parquet"
-    assert built(given, tmp_path, label_column="stars")["num_labels"] == 2
 
 
 def test_a_json_file_of_articles_is_squad_and_one_of_rows_is_not(tmp_path: Path) -> None:
@@ -132,18 +130,6 @@ def test_the_command_line_and_a_source_detect_the_same_format(tmp_path: Path, co
             format_of(tmp_path / "rows")
 
 
-def test_objects_over_several_lines_are_squad_and_a_text_in_braces_is_not(tmp_path: Path) -> None:
-    (tmp_path / "articles").write_text('{\n  "version": "1.1",\n  "data": []\n}\n')
-    (tmp_path / "rows.tsv").write_text("{x}\tlabel\none\ttwo\n")
-    assert [format_of(tmp_path / name) for name in ("articles", "rows.tsv")] == ["squad", "tsv"]
-
-
-def test_a_torn_gzip_file_is_an_error_for_people(tmp_path: Path) -> None:
-    (tmp_path / "rows.gz").write_bytes(gzip.compress(b"text,label\n" * 100)[:-10])
-    with pytest.raises(DataError, match=r"rows\.gz is not a whole gzip file"):
-        format_of(tmp_path / "rows.gz")
-
-
 def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None:
     for name in ("train.csv", "valid.csv", "my_test.csv"):
         (tmp_path / name).write_text(FILES["csv"])
@@ -198,28 +184,6 @@ def test_the_scale_of_numbers_is_that_of_all_splits(tmp_path: Path) -> None:
     assert given is not None
     task = task_of_files(given, "regression", {}, shipped_task)
     assert (task["low"], task["high"]) == (1.0, 5.0)
-
-
-@pytest.mark.parametrize("row", ['{"text": "b"}', '{"text": "b", "label": "nan"}', '{"text": "b", "label": [1]}'])
-def test_a_row_without_a_finite_number_is_named(tmp_path: Path, row: str) -> None:
-    given = given_text(tmp_path, f'{{"text": "a", "label": 1}}\n{row}\n', "rows.jsonl")
-    with pytest.raises(DataError, match=r"rows\.jsonl:2: 'label' is .*, which is no number"):
-        task_of_files(given, "regression", {}, shipped_task)
-
-
-def test_encodings_and_formats_that_do_not_exist_are_named(tmp_path: Path) -> None:
-    (tmp_path / "a.conll").write_text(CONLL)
-    with pytest.raises(ConfigError, match="encoding is 'utf-9'"):
-        conll_layout(tmp_path / "a.conll", "utf-9")
-    with pytest.raises(ConfigError, match="format is 'json'; it is one of csv"):
-        given_files(tmp_path / "a.conll", NO_SPLITS, "json")
-
-
-def test_a_column_of_clusters_is_read_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
-    given = given_text(tmp_path, "text,label,author\n" + "".join(f"t{i},{'ab'[i % 2]},{i // 4}\n" for i in range(80)))
-    assert built(given, tmp_path, group_column="author")["train_rows"] % 4 == 0
-    with pytest.raises(DataError, match=r"no column 'writer' \(group_column\)\. It has .*'author'"):
-        task_of_files(given, None, {"group_column": "writer"}, shipped_task)
 
 
 def test_rows_are_named_by_the_users_own_file(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -117,10 +116,3 @@ def test_a_ray_cluster_that_is_not_there_is_said_in_a_sentence(
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(MachineError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
         RayEngine().map(partial(squares, log), [1], tmp_path / "out")
-
-
-def test_counts_are_plain_data(tmp_path: Path, log: Path) -> None:
-    LocalEngine(0).map(partial(squares, log), [4], tmp_path / "out")
-    manifest = json.loads((shard_folder(tmp_path / "out", 0) / "shard.json").read_text())
-    assert manifest["counts"] == {"numbers": 4}
-    assert list(manifest["files"]) == ["squares.txt"]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bertline.foundation.errors import ArtifactError, MachineError
+from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest, write_manifest
 from bertline.foundation.metrics_log import MetricsLog, read_metrics
-from bertline.foundation.seeds import generator, seed_for, unit_interval
+from bertline.foundation.seeds import generator, seed_for
 
 
 def test_a_manifest_of_another_kind_or_version_is_refused(tmp_path: Path) -> None:
@@ -42,12 +41,6 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     assert [row.step for row in read_metrics(log.path)] == [1]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(MachineError, match=r"file/metrics.jsonl cannot be written"):
-        MetricsLog(tmp_path / "file" / "metrics.jsonl").log(1, {"a": 1})
-
-
 def test_seeds_are_the_same_in_every_version() -> None:
     assert seed_for(0, "mask", 3) == 16417936141678531808
     assert generator(1, "a").integers(1 << 30) == generator(1, "a").integers(1 << 30)
@@ -56,9 +49,3 @@ def test_seeds_are_the_same_in_every_version() -> None:
 def test_types_and_groupings_do_not_collide() -> None:
     seeds = {seed_for(1), seed_for("1"), seed_for("ab", "c"), seed_for("a", "bc"), seed_for("abc"), seed_for(1, 1)}
     assert len(seeds) == 6
-
-
-def test_unit_interval_is_even() -> None:
-    values = np.array([unit_interval(0, "x", i) for i in range(4000)])
-    assert values.min() >= 0 and values.max() < 1
-    assert abs(values.mean() - 0.5) < 0.02

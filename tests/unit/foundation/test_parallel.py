@@ -32,11 +32,6 @@ def test_an_endless_input_is_taken_only_a_few_items_ahead() -> None:
     assert len(taken) <= 5 + 2 * 3
 
 
-def test_an_error_of_the_function_is_raised_here() -> None:
-    with pytest.raises(ValueError, match="factorial"):
-        list(ordered_map(math.factorial, [1, -1], num_workers=2))
-
-
 def test_a_worker_that_dies_is_an_error_that_names_the_remedy() -> None:
     with pytest.raises(MachineError, match="num_workers"):
         list(ordered_map(os._exit, [3], num_workers=2))

@@ -39,14 +39,6 @@ def test_a_program_silences_messages_progress_and_bars(logger, capsys, monkeypat
     assert not can_draw()
 
 
-def test_a_program_takes_the_messages_into_its_own_log(logger, capsys, caplog):
-    logger.handlers.clear()
-    logger.propagate = True
-    say("said")
-    assert caplog.messages == ["said"]
-    assert capsys.readouterr() == ("", "")
-
-
 VIEW = """
 from bertline.foundation.progress import say
 from bertline.training.progress import TrainingProgress
@@ -64,12 +56,6 @@ def shown(width: int, **environment: str) -> str:
     status, written = on_terminal(width, [sys.executable, "-c", VIEW], environment={**inherited, **environment})
     assert status == 0, written
     return written
-
-
-def test_a_terminal_that_is_too_narrow_for_a_bar_shows_the_step_alone() -> None:
-    lines = [line.strip() for line in re.split(r"[\r\n]+", shown(24))]
-    assert any(re.match(r"step 1,001 of 7,000", line) for line in lines)
-    assert max(map(len, lines)) <= 24
 
 
 @pytest.mark.parametrize("width", [60, 120])

@@ -1,9 +1,6 @@
 import json
-import sys
 import time
 from pathlib import Path
-
-import pytest
 
 from bertline.foundation.metrics_log import MetricsLog, read_metrics
 from bertline.foundation.system_load import load_sampled
@@ -40,13 +37,3 @@ def test_of_two_processes_of_a_machine_one_samples(tmp_path: Path) -> None:
     assert steps == list(range(len(steps)))
     with load_sampled(tmp_path, 0.01):  # the lock is free again
         assert len(samples(path, len(steps) + 1)) > len(steps)
-
-
-def test_without_psutil_or_without_room_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "system.jsonl").mkdir()  # cannot be written
-    with load_sampled(tmp_path, 0.001):
-        time.sleep(0.05)
-    monkeypatch.setitem(sys.modules, "psutil", None)
-    with load_sampled(tmp_path, 0.001, node="a"):
-        time.sleep(0.05)
-    assert not (tmp_path / "system.a.jsonl").exists()

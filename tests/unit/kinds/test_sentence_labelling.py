@@ -23,7 +23,7 @@ from bertline.kinds.sentence_labelling import (
     SentenceRows,
 )
 from bertline.sweep.baselines.base import baselines_of
-from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
+from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.tasks.stored_rows import BuiltTask
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, finish

@@ -17,9 +17,8 @@ from bertline.kinds.tagging import OUTSIDE_MARGIN, TagPredictions, _decided
 from bertline.kinds.token_classification import TokenClassification
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.base import BaselineInputs
-from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
-from bertline.sweep.baselines.linear_tagger import window_tagger
-from bertline.sweep.baselines.vectors import tagging_baseline
+from bertline.sweep.baselines.linear import window_tagger
+from bertline.sweep.baselines.vectors import FrozenEncoder, tagging_baseline
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 

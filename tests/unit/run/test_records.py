@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import getpass
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +19,8 @@ from bertline.run.records import (
     NAMES,
     add_result,
     headline,
-    headline_params,
     opening_record,
     pipeline_page,
-    source_tags,
     stage_page,
     write_headline,
 )
@@ -94,14 +91,6 @@ def test_a_sweep_is_named_by_its_score_and_its_table_has_the_best_first(config: 
     assert rows == ["| word n-grams | 0.850 |", "| pretrained \\| encoder | 0.812 ± 0.010 over 2 seeds |"]
 
 
-def test_a_note_lists_scores_before_counts(config: PipelineConfig, tmp_path: Path) -> None:
-    figures = {"num_tokens": 19_304_066.0, "val/mlm_loss": 3.6372, "steps": 5000}
-    page = stage_page(config, stage_named("pretrain"), "pretrain", figures, tmp_path)
-    assert page[NAME_TAG] == "pretrain: MLM 3.64"
-    rows = [line for line in page[NOTE_TAG].splitlines() if line.startswith("| ")][2:]
-    assert rows == ["| `val/mlm_loss` | 3.637 |", "| `num_tokens` | 19.3 million |", "| `steps` | 5,000 |"]
-
-
 def test_the_pipeline_has_a_metric_for_each_task(config: PipelineConfig, tmp_path: Path) -> None:
     figures = {"val/mlm_loss": 3.6372, "reviews/encoder/macro_f1_mean": 0.8123, "unigram_entropy": 6.5}
     headline, page = pipeline_page(config, figures, {"reviews": sweep_folder(tmp_path)}, Path("report.html"))
@@ -116,31 +105,6 @@ def test_a_fine_tuned_checkpoint_is_named_by_its_tasks(config: PipelineConfig, t
     headline, page = pipeline_page(config, {}, {"reviews": folder}, Path("report.html"))
     assert headline == {"reviews/macro_f1": 0.8123}
     assert page[NAME_TAG] == "docs_tiny: reviews 0.812"
-
-
-def test_an_account_without_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert source_tags("pipelines/corpus.py")["mlflow.user"] == getpass.getuser()
-
-    def nameless() -> str:
-        raise KeyError("getpwuid(): uid not found: 1000")
-
-    monkeypatch.setattr(getpass, "getuser", nameless)
-    tags = source_tags("pipelines/corpus.py")
-    assert "mlflow.user" not in tags and tags["mlflow.source.name"] == "pipelines/corpus.py"
-
-
-def test_headline_params_are_those_that_the_configuration_has() -> None:
-    mapping = {
-        "corpus": {"kind": "none"},
-        "tokenizer": {"kind": "none"},
-        "model": {"hidden_size": 128, "num_hidden_layers": 2},
-        "objective": {"kind": "mlm"},
-        "optimizer": {"kind": "adamw", "lr": 1e-4},
-        "pretrain": {"seed": 0, "start_from": None},
-    }
-    found = headline_params(mapping)
-    assert "tokenizer.vocab_size" not in found and "pretrain.start_from" not in found
-    assert found["optimizer.lr"] == 1e-4 and found["pretrain.seed"] == 0
 
 
 MLM_NSP = tiny.mlm_nsp()
@@ -189,11 +153,6 @@ def test_the_objective_names_loss_score_and_baseline() -> None:
     figures = headline("pretrain", found, _Other(kind="mlm"), seconds=1)
     assert figures == {"score": 0.2, "baseline": 0.3, "loss": 0.1, "seconds": 1}
     assert headline("evaluate", found, _Other(kind="mlm"), seconds=1) == {"loss": 0.1, "seconds": 1}
-
-
-def test_evaluate_has_the_mean_score_of_the_tasks() -> None:
-    metrics = {"a/encoder/accuracy_mean": 0.5, "b/encoder/entity_f1_mean": 0.7, "a/random_weights/accuracy_mean": 0.1}
-    assert headline("evaluate", metrics, MLM_NSP, seconds=1)["score"] == pytest.approx(0.6)
 
 
 def test_a_result_that_is_taken_over_keeps_the_time_of_the_work(tmp_path: Path) -> None:

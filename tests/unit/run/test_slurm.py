@@ -108,13 +108,6 @@ def test_a_wrong_launcher_is_refused_with_the_rule(changes: dict[str, Any], word
         launcher(**changes)
 
 
-def test_the_running_job_of_a_name_is_found_before_a_waiting_one(programs: Path) -> None:
-    says(programs, "squeue", "9|PENDING|Priority\n7|RUNNING|None\n8|PENDING|Resources")
-    assert slurm.job_named("x") == slurm.Job(job_id="7", state="RUNNING", reason="None")
-    says(programs, "squeue", "")
-    assert slurm.job_named("x") is None
-
-
 def test_a_silent_controller_is_neither_an_empty_queue_nor_a_refusal(programs: Path) -> None:
     for program in ("squeue", "scontrol"):
         says(programs, program, "", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
@@ -124,13 +117,6 @@ def test_a_silent_controller_is_neither_an_empty_queue_nor_a_refusal(programs: P
         slurm._answered("scontrol", "requeue", "7")
     says(programs, "scontrol", "", status=1, error="Requeue is not allowed, contact help@example.org")
     assert slurm._answered("scontrol", "requeue", "7").returncode == 1
-
-
-def test_the_end_of_a_job_is_told_in_slurms_words_until_it_forgets(programs: Path) -> None:
-    says(programs, "scontrol", "JobId=7 JobName=x JobState=NODE_FAIL Reason=NodeDown Dependency=(null)")
-    assert (slurm.end_of("7"), slurm.state_of("7")) == ("NODE_FAIL, NodeDown", "NODE_FAIL")
-    says(programs, "scontrol", "", status=1, error="slurm_load_jobs error: Invalid job id specified")
-    assert slurm.end_of("7") == ""
 
 
 def run_job(folder: Path) -> Status:
@@ -175,12 +161,6 @@ def test_a_job_that_left_the_queue_before_its_work_was_done_shows_its_last_words
     says(programs, "squeue", "")
     (tmp_path / "log").write_text("module: command not found\n")
     with pytest.raises(BertlineError, match=r"(?s)job 7 ended.*FAILED, NonZeroExitCode.*module: command not found"):
-        run_job(tmp_path)
-
-
-def test_a_machine_without_slurm_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MachineError, match=r"no sbatch, squeue, scontrol.*login node"):
         run_job(tmp_path)
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from bertline.demo import docstrings
-from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_json
 from bertline.run.folder import held, is_locked, locked_folders, read_status
 from bertline.run.stage import open_stage
@@ -107,21 +107,6 @@ def test_a_signal_stops_the_stage_and_the_same_command_resumes(
     workers = (folder_of(project) / "steps").read_text().split()
     assert workers == [str(process.pid)] * 3 + [str(again.pid)] * 2
     assert read_status(folder_of(project)).metrics == {"val/mlm_loss": 3.64}
-
-
-def test_under_nohup_a_lost_terminal_changes_nothing(
-    project: Path, start: Callable[..., subprocess.Popen[str]]
-) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        process = start()
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    wait_for_step_3(project, process)
-    process.send_signal(signal.SIGHUP)
-    (project / "go").touch()
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 0, error
 
 
 def test_a_killed_stage_leaves_its_folder_free_and_is_resumed(
@@ -241,17 +226,6 @@ def test_by_hand_an_artifact_that_dvc_made_is_read(project: Path, composed: Call
     with (
         pytest.raises(ArtifactError, match=r"model\.num_hidden_layers \(2 there, 3 here\)"),
         open_stage("sweep", {**mapping, "model": {**mapping["model"], "num_hidden_layers": 3}}),
-    ):
-        pass
-
-
-def test_dvc_is_given_no_inputs_by_hand(
-    project: Path, composed: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DVC_STAGE", "pretrain")
-    with (
-        pytest.raises(ConfigError, match=r"inputs\.examples is for stages that are run by hand"),
-        open_stage("pretrain", {**composed(), "inputs": {"examples": "other"}}),
     ):
         pass
 

@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bertline.config import SECTIONS
-from bertline.foundation.errors import ConfigError
-from bertline.run.stage import UNTRACKED_SECTIONS
 from bertline.run.stages import HEADLINE, METRICS, STAGES, Stage, stage_named
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,21 +62,11 @@ def test_the_command_of_a_stage_holds_nothing_that_changes(stage: Stage) -> None
     assert command == f"python pipelines/{stage.name}.py" + " task_name=${item}" * stage.per_task
 
 
-def test_configure_writes_a_code_fingerprint_for_every_stage() -> None:
-    outs = [next(iter(out)) for out in DVC["configure"]["outs"]]
-    assert set(outs) == {"params.yaml", *(f"artifacts/code/{stage.name}" for stage in STAGES)}
-
-
 def test_versions_are_looked_at_each_time_and_after_configure() -> None:
     stage = DVC["versions"]
     assert stage["always_changed"] is True
     assert stage["deps"] == ["params.yaml"]
     assert stage["outs"] == [{"artifacts/versions": {"cache": False}}]
-
-
-def test_runtime_and_tracking_are_tracked_by_no_stage() -> None:
-    tracked = {section.split(".")[0] for stage in STAGES for section in stage.sections}
-    assert tracked == set(SECTIONS) - set(UNTRACKED_SECTIONS)
 
 
 def test_both_task_lists_name_the_same_tasks() -> None:
@@ -101,11 +88,6 @@ def test_no_source_is_listed_for_the_default_corpus_and_the_corpus_depends_on_th
     assert source["foreach"] == "${source_names}"
     assert source["do"]["deps"] == ["data/sources/${item}"]
     assert Path(source["do"]["outs"][0]).parent.as_posix() in DVC["corpus"]["deps"]
-
-
-def test_an_unknown_stage_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"no stage 'pretrian'.*pretrain"):
-        stage_named("pretrian")
 
 
 @pytest.mark.parametrize("stage", ["pretrain", "sweep"])

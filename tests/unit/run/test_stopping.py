@@ -131,27 +131,3 @@ def main():
 
 in_one_line(main)
 """
-
-
-@pytest.mark.parametrize(
-    ("does", "said", "status"),
-    [
-        ("waits", "stopped by SIGINT (Ctrl-C)\n", 130),
-        ("fails", "error: optimizer.lr is -1; it must be positive\n", 1),
-        ("ends", "", 3),
-    ],
-)
-def test_a_small_command_ends_in_one_line(tmp_path: Path, does: str, said: str, status: int) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", SMALL, str(tmp_path / "ready"), does],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    while not (tmp_path / "ready").exists():
-        assert process.poll() is None or does != "waits", process.communicate()
-        time.sleep(0.01)
-    if does == "waits":
-        process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60) == (said, None)
-    assert process.returncode == status

@@ -30,12 +30,6 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_default_line_gets_a_place_for_each_kind_of_user_data(composed: Composed) -> None:
-    link_user_data(pipeline_config(composed()))
-    for place in ("data/text", "data/vocabulary", "data/checkpoint", "data/tasks/docs_match"):
-        assert Path(place).is_dir()
-
-
 def test_a_folder_elsewhere_is_linked_and_linked_again_when_the_path_changes(composed: Composed, texts: Path) -> None:
     link_user_data(pipeline_config(composed()))
     link_user_data(pipeline_config(composed("corpus=text", f"corpus.path={texts}")))
@@ -60,22 +54,10 @@ def test_a_folder_whose_name_looks_like_a_glob_is_linked_itself(composed: Compos
     assert Path("data/text").resolve() == folder
 
 
-def test_text_put_into_the_place_itself_is_left_as_it_is(composed: Composed) -> None:
-    Path("data/text").mkdir(parents=True)
-    Path("data/text/a.txt").write_text("Some text.")
-    link_user_data(pipeline_config(composed("corpus=text")))
-    assert Path("data/text/a.txt").read_text() == "Some text."
-
-
 def test_an_empty_place_is_an_error_that_says_how_to_name_the_path(composed: Composed) -> None:
     link_user_data(pipeline_config(composed()))
     with pytest.raises(ConfigError, match=r"corpus\.path is data/text, and nothing is there.*corpus\.path=/path/to/it"):
         link_user_data(pipeline_config(composed("corpus=text")))
-
-
-def test_a_path_that_does_not_exist_is_named(composed: Composed) -> None:
-    with pytest.raises(ConfigError, match=r"corpus\.path is /no/such.*does not exist"):
-        link_user_data(pipeline_config(composed("corpus=text", "corpus.path=/no/such")))
 
 
 def test_an_empty_folder_elsewhere_is_named_and_an_empty_place_may_still_be_filled(
@@ -96,18 +78,6 @@ def test_other_data_in_the_place_is_never_replaced(composed: Composed, texts: Pa
     with pytest.raises(ConfigError, match="already holds other data"):
         link_user_data(pipeline_config(composed("corpus=text", f"corpus.path={texts}")))
     assert Path("data/text/mine.txt").exists()
-
-
-def test_a_link_to_a_folder_inside_the_place_is_refused(composed: Composed, texts: Path) -> None:
-    Path("data/text").mkdir(parents=True)
-    Path("data/text/more").symlink_to(texts)
-    with pytest.raises(ConfigError, match="DVC does not look behind links"):
-        link_user_data(pipeline_config(composed("corpus=text")))
-
-
-def test_a_hub_name_is_not_taken_for_a_path(composed: Composed) -> None:
-    link_user_data(pipeline_config(composed("tokenizer=existing", "tokenizer.path=google-bert/bert-base-uncased")))
-    assert not Path("data/vocabulary").is_symlink()
 
 
 @pytest.mark.parametrize("kind", ["existing", "extended"])

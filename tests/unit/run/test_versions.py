@@ -20,7 +20,6 @@ from bertline.foundation.manifests import write_manifest
 from bertline.run import fingerprints
 from bertline.run import stage as stage_run
 from bertline.run.fingerprints import (
-    NOT_INSTALLED,
     check_packages_of_corpus,
     code_fingerprint,
     stage_versions,
@@ -122,39 +121,6 @@ def test_a_corpus_of_ones_own_text_does_not_depend_on_the_packages(
     assert stale_after(upgraded, "sympy", composed(*TEXT)) == DATA - {"corpus"}
 
 
-def test_a_task_of_ones_own_does_not_depend_on_the_packages(
-    composed: Composed, upgraded: Callable[[str], None]
-) -> None:
-    mapping = composed(*TEXT, "+task@tasks.mine=table", "tasks.mine.source.path=data/tasks/mine")
-    assert "task_data@mine" not in stale_after(upgraded, "sympy", mapping)
-
-
-@pytest.mark.parametrize(("probe", "expected"), [((), True), (("pretrain.linear_probe=null",), False)])
-def test_pretraining_depends_on_scikit_learn_where_it_has_a_linear_probe(
-    composed: Composed, upgraded: Callable[[str], None], probe: tuple[str, ...], expected: bool
-) -> None:
-    random = "pretrain.initial_embeddings=null"  # those of co-occurrences need it too
-    assert ("pretrain" in stale_after(upgraded, "scikit-learn", composed(*TEXT, random, *probe))) is expected
-
-
-@pytest.mark.parametrize(("start", "expected"), [((), True), (("pretrain.initial_embeddings=null",), False)])
-def test_pretraining_depends_on_scipy_where_embeddings_start_from_co_occurrences(
-    composed: Composed, upgraded: Callable[[str], None], start: tuple[str, ...], expected: bool
-) -> None:
-    assert ("pretrain" in stale_after(upgraded, "scipy", composed(*TEXT, *start))) is expected
-
-
-def test_every_stage_that_names_versions_has_the_python_minor_version(composed: Composed) -> None:
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert {found["python"] for found in versions_by_stage(composed()).values()} == {python}
-
-
-def test_a_package_that_is_not_installed_is_left_to_the_stage_that_needs_it(composed: Composed) -> None:
-    mapping = composed()
-    mapping["python_docs"]["packages"].append({"module": "nothing", "distribution": "no-such-distribution"})
-    assert versions_by_stage(mapping)["corpus"]["no-such-distribution"] == NOT_INSTALLED
-
-
 def test_build_tags_are_no_part_of_a_version(composed: Composed, upgraded: Callable[[str], None]) -> None:
     upgraded("torch")
     assert stage_versions(stage_named("pretrain"), None, composed())["torch"] == "99.1"
@@ -240,16 +206,6 @@ class TestRowsBesideACorpus:
         check_packages_of_corpus(config, "docs_match")
         self.corpus_of(sympy=self.installed("sympy"), gone="1.0")
         check_packages_of_corpus(config, "docs_match")
-
-    def test_are_made_beside_a_corpus_of_ones_own_text_whatever_was_there_before(self, composed: Composed) -> None:
-        self.corpus_of(sympy="0.1")
-        Path("data/text").mkdir(parents=True)
-        check_packages_of_corpus(pipeline_config(composed(*TEXT)), "docs_match")
-
-    def test_of_a_task_of_ones_own_do_not_ask_for_the_corpus(self, composed: Composed) -> None:
-        self.corpus_of(sympy="0.1")
-        mapping = composed("+task@tasks.mine=table", "tasks.mine.source.path=data/tasks/mine")
-        check_packages_of_corpus(pipeline_config(mapping), "mine")
 
 
 def test_sweeps_depend_on_the_files_of_their_encoders(composed: Composed, tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from bertline.sweep import bench as bench_module
-from bertline.sweep.bench import Bench, num_sweep_workers
-from bertline.sweep.job import planned
+from bertline.sweep.bench import Bench, num_sweep_workers, planned
 from bertline.training import devices
 
 
@@ -28,13 +27,6 @@ def test_threads_of_a_worker_do_not_depend_on_how_many_workers_there_are(bench, 
     torch.set_num_threads(3)
     assert bench(sweep_workers=workers, num_threads=asked).runtime.num_threads == found
     assert torch.get_num_threads() == found
-
-
-def test_attention_for_packed_rows_becomes_auto_with_a_warning(bench, capsys):
-    assert bench(attention="varlen").runtime.attention == "auto"
-    assert "runtime.attention=varlen is for the packed rows of pretraining" in capsys.readouterr().err
-    assert bench(attention="sdpa").runtime.attention == "sdpa"
-    assert "varlen" not in capsys.readouterr().err
 
 
 def test_random_weights_have_one_rate_for_all_layers(inputs, input_folder, tmp_path):

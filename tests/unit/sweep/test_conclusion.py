@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bertline.foundation.verdicts import Measured
-from bertline.sweep.comparisons import Comparisons, conclusion, strongest_opponent
+from bertline.sweep.results import Comparisons, conclusion, strongest_opponent
 
 ROWS = np.linspace(-0.2, 0.2, 30)
 
@@ -70,12 +70,6 @@ def test_one_seed_says_neither():
     assert "one seed" in found["sentence"]
     assert " win" not in found["sentence"]
     assert set(found["encoder"]) == {"difference"}
-
-
-def test_without_baselines_there_is_no_opponent():
-    assert strongest_opponent({}) is None
-    result = {"task": "t", "metric": "f1", "arms": {"encoder": {"test_mean": 0.4, "test_std": None}}, "baselines": {}}
-    assert conclusion(result, Comparisons({"encoder": of(0.4)}))["opponent"] is None
 
 
 def test_a_score_that_is_no_number_is_not_the_strongest_opponent():

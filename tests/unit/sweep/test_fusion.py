@@ -12,28 +12,10 @@ from bertline.sweep.fusion import Fusion, Places
 ENCODER, BM25 = np.array([[3, 1, 0]]), np.array([[1, 2, -1]])
 
 
-def test_scores_are_those_of_the_formula():
-    found = Fusion(k=60, weight=0.25)(Places.of(ENCODER, BM25), 5)
-    expected = {
-        1: 0.25 / 62 + 0.75 / 61,
-        2: 0.75 / 62,
-        3: 0.25 / 61,
-        0: 0.25 / 63,
-    }
-    assert found.documents.tolist() == [[1, 2, 3, 0, -1]]
-    assert found.scores[0, :4] == pytest.approx([expected[number] for number in (1, 2, 3, 0)])
-    assert found.scores[0, 4] == -np.inf
-
-
 @pytest.mark.parametrize(("weight", "kept"), [(1.0, [3, 1, 0]), (0.0, [1, 2])])
 def test_all_the_weight_on_one_side_is_that_ranking(weight, kept):
     documents = Fusion(k=5, weight=weight)(Places.of(ENCODER, BM25), 5).documents[0]
     assert documents[documents >= 0].tolist() == kept
-
-
-def test_what_both_rank_high_comes_before_what_one_ranks_highest():
-    found = Fusion(k=60, weight=0.5)(Places.of(np.array([[0, 2, 3]]), np.array([[1, 2, 3]])), 4)
-    assert found.documents[0].tolist()[:2] == [2, 3]
 
 
 def dense(fusion: Fusion, encoder: np.ndarray, bm25: np.ndarray, num_documents: int) -> list[list[int]]:

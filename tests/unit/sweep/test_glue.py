@@ -9,7 +9,7 @@ import pytest
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
-from bertline.sweep.glue import GLUE, GlueOutcome, found_sets, glue_average, glue_markdown, glue_rows, task_of
+from bertline.sweep.glue import GLUE, found_sets, glue_average, glue_markdown, glue_row, task_of
 from shipped_tasks import shipped_task
 
 
@@ -27,24 +27,24 @@ def put(data: Path, *names: str) -> None:
 
 
 def put_layout(data: Path, name: str, number: int) -> None:
-    layout = next(one for one in GLUE if one.name == name).layouts[number]
-    put(data, *(f"{layout.folders[0]}/{file}" for file in layout.files))
+    layout = GLUE[name]["layouts"][number]
+    put(data, *(f"{layout['folders'][0]}/{file}" for file in layout["files"]))
 
 
-LAYOUTS = [(one.name, number) for one in GLUE for number in range(len(one.layouts))]
+LAYOUTS = [(name, number) for name, one in GLUE.items() for number in range(len(one["layouts"]))]
 
 
 @pytest.mark.parametrize(("name", "number"), LAYOUTS)
 def test_each_layout_of_each_set_is_found_and_is_a_valid_task(tmp_path: Path, name: str, number: int) -> None:
     put_layout(tmp_path, name, number)
     (found,), absent = found_sets(tmp_path, None)
-    assert (found.glue_set.name, len(absent)) == (name, 8)
-    assert found.layout is found.glue_set.layouts[number]
+    assert (found.name, len(absent)) == (name, 8)
+    assert found.layout is GLUE[name]["layouts"][number]
     task = task_of(found, shipped_task(name))
     checked = validate(TaskHolder, {"task": task}).task
     source: Any = checked.source
     assert {source.train_file, source.dev_file, source.test_file, *source.extra_tests.values()} - {None} <= set(
-        found.layout.files
+        found.layout["files"]
     )
     assert (checked.space, checked.num_trials, checked.label_efficiency_rows) == ({}, None, ())
 
@@ -54,10 +54,9 @@ def test_the_download_of_glue_is_found_whole_and_small_sets_come_first(tmp_path:
         put(tmp_path, *(f"{name}/{split}.tsv" for split in ("train", "dev", "test")))
     put(tmp_path, *(f"MNLI/{name}.tsv" for name in ("train", "dev_matched", "dev_mismatched")))
     found, absent = found_sets(tmp_path, None)
-    assert [one.glue_set.title for one in found] == [one.title for one in GLUE]
-    assert found[0].glue_set.name == "wnli"
+    assert [one.name for one in found] == [*GLUE]
     assert absent == []
-    assert [one.glue_set.name for one in found_sets(tmp_path, ["sst2", "rte"])[0]] == ["rte", "sst2"]
+    assert [one.name for one in found_sets(tmp_path, ["sst2", "rte"])[0]] == ["rte", "sst2"]
 
 
 @pytest.mark.parametrize(
@@ -77,16 +76,11 @@ def test_what_is_not_there_is_named_with_the_places_looked_at(
         found_sets(tmp_path, wanted)
 
 
-def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no folder is there"):
-        found_sets(tmp_path / "nowhere", None)
-
-
 def outcome(
     tmp_path: Path, name: str, scores: dict[str, dict[str, float]], *, number: int = 0, num_diverged: int = 0
-) -> GlueOutcome:
+) -> dict[str, Any]:
     put_layout(tmp_path, name, number)
-    found = next(one for one in found_sets(tmp_path, None)[0] if one.glue_set.name == name)
+    found = next(one for one in found_sets(tmp_path, None)[0] if one.name == name)
     encoder = {
         "scores": {
             split: {key: {"mean": mean, "std": 0.01} for key, mean in one.items()} for split, one in scores.items()
@@ -101,16 +95,15 @@ def outcome(
     rows = {"train": 1000, "dev": 100, **dict.fromkeys(scores, 200)}
     result = {"arms": {"encoder": encoder}, "baselines": baselines, "rows": rows, "metric": "accuracy"}
     comparisons = {name: {"difference": 0.1} for name in (*baselines, "random_weights")}
-    return GlueOutcome(found=found, result={**result, "comparisons": comparisons})
+    return glue_row(found, {**result, "comparisons": comparisons})
 
 
 def test_a_set_with_two_metrics_or_two_tests_counts_once_in_the_average(tmp_path: Path) -> None:
-    outcomes = [
+    rows = [
         outcome(tmp_path, "wnli", {"test": {"accuracy": 0.5}}),
         outcome(tmp_path, "mrpc", {"test": {"f1": 0.9, "accuracy": 0.8}}),
         outcome(tmp_path, "mnli", {"test": {"accuracy": 0.8}, "test_mismatched": {"accuracy": 0.7}}),
     ]
-    rows = glue_rows(outcomes)
     average = glue_average(rows)
     assert average["average"] == pytest.approx((0.5 + 0.85 + 0.75) / 3)
     assert average["without_wnli"] == pytest.approx((0.85 + 0.75) / 2)
@@ -129,8 +122,8 @@ def test_a_set_with_two_metrics_or_two_tests_counts_once_in_the_average(tmp_path
 
 def test_a_set_that_failed_is_said_and_left_out_of_the_average(tmp_path: Path) -> None:
     good = outcome(tmp_path, "rte", {"test": {"accuracy": 0.6}})
-    failed = GlueOutcome(found=good.found, result=None, problem="RTE/train.tsv:3: a | b")
-    rows = glue_rows([failed, good])
+    (found,), _ = found_sets(tmp_path, None)
+    rows = [glue_row(found, None, "RTE/train.tsv:3: a | b"), good]
     assert glue_average(rows) == {"average": 0.6, "without_wnli": 0.6, "num_sets": 1}
     table = glue_markdown(rows, [], encoder="an encoder")
     assert "| RTE | failed | – |" in table
@@ -140,16 +133,7 @@ def test_a_set_that_failed_is_said_and_left_out_of_the_average(tmp_path: Path) -
 
 def test_diverged_seeds_are_said_of_the_set_that_had_them(tmp_path: Path) -> None:
     scores = {"test": {"accuracy": 0.6}}
-    rows = glue_rows([outcome(tmp_path, "rte", scores, num_diverged=1), outcome(tmp_path, "sst2", scores)])
+    rows = [outcome(tmp_path, "rte", scores, num_diverged=1), outcome(tmp_path, "sst2", scores)]
     table = glue_markdown(rows, [], encoder="an encoder")
     assert "- RTE: the mean is that of 2, as 1 more diverged." in table
     assert "SST-2: the mean" not in table
-
-
-def test_nothing_scored_has_no_average() -> None:
-    assert glue_average([]) == {"average": None, "without_wnli": None, "num_sets": 0}
-
-
-def test_a_share_that_is_cut_up_is_said_beside_its_score(tmp_path: Path) -> None:
-    rows = glue_rows([outcome(tmp_path, "qnli", {"test": {"accuracy": 0.6}}, number=1)])
-    assert "compares with no other" in glue_markdown(rows, [], encoder="an encoder")

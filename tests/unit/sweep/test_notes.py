@@ -10,14 +10,10 @@ import finished_tasks
 import tiny
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
-from bertline.sweep.job import planned
+from bertline.sweep.bench import planned
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition
-from bertline.sweep.run import notes_after, notes_before, run_sweep
+from bertline.sweep.run import notes_after, run_sweep
 from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
-
-
-def test_nothing_is_said_where_nothing_is_cut(inputs, input_folder, tmp_path):
-    assert notes_before(planned(inputs.sweep_job(input_folder, tmp_path / "run"))) == []
 
 
 @pytest.mark.parametrize(("chosen", "is_said"), [(3.0, False), (6.0, False), (12.0, True)])

@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 from bertline.finetuning.finetune import DevCheck
 from bertline.sweep.config import HalvingPrunerConfig, MedianPrunerConfig, NoPrunerConfig
 from bertline.sweep.studies import checks_of, new_pruner, step_of
-from bertline.sweep.trials import report_and_prune
+from bertline.sweep.workers import report_and_prune
 
 HALVING = HalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=3)
 
@@ -54,18 +54,6 @@ def test_trials_of_two_and_of_four_epochs_meet_at_equal_shares(new_study, inputs
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4 + ["PRUNED"] * 2 + ["COMPLETE"]
 
 
-def test_of_many_trials_about_one_in_two_passes_each_rung(new_study, inputs):
-    study = new_study(HALVING)
-    scores = (np.random.default_rng(0).permutation(64) / 64).tolist()
-    ended = [run(study, HALVING, inputs, score, num_epochs=3) for score in scores]
-    reached = [sum(share >= rung for share in ended) for rung in (0.25, 0.5, 1.0)]
-    assert 32 <= reached[0] <= 40
-    assert 16 <= reached[1] <= 26
-    assert 8 <= reached[2] <= 18
-    best = max(range(64), key=scores.__getitem__)
-    assert ended[best] == 1
-
-
 def test_a_trial_at_its_end_is_finished_however_it_compares(new_study, inputs):
     study = new_study(HALVING)
     run(study, HALVING, inputs, 0.9, num_epochs=3)
@@ -96,13 +84,6 @@ def test_the_other_pruners_count_epochs_and_look_at_nothing_else():
         assert checks_of(config) == ()
         assert [step_of(config, check) for check in checks_of_a_run(3, config)] == [1, 2, 3]
         assert step_of(config, DevCheck(0.125, 0, False, {})) is None
-
-
-def test_a_trial_below_the_median_is_pruned_after_the_warm_up(new_study, inputs):
-    config = MedianPrunerConfig(kind="median", num_startup_trials=2, num_warmup_epochs=1)
-    study = new_study(config)
-    ended = [run(study, config, inputs, score, num_epochs=3) for score in (0.9, 0.8, 0.7, 0.6)]
-    assert ended == [1, 1, pytest.approx(2 / 3), pytest.approx(2 / 3)]
 
 
 def test_hyperband_stops_weak_trials_at_the_rungs_of_their_bracket(inputs):

@@ -6,7 +6,7 @@ import pytest
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import write_json
-from bertline.sweep.job import planned
+from bertline.sweep.bench import planned
 from bertline.sweep.repetitions import Repetition, candidates_over_seeds, num_diverged_seeds, winners
 
 
@@ -24,11 +24,6 @@ def test_random_weights_have_seeds_of_their_own_number(plan):
     ]
     assert len(candidates_over_seeds(plan(num_seeds=3), points)) == 6
     assert len(candidates_over_seeds(plan(num_seeds=1, random_weights_seeds=2), points)) == 2
-
-
-def test_random_weights_have_at_least_one_seed(inputs):
-    with pytest.raises(ValueError, match="random_weights_seeds must be at least 1"):
-        inputs.sweep(random_weights_seeds=0)
 
 
 def repeated(plan, **dev):

@@ -72,12 +72,6 @@ def test_planned_points_are_run_once_each_and_in_order(study, inputs, url, run_a
     assert (run_all(again), len(again.trials)) == (0, 4)
 
 
-def test_studies_of_other_runs_and_arms_in_the_same_database_do_not_mix(study, url, inputs, run_all):
-    run_all(study)
-    for name in ("task/another run/encoder", "another task/run/encoder", "task/run/random_weights"):
-        assert not open_study(open_storage(url), name, inputs.sweep()).trials
-
-
 def test_processes_that_take_trials_at_the_same_time_take_each_once(url, inputs, run_all):
     study = open_study(open_storage(url), "task/run/encoder", inputs.sweep())
     enqueue_missing(study, [Slot(place, {"x": 1}) for place in range(24)])
@@ -121,12 +115,6 @@ def test_the_trials_of_a_dead_process_are_done_again_in_their_slots(study, url, 
     complete = planned_trials(study, (TrialState.COMPLETE,))
     assert [(slot_of(trial), trial.params["x"]) for trial in complete] == [(2, 3), (3, 4), (0, 1), (1, 2)]
     assert "done again" in reason_of(study.trials[0])
-
-
-def test_a_process_that_died_while_it_took_a_trial_loses_it_too(study, url):
-    begin(study, None)
-    fail_trials(study, url, "another:1")
-    assert states(study)[0] == "FAIL"
 
 
 def test_a_trial_that_failed_by_itself_is_done_again_only_when_the_stage_is(study, run_all):
@@ -188,16 +176,6 @@ def test_a_trial_that_falls_silent_is_failed_even_if_it_never_gave_a_sign_of_lif
     pass_an_hour()
     fail_silent_trials(study, storage, known)
     assert states(study)[0] == "FAIL"
-
-
-def test_a_heartbeat_that_the_database_does_not_take_ends_nothing(url, monkeypatch):
-    storage = open_storage(url)
-
-    def fail(*_):
-        raise optuna.exceptions.StorageInternalError
-
-    monkeypatch.setattr(optuna.storages.RDBStorage, "record_heartbeat", fail)
-    storage.record_heartbeat(1)
 
 
 def test_a_database_that_cannot_be_used_is_one_error_that_says_how_to_resume(tmp_path):

@@ -11,9 +11,8 @@ from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
+    from bertline.sweep.baselines.vectors import FrozenEncoder
 
-Settings = Mapping[str, float | str]
 Choice = TypeVar("Choice")
 
 
@@ -27,7 +26,7 @@ class Baseline:
     """Title for display, such as `character n-grams, linear model`."""
     predictions: dict[SplitName, Any]
     """Predictions for `dev`, `test` and each extra test, as returned by `TaskKind.predict`."""
-    settings: Settings = field(default_factory=dict)
+    settings: Mapping[str, float | str] = field(default_factory=dict)
 
 
 def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> float:
@@ -60,7 +59,7 @@ class BaselineInputs:
         return max(choices, key=lambda choice: dev_score(self.kind, self.dev, predicted(choice)))
 
     def baseline(
-        self, name: str, title: str, predicted: Callable[[Any], Any], settings: Settings | None = None
+        self, name: str, title: str, predicted: Callable[[Any], Any], settings: Mapping[str, float | str] | None = None
     ) -> Baseline:
         """Return a fitted method as a baseline, with its predictions for dev and every test split."""
         predictions = {split: predicted(rows) for split, rows in self.scored.items()}

@@ -1,31 +1,37 @@
-"""Linear models over any features, and the regularisation strengths from which dev chooses."""
+"""Linear models over any features, for rows or for words; dev chooses features, regularisation and threshold."""
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction import FeatureHasher
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import ComplementNB
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from bertline.sweep.baselines.base import Baseline, BaselineInputs
+from bertline.kinds.tagging import TagPredictions
+from bertline.sweep.baselines.base import Baseline, BaselineInputs, dev_score
+from bertline.tasks.stored_rows import TaggedRows
 
 Features = Any
 """Features [N, F], as a SciPy sparse matrix or an array."""
-Probabilities = Callable[[Features], NDArray[np.float32]]
-"""Function from features [N, F] to probabilities [N, labels]."""
-_MAX_ITERATIONS = 300
 _NEVER = -1e9
 _SEED = 0  # for liblinear's order of rows
+_ESTIMATORS: dict[str, Callable[[float], Any]] = {
+    "linear_svm": lambda c: LinearSVC(C=c, random_state=_SEED),
+    "logistic_regression": lambda c: LogisticRegression(C=c, max_iter=300),
+    "complement_naive_bayes": lambda alpha: ComplementNB(alpha=alpha),
+    "ridge": lambda penalty: Ridge(alpha=penalty),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,52 @@ class LinearModel:
         if self.kind == "ridge":
             return {"penalty": self.strength}
         return {"model": self.kind, "alpha" if self.kind == "complement_naive_bayes" else "c": self.strength}
+
+    def fitted(self, features: Features, gold: NDArray[Any]) -> Any:
+        """Return a fitted scikit-learn estimator."""
+        with one_thread(), warnings.catch_warnings():
+            # A fit that did not converge is a weaker candidate, and dev takes that into account.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return _ESTIMATORS[self.kind](self.strength).fit(features, gold)
+
+    def predictor(
+        self, features: Features, gold: NDArray[Any], num_labels: int
+    ) -> Callable[[Features], NDArray[np.floating]]:
+        """Fit the model; return a function from features to numbers [N] (ridge) or probabilities [N, labels].
+
+        Of several labels per row, each has a model of its own. A label that train does not have gets probability 0.
+        """
+        if self.kind == "ridge":
+            ridge = self.fitted(features, gold)
+            return lambda found: _one_threaded(ridge.predict, found)
+        if gold.ndim == 2:
+            of_labels = [self.predictor(features, gold[:, label], 2) for label in range(gold.shape[1])]
+            return lambda found: np.stack([of_label(found)[:, 1] for of_label in of_labels], axis=1)
+        if len(known := np.unique(gold)) == 1:
+            return lambda found: np.tile(np.eye(num_labels, dtype=np.float32)[known[0]], (found.shape[0], 1))
+        classifier = self.fitted(features, gold)
+
+        def probabilities(found: Features) -> NDArray[np.float32]:
+            all_labels = np.zeros((found.shape[0], num_labels), dtype=np.float32)
+            all_labels[:, known] = _probabilities(classifier, found)
+            return all_labels
+
+        return probabilities
+
+    def margins(
+        self, features: Features, gold: NDArray[np.int64], num_labels: int
+    ) -> Callable[[Features], NDArray[np.float64]]:
+        """Fit the model; return a function from features to margins [N, labels], the lowest for labels not in train."""
+        classifier = self.fitted(features, gold)
+
+        def margins(found: Features) -> NDArray[np.float64]:
+            all_labels = np.full((found.shape[0], num_labels), _NEVER)
+            if len(all_labels):
+                known = _one_threaded(classifier.decision_function, found)
+                all_labels[:, classifier.classes_] = np.stack([-known, known], axis=1) if known.ndim == 1 else known
+            return all_labels
+
+        return margins
 
 
 SVMS = tuple(LinearModel("linear_svm", c) for c in (0.1, 0.3, 1.0, 3.0))
@@ -70,17 +122,10 @@ def linear_baseline(
         finished: Makes predictions of the probabilities or numbers of some rows.
     """
     rows, gold = train
-    num_labels = len(given.kind.labels) or 2
     fitted: dict[tuple[str, LinearModel], Callable[[Features], NDArray[Any]]] = {}
     for option, (compute, models) in grid.items():
-        found = compute(rows)
-        for model in models:
-            if model.kind == "ridge":
-                fitted[option, model] = _numbers_of(model, found, gold)
-            elif gold.ndim == 2:
-                fitted[option, model] = of_many_labels(model, found, gold)
-            else:
-                fitted[option, model] = of_one_label(model, found, gold, num_labels)
+        features = compute(rows)  # shared by its models, which a scikit-learn pipeline for each would compute again
+        fitted |= {(option, model): model.predictor(features, gold, len(given.kind.labels) or 2) for model in models}
     of_dev = {option: compute(given.dev) for option, (compute, _) in grid.items()}
     best = given.best(fitted, lambda choice: finished(fitted[choice](of_dev[choice[0]]), given.dev))
     option, model = best
@@ -97,99 +142,150 @@ def split_by_row(values: NDArray[Any], lengths: Sequence[int]) -> list[NDArray[A
     return np.split(values, np.cumsum(lengths))[: len(lengths)]
 
 
-def _numbers_of(
-    model: LinearModel, features: Features, numbers: NDArray[np.float64]
-) -> Callable[[Features], NDArray[np.float64]]:
-    fitted = _fitted(model, features, numbers)
-
-    def predicted(found: Features) -> NDArray[np.float64]:
-        with one_thread():
-            return fitted.predict(found)
-
-    return predicted
-
-
-def of_one_label(model: LinearModel, features: Features, labels: NDArray[np.int64], num_labels: int) -> Probabilities:
-    """Fit a model to rows with one label each; labels that train does not have get probability 0."""
-    known = np.unique(labels)
-    if len(known) == 1:
-        return lambda found: np.tile(np.eye(num_labels, dtype=np.float32)[known[0]], (found.shape[0], 1))
-    fitted = _fitted(model, features, labels)
-
-    def probabilities(found: Features) -> NDArray[np.float32]:
-        given = np.zeros((found.shape[0], num_labels), dtype=np.float32)
-        given[:, fitted.classes_] = _probabilities(model, fitted, found)
-        return given
-
-    return probabilities
-
-
-def of_many_labels(model: LinearModel, features: Features, labels: NDArray[np.int64]) -> Probabilities:
-    """Fit one model per label to labels [N, L]; a label that all rows of train have, or none, always gets 1 or 0."""
-    columns = [_of_column(model, features, labels[:, label]) for label in range(labels.shape[1])]
-    return lambda found: np.stack([column(found) for column in columns], axis=1).astype(np.float32)
-
-
-def margins_of(
-    model: LinearModel, features: Features, labels: NDArray[np.int64], num_labels: int
-) -> Callable[[Features], NDArray[np.float64]]:
-    """Return a function from features to margins [N, labels]; a label that train does not have is never the best."""
-    fitted = _fitted(model, features, labels)
-
-    def margins(found: Features) -> NDArray[np.float64]:
-        given = np.full((found.shape[0], num_labels), _NEVER)
-        if not len(given):
-            return given
-        with one_thread():
-            known = fitted.decision_function(found)
-        given[:, fitted.classes_] = np.stack([-known, known], axis=1) if known.ndim == 1 else known
-        return given
-
-    return margins
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> threadpool_limits:
     """Compute dense sums in one thread, so that their rounding does not depend on the machine's cores."""
-    with threadpool_limits(1):
-        yield
+    return threadpool_limits(1)
 
 
-def _of_column(
-    model: LinearModel, features: Features, labels: NDArray[np.int64]
-) -> Callable[[Features], NDArray[np.floating]]:
-    if labels.min() == labels.max():
-        return lambda found: np.full(found.shape[0], float(labels[0]))
-    fitted = _fitted(model, features, labels)
-    return lambda found: _probabilities(model, fitted, found)[:, 1]
-
-
-def _fitted(model: LinearModel, features: Features, labels: NDArray[Any]) -> Any:
-    estimator: Any
-    match model.kind:
-        case "linear_svm":
-            estimator = LinearSVC(C=model.strength, random_state=_SEED)
-        case "logistic_regression":
-            estimator = LogisticRegression(C=model.strength, max_iter=_MAX_ITERATIONS)
-        case "complement_naive_bayes":
-            estimator = ComplementNB(alpha=model.strength)
-        case "ridge":
-            estimator = Ridge(alpha=model.strength)
-        case _:
-            assert_never(model.kind)
-    with one_thread(), warnings.catch_warnings():
-        # A fit that did not converge is a weaker candidate, and dev takes that into account.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return estimator.fit(features, labels)
-
-
-def _probabilities(model: LinearModel, fitted: Any, found: Features) -> NDArray[np.floating]:
-    """Return probabilities [N, labels that train has]; for an SVM, the sigmoid or softmax of twice its margins."""
+def _one_threaded(function: Callable[[Features], NDArray[Any]], features: Features) -> NDArray[Any]:
     with one_thread():
-        if model.kind != "linear_svm":
-            return fitted.predict_proba(found)
-        margins = fitted.decision_function(found)
+        return function(features)
+
+
+def _probabilities(classifier: Any, features: Features) -> NDArray[np.floating]:
+    """Return probabilities [N, labels that train has]; for an SVM, the sigmoid or softmax of twice its margins."""
+    if not isinstance(classifier, LinearSVC):
+        return _one_threaded(classifier.predict_proba, features)
+    margins = _one_threaded(classifier.decision_function, features)
     if margins.ndim == 1:
         positive = expit(2 * margins)
         return np.stack([1 - positive, positive], axis=1)
     return softmax(2 * margins, axis=1)
+
+
+def tagged_by(
+    given: BaselineInputs,
+    name: str,
+    title: str,
+    features: Callable[[Sequence[TaggedRows]], Sequence[Features]],
+    models: Sequence[LinearModel],
+    thresholds: Sequence[float],
+    *,
+    most_words: int,
+) -> list[Baseline]:
+    """Tag each word independently, with the model and the threshold that score best on dev.
+
+    Args:
+        features: Maps train, dev and the tests, in this order, to the features of all their words, [W, F] each.
+        thresholds: Values to subtract from the margin of O: above 0, more entities are predicted. Among equals, the one
+            nearest to 0.
+        most_words: Maximum number of words of train that are read, in whole sentences from the first on.
+
+    Returns:
+        One baseline; an empty list if all words of train have the same tag.
+    """
+    kind, dev, tests = given.kind, given.dev, given.tests
+    reached = np.cumsum([len(words) for words in given.train.words])
+    train = given.train.first(max(1, int(np.searchsorted(reached, most_words, side="right"))))
+    numbers = {label: number for number, label in enumerate(kind.labels)}
+    gold = np.array([numbers[tag] for tags in train.tags for tag in tags], dtype=np.int64)
+    if len(np.unique(gold)) < 2:
+        return []
+    of_train, of_dev, *of_tests = features([train, dev, *tests.values()])
+    nearest_first = sorted(thresholds, key=lambda value: (abs(value), value))
+    fitted = {model: model.margins(of_train, gold, len(kind.labels)) for model in models}
+    on_dev = {model: margins(of_dev) for model, margins in fitted.items()}
+    model, threshold = max(
+        ((model, threshold) for model in models for threshold in nearest_first),
+        key=lambda choice: dev_score(kind, dev, _tags(dev, on_dev[choice[0]], choice[1])),
+    )
+    predictions = {
+        split: _tags(rows, fitted[model](found), threshold)
+        for (split, rows), found in zip(given.scored.items(), [of_dev, *of_tests], strict=True)
+    }
+    settings = {**model.settings(), **({"threshold": threshold} if len(thresholds) > 1 else {})}
+    return [Baseline(name=name, title=title, predictions=predictions, settings=settings)]
+
+
+def _tags(rows: TaggedRows, margins: NDArray[np.float64], threshold: float) -> TagPredictions:
+    """Return predictions, of confidence 1, from the margins of all words, [W, L]; the first label is O."""
+    shifted = margins.copy()
+    shifted[:, 0] -= threshold
+    labels = split_by_row(shifted.argmax(axis=1), [len(words) for words in rows.words])
+    return TagPredictions(labels, np.ones(len(rows)))
+
+
+_MOST_WORDS = 400_000
+_MODELS = tuple(LinearModel("linear_svm", c) for c in (0.01, 0.03, 0.1, 0.3))
+_THRESHOLDS = tuple(step / 20 for step in range(-12, 25))
+_BUCKETS = 2**20
+_REACH = 2
+_LONGEST_AFFIX = 4
+
+
+def window_tagger(given: BaselineInputs, *, thresholds: Sequence[float] = _THRESHOLDS) -> list[Baseline]:
+    """Fit a linear SVM on the word, its affixes and shape, its neighbours and properties of the sentence."""
+    hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)
+
+    def features(several: Sequence[TaggedRows]) -> list[Features]:
+        return [hasher.transform(each for words in rows.words for each in word_features(words)) for rows in several]
+
+    title = "linear tagger over a window of words"
+    return tagged_by(given, "window_tagger", title, features, _MODELS, thresholds, most_words=_MOST_WORDS)
+
+
+def word_features(words: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the names of the binary features of each word of a sentence.
+
+    >>> next(word_features(["n_jobs", "is"]))[:8]
+    ['always', 'word=n_jobs', 'lower=n_jobs', 'shape=x_x', '-2=<-1>', '-1=<-1>', '+1=is', '+2=<1>']
+    """
+    lower, shapes = [word.casefold() for word in words], [shape_of(word) for word in words]
+    counts = Counter(lower)
+    first, length = (lower[0] if lower else ""), min(len(words) // 8, 4)
+    for place, word in enumerate(words):
+        own, shape = lower[place], shapes[place]
+        around = {
+            offset: lower[place + offset] if 0 <= place + offset < len(words) else f"<{np.sign(offset)}>"
+            for offset in range(-_REACH, _REACH + 1)
+            if offset
+        }
+        yield [
+            "always",
+            f"word={word}",
+            f"lower={own}",
+            f"shape={shape}",
+            *(f"{offset:+d}={other}" for offset, other in around.items()),
+            *(f"shape{offset:+d}={shapes[place + offset]}" for offset in (-1, 1) if 0 <= place + offset < len(words)),
+            f"-1,0={around[-1]} {own}",
+            f"0,+1={own} {around[1]}",
+            f"-1,+1={around[-1]} {around[1]}",
+            f"-2,-1={around[-2]} {around[-1]}",
+            f"+1,+2={around[1]} {around[2]}",
+            *(f"begins={own[:size]}" for size in range(1, min(_LONGEST_AFFIX, len(own)) + 1)),
+            *(f"ends={own[-size:]}" for size in range(1, min(_LONGEST_AFFIX, len(own)) + 1)),
+            f"length={min(len(own), 12)}",
+            f"place={min(place, 4)}",
+            f"shape,place={shape} {min(place, 2)}",
+            f"shape,-1={shape} {around[-1]}",
+            f"shape,+1={shape} {around[1]}",
+            f"sentence begins={first}",
+            f"sentence begins, shape={first} {shape}",
+            f"sentence length={length}",
+            f"times={min(counts[own], 3)} {shape}",
+        ]
+
+
+def shape_of(word: str) -> str:
+    """Return the shape of a word, one mark per run of characters of a class: X upper case, x other letters, 0 digits,
+    other characters as they are. The shape of a single character ends with a dot.
+
+    >>> shape_of("DataFrame2"), shape_of("n_jobs"), shape_of("x")
+    ('XxXx0', 'x_x', 'x.')
+    """
+    shape = ""
+    for character in word:
+        mark = "X" if character.isupper() else "x" if character.isalpha() else "0" if character.isdigit() else character
+        if not shape.endswith(mark):
+            shape += mark
+    return f"{shape}." if len(word) == 1 else shape

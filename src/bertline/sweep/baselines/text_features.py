@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
+from sklearn.pipeline import make_pipeline
 
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 
@@ -21,11 +22,7 @@ TITLES: dict[Unit, str] = {
     "char": "character n-grams",
     "word_and_char": "word and character n-grams",
 }
-# Words of one letter are kept; identifiers are split at underscores and dots, as by the encoder's tokenizer.
-WORD = r"[^\W_]+"
-_CHARACTERS = (2, 5)
-MOST_FEATURES = 500_000
-"""Maximum number of features per column of texts; the n-grams most frequent in train are kept."""
+_MOST_FEATURES = 500_000  # per column of texts: the n-grams most frequent in train
 MOST_CHARACTERS = {"word": 40_000_000, "char": 8_000_000}
 """Maximum number of train characters that are read, a prefix of the shuffled rows: a linear model gains little from
 more."""
@@ -41,17 +38,12 @@ class NgramFeatures:
 
     def __init__(self, train: TextsRows, unit: Unit) -> None:
         kinds: tuple[Literal["word", "char"], ...] = ("word", "char") if unit == "word_and_char" else (unit,)
-        self._by_column = [[_fitted(texts, kind) for kind in kinds] for texts in columns(train)]
+        self._fitted = [(number, _fitted(texts, kind)) for number, texts in enumerate(columns(train)) for kind in kinds]
 
     def __call__(self, rows: TextsRows) -> csr_matrix:
         """Return features [N, n-grams]; the columns of the second texts follow those of the first."""
-        return hstack(
-            [
-                vectorizer.transform(texts)
-                for vectorizers, texts in zip(self._by_column, columns(rows), strict=True)
-                for vectorizer in vectorizers
-            ]
-        ).tocsr()
+        texts = columns(rows)
+        return hstack([vectorizer.transform(texts[number]) for number, vectorizer in self._fitted]).tocsr()
 
 
 def columns(rows: TextsRows) -> list[list[str]]:
@@ -70,10 +62,11 @@ def num_rows_read(rows: TextsRows, unit: Unit) -> int:
 
 
 def _fitted(texts: Sequence[str], unit: Literal["word", "char"]) -> TfidfVectorizer:
-    words: dict[str, Any] = {"ngram_range": (1, 2), "token_pattern": WORD}
-    terms = words if unit == "word" else {"ngram_range": _CHARACTERS, "analyzer": "char_wb"}
+    terms: dict[str, Any] = {"ngram_range": (2, 5), "analyzer": "char_wb"}
+    if unit == "word":  # of one letter, too; identifiers are split at underscores and dots, as by the tokenizer
+        terms = {"ngram_range": (1, 2), "token_pattern": r"[^\W_]+"}
     try:
-        return TfidfVectorizer(**terms, sublinear_tf=True, max_features=MOST_FEATURES).fit(texts)
+        return TfidfVectorizer(**terms, sublinear_tf=True, max_features=_MOST_FEATURES).fit(texts)
     except ValueError:
         # No text has a letter or a digit (only punctuation or emoji, or nothing): use characters instead of words.
         characters = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True)
@@ -87,7 +80,6 @@ def units_of(rows: TextsRows) -> tuple[Unit, ...]:
 
 # camelCase and PascalCase are split like snake_case: `read_csv`, `readCsv` and `CSVReader` all share a word with "csv".
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[^\W\d_A-Z]+|\d+")
-_PAIR_CHARACTERS = (3, 4)
 _MOST_TEXTS = 40_000  # enough for document frequencies
 _BUCKETS = 2**20
 NUM_FEATURES = 26
@@ -114,26 +106,20 @@ class PairOverlap:
 
     def __init__(self, first: Sequence[str], second: Sequence[str]) -> None:
         texts = [*first[:_MOST_TEXTS], *second[:_MOST_TEXTS]]
-        self._units = [_Unit(texts, analyzer=parts_of), _Unit(texts, analyzer="char_wb", ngram_range=_PAIR_CHARACTERS)]
+        analyses: list[dict[str, Any]] = [{"analyzer": parts_of}, {"analyzer": "char_wb", "ngram_range": (3, 4)}]
+        # Hashed units of norm 1 or 0, [N, 2^20]: units that train does not have get columns too.
+        self._units = [
+            make_pipeline(
+                HashingVectorizer(n_features=_BUCKETS, alternate_sign=False, norm=None, **analysis),
+                TfidfTransformer(sublinear_tf=True),
+            ).fit(texts)
+            for analysis in analyses
+        ]
 
     def __call__(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Return the features of N pairs, [N, NUM_FEATURES]; each column has its own scale."""
-        return np.concatenate([_shared(unit(first), unit(second), unit.idf) for unit in self._units], axis=1)
-
-
-class _Unit:
-    """TF-IDF vectors over hashed units, [N, 2^20], with norm 1 or 0: units that train does not have get columns too."""
-
-    def __init__(self, texts: Sequence[str], **analysis: Any) -> None:
-        self._counts = HashingVectorizer(n_features=_BUCKETS, alternate_sign=False, norm=None, **analysis)
-        self._weights = TfidfTransformer(sublinear_tf=True).fit(self._counts.transform(texts))
-
-    @property
-    def idf(self) -> NDArray[np.float64]:
-        return self._weights.idf_
-
-    def __call__(self, texts: Sequence[str]) -> csr_matrix:
-        return self._weights.transform(self._counts.transform(texts))
+        shared = [_shared(unit.transform(first), unit.transform(second), unit[-1].idf_) for unit in self._units]
+        return np.concatenate(shared, axis=1)
 
 
 def _shared(first: csr_matrix, second: csr_matrix, idf: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -141,23 +127,16 @@ def _shared(first: csr_matrix, second: csr_matrix, idf: NDArray[np.float64]) -> 
     in_first, in_second = first.sign(), second.sign()
     both = in_first.multiply(in_second).tocsr()
     weighed = both.multiply(idf).tocsr()
-    ratios: list[NDArray[np.float64]] = []
-    for of_both, of_first, of_second in (
-        (_sums(both), _sums(in_first), _sums(in_second)),
-        (_sums(weighed), in_first @ idf, in_second @ idf),
-    ):
-        ratios += [_ratio(of_both, whole) for whole in (of_first + of_second - of_both, of_first, of_second)]
-    of_both = _sums(weighed)
-    more = [
-        _sums(first.multiply(second)),
-        np.log1p(_sums(both)),
-        np.log1p(of_both),
-        of_both,
-        np.asarray(weighed.max(axis=1).todense()).ravel(),
-        np.log1p(_sums(in_first)),
-        np.log1p(_sums(in_second)),
+    counted = [_sums(both), _sums(in_first), _sums(in_second)]
+    ratios = [
+        _ratio(shared, whole)
+        for shared, left, right in (counted, (_sums(weighed), in_first @ idf, in_second @ idf))
+        for whole in (left + right - shared, left, right)
     ]
-    return np.stack([*ratios, *more], axis=1)
+    cosine, rarest = _sums(first.multiply(second)), weighed.max(axis=1).toarray().ravel()
+    num_shared, *lengths = np.log1p(counted)
+    weight = _sums(weighed)
+    return np.stack([*ratios, cosine, num_shared, np.log1p(weight), weight, rarest, *lengths], axis=1)
 
 
 def _sums(matrix: csr_matrix) -> NDArray[np.float64]:
@@ -169,24 +148,13 @@ def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.
     return part / np.where(whole > 0, whole, 1.0)
 
 
-class Standardised:
-    """Features standardised to mean 0 and standard deviation 1 on train; a feature that is constant on train becomes 0.
-
-    Args:
-        compute: Maps inputs, such as first and second texts, to features [N, F].
-        least: Standard deviation up to which a feature is constant.
-    """
-
-    def __init__(self, compute: Callable[..., NDArray[Any]], *train: Any, least: float = 1e-9) -> None:
-        self._compute = compute
-        self._mean, self._scale = mean_and_scale(compute(*train), least)
-
-    def __call__(self, *inputs: Any) -> NDArray[Any]:
-        """Return standardised features, [N, F]."""
-        return (self._compute(*inputs) - self._mean) * self._scale
+def standardised(compute: Callable[..., NDArray[Any]], *train: Any, least: float = 1e-9) -> Callable[..., NDArray[Any]]:
+    """Return `compute`, with its columns [N, F] standardised on train; a column constant up to `least` becomes 0."""
+    mean, scale = mean_and_scale(compute(*train), least)
+    return lambda *inputs: (compute(*inputs) - mean) * scale
 
 
 def mean_and_scale(features: NDArray[Any], least: float) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the mean and the scale that standardise columns [N, F]; a constant column becomes 0."""
+    """Return what standardises columns [N, F]: the mean, and one over the deviation, 0 if that is at most `least`."""
     deviation = features.std(axis=0)
     return features.mean(axis=0), np.where(deviation > least, 1 / np.maximum(deviation, least), 0.0)

@@ -32,14 +32,6 @@ def test_a_task_named_like_a_number_can_be_registered_listed_and_run(tmp_path: P
     assert "Traceback" not in again.stderr and "task_name is" not in again.stderr
 
 
-def test_a_section_given_with_keys_that_it_does_not_have_is_answered_with_what_replaces_it() -> None:
-    key, value = "sweep.space.learning_rate", "{kind: choice, values: [1e-3]}"
-    done = run_bertline(ROOT, "configure", f"{key}={value}")
-    assert done.returncode == 1
-    assert done.stderr == f"error: {key} does not have all of these keys. To replace it: '~{key}' '+{key}={value}'\n"
-    assert run_bertline(ROOT, "configure", f"~{key}", f"+{key}={value}").returncode == 0
-
-
 def test_a_task_file_that_is_not_registered_is_named_with_its_line() -> None:
     done = run_recipe(ROOT, "pipelines/task_data.py", "task_name=cola")
     assert done.returncode == 1

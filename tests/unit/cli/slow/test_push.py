@@ -172,11 +172,6 @@ def test_a_refusal_says_what_to_do(
     assert not hub.files
 
 
-def test_a_hub_that_cannot_be_reached_is_an_error_in_one_line(model: Path, tmp_path: Path) -> None:
-    done = pushed("http://127.0.0.1:9", str(model), NAME, home=tmp_path)
-    assert done.returncode == 1 and "when the hub can be reached" in done.stderr, done.stderr
-
-
 @pytest.mark.parametrize(
     ("pickle", "message"), [("pytorch_model.bin", "pickled files"), ("sub/head.pkl", "sub/head.pkl"), (None, "missing")]
 )

@@ -25,13 +25,3 @@ def test_nothing_is_collected_meanwhile_and_what_was_made_is_not_looked_at_after
         made = [object]
     assert gc.isenabled() and gc.is_tracked(made)
     assert not any(one is made for generation in range(3) for one in gc.get_objects(generation))
-
-
-def test_a_failed_import_leaves_the_collector_as_it_was(collector):
-    with pytest.raises(ModuleNotFoundError), uncollected_imports():
-        import no_such_module  # noqa: F401
-    assert gc.isenabled()
-    gc.disable()
-    with uncollected_imports():
-        pass
-    assert not gc.isenabled()

@@ -8,7 +8,7 @@ import pytest
 import tiny
 from bertline.kinds.classification import Classification
 from bertline.sweep.baselines.base import baselines_of
-from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
+from bertline.sweep.baselines.vectors import FrozenEncoder
 
 
 @pytest.fixture

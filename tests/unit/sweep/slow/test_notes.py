@@ -41,17 +41,3 @@ def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_f
         assert sentence in result["note"]
         assert f"halves: {sentence}\n" in said
     assert str(tmp_path) not in result["note"]
-
-
-def test_rows_that_the_task_cuts_are_not_put_down_to_the_encoder(inputs, input_folder, tmp_path):
-    # The encoder has positions for 16 tokens; the task reads 6.
-    job = inputs.sweep_job(
-        input_folder,
-        tmp_path / "run",
-        sweep=inputs.sweep(num_trials=1, num_seeds=1, random_weights_baseline="never"),
-        task=inputs.task(label_efficiency_rows=(), max_length=6),
-    )
-    run_sweep(job)
-    note = json.loads((job.run_folder / "result" / "result.json").read_text())["note"]
-    assert "Longer than the task's max_length (6 tokens), and so cut for the encoder:" in note
-    assert "can read" not in note and "positions" not in note

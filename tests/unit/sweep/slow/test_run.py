@@ -255,17 +255,3 @@ def test_one_configuration_is_run_over_its_seeds_without_a_trial(inputs, input_f
     assert figures["num_trials"] == 0
     assert len(result["arms"]["encoder"]["seeds"]) == sweep.num_seeds
     assert "Nothing was tuned" in result["note"]
-
-
-def test_without_the_random_arm_there_is_no_comparison(inputs, input_folder, tmp_path):
-    job = inputs.sweep_job(
-        input_folder,
-        tmp_path / "run",
-        sweep=inputs.sweep(random_weights_baseline="never", num_trials=1, num_seeds=1),
-        task=inputs.task(label_efficiency_rows=()),
-    )
-    figures, result = swept(job)
-    assert set(result["arms"]) == {"encoder"}
-    assert result["comparison"] is None
-    assert result["label_efficiency"] == []
-    assert not any(key.startswith("random_weights") for key in figures)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 import torch
 
 import finetuning_inputs as inputs
-import finished_tasks
 import tiny
 from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.foundation.errors import ConfigError
@@ -18,7 +16,6 @@ from bertline.kinds.classification import Classification
 from bertline.kinds.registry import task_kind
 from bertline.sweep import repetitions
 from bertline.sweep.bench import Teacher
-from bertline.sweep.job import planned
 from bertline.tasks.stored_rows import write_rows
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -52,13 +49,6 @@ def job(input_folder, tmp_path, teacher):
         return inputs.sweep_job(input_folder, tmp_path / name, sweep=sweep, task=inputs.task(**fields))
 
     return make
-
-
-def test_several_encoders_and_a_teacher_are_compared_with_the_first_one_untaught(job, input_folder, tmp_path):
-    other = inputs.write_encoder(tmp_path / "other", hidden_size=16, intermediate_size=32)
-    taught = job("run")
-    both = replace(taught, sweep=replace(taught.sweep, encoders=(str(other),)))
-    assert set(planned(both).arms) >= {"encoder", "without_teacher", "encoder_2"}
 
 
 def seeds(arm):
@@ -124,13 +114,6 @@ def test_what_a_teacher_must_share_is_named(teacher, input_folder, tmp_path):
     )
     refused(r"labels \('low', 'high'\).*\('high', 'low'\)", kind=task_kind(kind.config, ["high", "low"]))
     refused(r"32 tokens.*max_length, 64", kind=Classification(inputs.task(max_length=64), inputs.LABELS))
-
-
-def test_a_task_that_learns_from_no_teacher_says_so(tmp_path):
-    one = finished_tasks.finish("fill_mask", tmp_path)
-    write_task_file(one.folder, one.kind, {})
-    with pytest.raises(ConfigError, match="fill_mask learns from no teacher"):
-        Teacher(one.folder, one.kind, Tokenizer.load(one.folder))
 
 
 def test_a_teacher_is_refused_before_any_work(job, input_folder):

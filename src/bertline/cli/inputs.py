@@ -1,0 +1,238 @@
+"""What the text and the checkpoint of a user mean for a configuration, before any stage runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bertline.config import PipelineConfig
+from bertline.corpus.document import SourceDocument
+from bertline.corpus.preparation import clean, duplicate_key, split_document
+from bertline.corpus.reader import CorpusReader, documents_of
+from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, readers_of
+from bertline.corpus.sentences.learned import count, learn
+from bertline.corpus.splits import more_documents
+from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.examples.bounds import suited_lengths
+from bertline.foundation.errors import BertlineError, ConfigError, DataError
+from bertline.foundation.progress import silent
+from bertline.foundation.stretches import with_single_spaces
+from bertline.foundation.validation import validate
+from bertline.run.user_data import at_hand
+from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
+
+AUTO = "auto"
+_SAMPLE_CHARACTERS = 4_000_000
+_DOCSTRINGS = (64, 64)
+_NOT_AT_HAND = (128, 512)
+"""Those of the paper, for text on a hub."""
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    corpus: CorpusConfig | NoCorpusConfig
+
+
+def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return a composed configuration in which `examples.lengths: auto` has become numbers.
+
+    The shortest length of `pretrain.phases` becomes the short one that suits the text, all others the long one; their
+    steps and batches stay. The beginning of the text is read for it, so the same text gives the same lengths.
+    """
+    if mapping.get("examples", {}).get("lengths") != AUTO:
+        return mapping
+    phases = mapping["pretrain"]["phases"]
+    shortest = min((phase["max_length"] for phase in phases), default=None)
+    longest = mapping["model"].get("max_position_embeddings", 512)
+    short, long = (min(length, longest) for length in _of_corpus(json.dumps(mapping["corpus"]), longest))
+    suited = [{**phase, "max_length": short if phase["max_length"] == shortest else long} for phase in phases]
+    return {
+        **mapping,
+        "examples": {**mapping["examples"], "lengths": sorted({phase["max_length"] for phase in suited})},
+        "pretrain": {**mapping["pretrain"], "phases": suited},
+    }
+
+
+@cache
+def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
+    corpus: Any = validate(_Corpus, {"corpus": json.loads(composed)}).corpus
+    if corpus.kind == "none":
+        raise ConfigError("examples.lengths is auto, but there is no corpus (corpus.kind is none). Set it to [].")
+    sentences = getattr(corpus, "sentences", None)
+    if not isinstance(corpus, CorpusReader) or sentences is None:
+        return _DOCSTRINGS
+    if corpus.user_path is None:
+        return _NOT_AT_HAND
+    with silent():  # the stage corpus says what is wrong with the text
+        sample = _sample(corpus)
+        texts = [with_single_spaces(paragraph) for document in sample for paragraph in document.paragraphs]
+        splitter, headings = sentences.splitter(learn(count(texts))), sentences.headings
+        split = (split_document(document, splitter=splitter, headings=headings)[0] for document in sample)
+    return suited_lengths([document.sentences for document in split if document is not None], longest=longest)
+
+
+def _sample(corpus: CorpusReader) -> list[SourceDocument]:
+    """Return the first documents, up to a few million characters."""
+    found: list[SourceDocument] = []
+    characters = 0
+    for document in documents_of(corpus):
+        found.append(document)
+        characters += sum(map(len, document.paragraphs))
+        if characters >= _SAMPLE_CHARACTERS:
+            break
+    return found
+
+
+_MOST_CHARACTERS = 4_000_000
+"""Read before it is left to the corpus stage to say whether duplicates and short documents leave enough."""
+
+
+def check_enough_text(config: PipelineConfig) -> None:
+    """Check that the user's own text has the documents that both splits need.
+
+    A split needs two documents where the second segment of a pair may be a random one of another document, else one;
+    documents of one group are in the same split. Where cleaning, or the removal of near duplicates, leaves too few, the
+    stages say it. Text on a hub and from packages is not checked, nor paths at which nothing is yet.
+    """
+    corpus = config.corpus
+    if isinstance(corpus, NoCorpusConfig | PythonDocsCorpusConfig) or not config.examples.lengths:
+        return
+    needed = config.examples.min_documents
+    if corpus.validation_fraction == 0:
+        raise ConfigError(
+            f"corpus.validation_fraction is 0: no text would be for validation, of which the examples need at least "
+            f"{needed} document{'s' * (needed > 1)}. Set a fraction above 0, such as 0.02; of a small text it "
+            "takes the few documents that are needed."
+        )
+    readers = readers_of(corpus)
+    if not all(reader.user_path is not None and at_hand(reader.user_path) for reader in readers.values()):
+        return
+    groups: Counter[str] = Counter()
+    keys: set[bytes] = set()
+    left_out: Counter[str] = Counter()
+    characters = 0
+    with silent():  # the corpus stage says what it leaves out
+        for number, document in enumerate(_documents(readers), start=1):
+            text = " ".join(filter(None, map(clean, document.paragraphs)))
+            key = duplicate_key(text)
+            if len(text) < max(1, corpus.min_document_characters):
+                left_out["too short"] += 1
+            elif corpus.deduplicate != "none" and key in keys:
+                left_out["duplicates"] += 1
+            else:
+                keys.add(key)
+                groups[clean(document.group) or key.hex()] += 1
+            characters += sum(map(len, document.paragraphs))
+            # At least two documents, since one alone may be a whole file of any size.
+            if _are_enough(groups, needed) or (number > 1 and characters > _MOST_CHARACTERS):
+                return
+    raise ConfigError(_too_few(corpus, readers, groups, left_out, needed))
+
+
+def _documents(readers: Mapping[str, CorpusReader]) -> Iterator[SourceDocument]:
+    for name, reader in readers.items():
+        try:
+            yield from documents_of(reader)
+        except BertlineError as error:
+            raise (type(error)(f"source {name} ({key_of(name)}): {error}") if name else error) from error
+
+
+def _are_enough(groups: Counter[str], needed: int) -> bool:
+    """Return whether the groups can be divided into two splits of at least `needed` documents each."""
+    largest = max(groups.values(), default=0)
+    return groups.total() >= 2 * needed and groups.total() - largest >= needed
+
+
+def _too_few(
+    corpus: CorpusConfig,
+    readers: Mapping[str, CorpusReader],
+    groups: Counter[str],
+    left_out: Counter[str],
+    needed: int,
+) -> str:
+    places = ", ".join(f"{key_of(name)}.{one.user_data} is {one.user_path}" for name, one in readers.items())
+    besides = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))
+    in_groups = f" in {len(groups)} group{'s' * (len(groups) != 1)}" if len(groups) < groups.total() else ""
+    found = f"{groups.total()} document{'s' * (groups.total() != 1)}{in_groups} to train on"
+    why = ", because a random second segment comes from another document" if needed > 1 else ""
+    fixes = {"Give more text": None}
+    if left_out["too short"]:
+        fixes[f"lower corpus.min_document_characters (now {corpus.min_document_characters})"] = None
+    for name, reader in readers.items():
+        fixes |= dict.fromkeys(more_documents(key_of(name) if len(readers) == 1 else key_of("NAME"), reader))
+    return (
+        f"{places}, with {found}{f' (left out: {besides})' if besides else ''}; expected at least {needed} for each of "
+        f"train and validation{why}. {', or '.join(fixes)}."
+    )
+
+
+def size_of_checkpoint(start_from: str | None, revision: str | None, key: str) -> Any:
+    """Return the value of a key of the model section, as the checkpoint's config.json gives it.
+
+    Raises:
+        ConfigError: No checkpoint is named, or it is neither a folder nor a name known to the hub.
+        ArtifactError: It is no BERT checkpoint.
+    """
+    if start_from is None:
+        raise ConfigError(
+            "model=from_checkpoint takes the sizes of pretrain.start_from, which is null. Name the checkpoint: "
+            "pretrain.start_from=/path/to/checkpoint"
+        )
+    try:
+        return _sizes(start_from, revision)[key]
+    except DataError as error:
+        raise ConfigError(f"pretrain.start_from is {start_from}; {error}") from error
+
+
+@cache
+def _sizes(start_from: str, revision: str | None) -> dict[str, Any]:
+    from bertline.modeling.huggingface import read_config
+
+    return dataclasses.asdict(read_config(resolve_folder(start_from, revision))[0])
+
+
+def check_start(config: PipelineConfig) -> None:
+    """Check that the local checkpoint of `pretrain.start_from` is whole and fits model and vocabulary.
+
+    A hub name is not checked: it may not be on this machine yet.
+    """
+    start = config.pretrain.start_from
+    for own in {task.start_from for task in config.tasks.values()} if config.sweep.encoders else ():
+        from bertline.sweep.bench import refuse_same_encoders
+
+        named = filter(None, (own, *config.sweep.encoders))
+        refuse_same_encoders("sweep.encoders", ((name, Path(name).expanduser()) for name in named))
+    if start is None or not Path(start).expanduser().is_dir():
+        return
+    folder = Path(start).expanduser()
+    from bertline.modeling.huggingface import require_whole_checkpoint
+    from bertline.pretraining.start import refuse_misfits, shape_differences, vocabulary_differences
+
+    require_whole_checkpoint(folder)
+    if not config.pretrains:
+        return
+    problems = shape_differences(config.model, folder)
+    tokenizer = config.tokenizer
+    if isinstance(tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig) and tokenizer.path is not None:
+        vocabulary = Path(tokenizer.path).expanduser()
+        if vocabulary.exists():
+            is_folder = vocabulary.is_dir()
+            tokens = Tokenizer.load(vocabulary).vocab if is_folder else read_vocabulary(vocabulary).tokens
+            differences = vocabulary_differences(tokens, folder)
+            problems += [f"tokenizer.path is {tokenizer.path}: {difference}" for difference in differences]
+    refuse_misfits(folder, problems)
+    marked = [name for name, task in config.tasks.items() if getattr(task, "shared_tokens", "plain") == "marked"]
+    marked = [name for name in marked if config.tasks[name].start_from is None]
+    if marked and not Tokenizer.load(folder).is_wordpiece:
+        raise ConfigError(
+            f"tasks.{marked[0]}.shared_tokens is marked, which needs a WordPiece tokenizer, and that of "
+            f"pretrain.start_from, {folder}, is {Tokenizer.load(folder).description}. Set it to plain."
+        )
