@@ -33,7 +33,7 @@ from records import current_commit
 
 from bertline.corpus.quality.selection import NearDuplicateIndex, signatures
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 
 RESULT = Path(__file__).parent / "results" / "near_duplicates.json"
 THRESHOLD, NGRAM = 0.7, 3

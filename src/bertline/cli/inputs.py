@@ -29,7 +29,6 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
 
 AUTO = "auto"
-_SAMPLE_CHARACTERS = 4_000_000
 _DOCSTRINGS = (64, 64)
 _NOT_AT_HAND = (128, 512)
 """Those of the paper, for text on a hub."""
@@ -70,26 +69,19 @@ def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
     if corpus.user_path is None:
         return _NOT_AT_HAND
     with silent():  # the stage corpus says what is wrong with the text
-        sample = _sample(corpus)
+        sample: list[SourceDocument] = []
+        characters = 0
+        for document in corpus.read(Counter()):
+            sample.append(document)
+            characters += sum(map(len, document.paragraphs))
+            if characters >= _MOST_CHARACTERS:
+                break
         splitter = corpus.sentences.splitter(lambda: [sample], num_workers=1)
         documents = prepare_documents(sample, splitter=splitter, headings=corpus.sentences.headings)
     return suited_lengths([document.sentences for document in documents], longest=longest)
 
 
-def _sample(corpus: CorpusReader) -> list[SourceDocument]:
-    """Return the first documents, up to a few million characters."""
-    found: list[SourceDocument] = []
-    characters = 0
-    for document in corpus.read(Counter()):
-        found.append(document)
-        characters += sum(map(len, document.paragraphs))
-        if characters >= _SAMPLE_CHARACTERS:
-            break
-    return found
-
-
-_MOST_CHARACTERS = 4_000_000
-"""Read before it is left to the corpus stage to say whether duplicates and short documents leave enough."""
+_MOST_CHARACTERS = 4_000_000  # of the beginning of a text are read; what lies behind is left to the corpus stage
 
 
 def check_enough_text(config: PipelineConfig) -> None:
@@ -149,11 +141,7 @@ def _are_enough(groups: Counter[str], needed: int) -> bool:
 
 
 def _too_few(
-    corpus: CorpusConfig,
-    readers: dict[str, CorpusReader],
-    groups: Counter[str],
-    left_out: Counter[str],
-    needed: int,
+    corpus: CorpusConfig, readers: dict[str, CorpusReader], groups: Counter[str], left_out: Counter[str], needed: int
 ) -> str:
     places = ", ".join(f"{key}.{reader.user_data} is {reader.user_path}" for key, reader in readers.items())
     besides = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))

@@ -58,6 +58,8 @@ _ELSEWHERE = {
     "corpus": {"numpy"},
     "tokenizer": {"numpy"},
     "task_data": {"chardet", "scipy", "torch"},  # methods of kinds that make no rows import two of them
+    "examples": {"datasets"},  # shows examples to people
+    "pretrain": {"datasets"},
     "sweep": {"datasets"},
     "export": {*_SEARCH, "datasets", "pytorch-lightning"},
     "evaluate": {*_SEARCH, "datasets", "chardet", "pytorch-lightning"},
