@@ -38,7 +38,7 @@ from slurm_overhead import cluster_version
 
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.metrics_log import read_metrics
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 
 sys.path.append(str(HERE.parent / "tests" / "support"))
 import node_networks

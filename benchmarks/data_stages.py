@@ -52,8 +52,7 @@ from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.store import token_id_dtype
 from bertline.foundation.engine import LocalEngine
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.parallel import batches
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import batches, processor_name
 from bertline.tokenization.counting import CorpusText
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer, sentence_encoder

@@ -31,7 +31,7 @@ from scipy.special import stdtrit
 
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 from bertline.training.devices import resolve_precision
 from bertline.training.matmul_rate import hot_matmul_rate
 

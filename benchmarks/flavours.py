@@ -42,7 +42,7 @@ from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.formats import with_spread
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 from bertline.foundation.verdicts import Measured, compared, measured
 from bertline.kinds.registry import task_kind
 from bertline.tasks.stored_rows import read_task_manifest

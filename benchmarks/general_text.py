@@ -35,7 +35,7 @@ from processor_time import ProcessorTime
 from records import HERE, current_commit
 
 from bertline.foundation.manifests import read_manifest, versions_of
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 
 ROOT = HERE.parent
 LIMIT_S = 7200.0

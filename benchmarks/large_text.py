@@ -28,7 +28,7 @@ from typing import Any
 import psutil
 import repository_source  # noqa: F401
 
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 
 ROOT = Path(__file__).resolve().parents[1]
 _FILE_BYTES = 250_000_000

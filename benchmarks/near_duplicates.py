@@ -37,7 +37,7 @@ from bertline.corpus.quality.duplicates import find_near_duplicates, near_duplic
 from bertline.corpus.storage import Steps
 from bertline.foundation.engine import LocalEngine
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 
 RESULT = Path(__file__).parent / "results" / "near_duplicates.json"
 THRESHOLD, NGRAM = 0.7, 3

@@ -16,7 +16,7 @@ import repository_source  # noqa: F401
 import torch
 
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 from bertline.training.devices import Machine
 
 HERE = Path(__file__).parent

@@ -35,7 +35,7 @@ from sentences_texts import ENCYCLOPEDIA, GERMAN, LAW, paragraphs
 from bertline.corpus.preparation import clean
 from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 
 Paragraph = list[str]
 Split = Callable[[str], list[str]]

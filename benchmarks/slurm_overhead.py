@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 
 import slurm_workspace
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 from slurm_cluster import Settings, SlurmCluster, why_not
 from slurm_workspace import Workspace
 

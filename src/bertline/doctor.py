@@ -99,9 +99,6 @@ def examine(config: PipelineConfig, *, as_json: bool) -> int:
 
     Returns:
         The exit status: 1 if something is red, else 0. Ranks whose findings the first one prints return 0.
-
-    Raises:
-        MachineError: Several ranks were started, but not as many as the configuration has.
     """
     adopt_srun_ranks(os.environ)
     ranks = resolve_ranks(config.runtime) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else Ranks()
@@ -134,12 +131,7 @@ def examine(config: PipelineConfig, *, as_json: bool) -> int:
 
 
 def as_text(finding: Finding) -> str:
-    """Return a finding as lines for a terminal.
-
-    >>> print(as_text(Finding("disk", ok=False, found="1.00 GB free", fix="Free space there.")))
-    RED disk        1.00 GB free
-                    -> Free space there.
-    """
+    """Return a finding as lines for a terminal."""
     fix = f"\n{'':15} -> {finding.fix}" if finding.fix else ""
     return f"{'ok ' if finding.ok else 'RED'} {finding.check:11} {finding.found}{fix}"
 
@@ -323,7 +315,7 @@ def memory(plan: Forecast | None, runtime: RuntimeConfig) -> str:
 
 
 def _existing(path: Path) -> Path:
-    """Return the folder, or the nearest folder above it that exists."""
+    """Return the folder, or the nearest one above it that exists."""
     return next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())
 
 
@@ -342,11 +334,8 @@ def disk(folder: Path, planned: Callable[[], Forecast | None], num_kept: int) ->
 
 
 def folder(runs: Path) -> str:
-    """Write, lock and replace files in the folder of runs.
-
-    A file is locked twice, as two processes would, then with the locks that SQLite uses. A file is replaced while it is
-    open: its reader must still see the old content, and who opens it then the new.
-    """
+    """Lock a file twice, as two processes would, and with SQLite's locks; replace it while it is open, which its reader
+    must not see."""
     place = _existing(runs)
     problem = "cannot be written"
     fix = "Free space or quota, mount it writable, give this user rights, or choose another runtime.runs_folder."

@@ -27,7 +27,7 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import read_json
 from bertline.foundation.formats import rough_duration, three_digits
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
 from bertline.modeling.flops import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
 from bertline.pretraining.config import PhaseConfig
@@ -119,11 +119,7 @@ class Hardware:
         return int((self.memory_bytes - (1e9 if self.is_gpu else 0)) * 0.95)
 
     def attention_device(self, asked: Literal["auto", "fp32", "bf16"]) -> AttentionDevice:
-        """Return the kind of device and the precision of a run on it; `auto` is bf16 if the hardware supports it.
-
-        Raises:
-            ConfigError: The precision is bf16, and the device has no bf16 in hardware.
-        """
+        """Return the kind of device and the precision of a run on it; `auto` is bf16 if the hardware supports it."""
         if asked == "bf16" and self.bf16_flops is None:
             raise ConfigError(
                 f"pretrain.precision is bf16, but {self.title} has no bf16 in hardware and would emulate it, far "
@@ -265,18 +261,14 @@ class Memory:
 
 
 def step_memory(training: Training, length: int, sequences: int) -> Memory:
-    """Estimate the memory of one step on one device within some 25 %, from the configuration alone.
+    """Estimate the memory of one step on one device within some 25 % (as Korthikanti et al., arXiv 2205.05198, 4.1).
 
-    Weights, gradients and optimizer state are in fp32, and their size is exact; bf16 adds a copy of the weights.
-    Activations are those that PyTorch keeps for each part of a layer, in bytes per position (I intermediate size, H
-    hidden size, b bytes per element, S sequence length): input and output of the activation function, 2 b I; query,
-    key, value and context, 4 b H; inputs of the matrix products and of both LayerNorms, which stay in fp32, 12 H in
-    bf16 and 16 H in fp32; dropout masks, 1 byte per element; and without fused attention the attention probabilities, S
-    elements per head. The last layer keeps its input, keys and values, 3 b H, for all positions, and the rest only for
-    the positions that the heads read: the targets and, with a pooler, the first position.
-
-    References:
-        Korthikanti et al., arXiv 2205.05198, section 4.1, count the same way.
+    Weights, gradients and optimizer state are in fp32; bf16 adds a copy of the weights. A layer keeps, in bytes per
+    position (I intermediate size, H hidden size, b bytes per element, S sequence length): input and output of the
+    activation function, 2 b I; query, key, value and context, 4 b H; inputs of the matrix products and of both
+    LayerNorms, which stay in fp32, 12 H in bf16 and 16 H in fp32; dropout masks, 1 byte per element; and without fused
+    attention S probabilities per head. The last layer keeps its input, keys and values, 3 b H, for all positions, the
+    rest only for those that the heads read.
     """
     config, model, with_pooler = training.config, training.config.model, training.config.objective.with_pooler
     hidden, parameters, targets = model.hidden_size, training.num_parameters, training.targets(length)
@@ -311,9 +303,8 @@ def step_memory(training: Training, length: int, sequences: int) -> Memory:
 # Speed
 
 # Published model FLOPs utilization by hidden size: the five sizes of Ettin (arXiv 2507.11412; hours on 4 H100 in its
-# README); 128 is extrapolated from them. On A100, whose peak is a third of the H100's, MosaicBERT reaches 0.31 at 768
-# (arXiv 2312.17482) and NVIDIA 0.45 at 1,024 (DeepLearningExamples). Without tensor cores, computing is slow enough
-# that memory and kernel launches are no bottleneck.
+# README); 128 is extrapolated. On A100 MosaicBERT reaches 0.31 at 768 (arXiv 2312.17482) and NVIDIA 0.45 at 1,024
+# (DeepLearningExamples). Without tensor cores, memory and kernel launches are no bottleneck.
 _PUBLISHED_SIZES, _PUBLISHED_UTILISATION = (128, 256, 384, 512, 768, 1024), (0.02, 0.055, 0.084, 0.16, 0.24, 0.34)
 _FP32_UTILISATION = 0.4
 # Compiled steps of tiny and mini compared with matrix products in the same process, on one core with AVX512-BF16: 0.41
@@ -554,9 +545,9 @@ def forecast(
     phases = []
     for index, phase in enumerate(training.phases):
         if phase.global_batch_size < num_devices:
+            problem = f"pretrain.phases[{index}].global_batch_size is {phase.global_batch_size}"
             raise ConfigError(
-                f"pretrain.phases[{index}].global_batch_size is {phase.global_batch_size}, fewer than the "
-                f"{num_devices} devices. Give every device at least one sequence a step."
+                f"{problem}, fewer than the {num_devices} devices. Give each at least one sequence a step."
             )
         length, sequences = phase.max_length, phase.steps * phase.global_batch_size
         epoch, tokens_each = text.epoch(length)
@@ -638,10 +629,9 @@ def page(outlook: Forecast, training: Training, price_per_hour: float | None) ->
 def data_rule(outlook: Forecast, training: Training) -> str:
     """Judge the tokens of the run: are they enough for the parameters, and new enough?
 
-    Both papers measured decoders. An encoder learns from a token when it is a target, so targets are counted here;
-    published encoders agree (BERT: 40 epochs, arXiv 1810.04805, A.2; 64 passes cost a denoising T5 almost nothing,
-    arXiv 1910.10683, section 3.4.2). For encoders 10 to 100 times as many tokens may be best (Dervishi et al.,
-    "Training compute-optimal transformer encoder models", EMNLP 2025, abstract).
+    Both papers measured decoders. An encoder learns from a token when it is a target, so targets are counted here, as
+    published encoders agree (BERT: 40 epochs, arXiv 1810.04805, A.2). For encoders 10 to 100 times as many tokens may
+    be best (Dervishi et al., "Training compute-optimal transformer encoder models", EMNLP 2025, abstract).
     """
     targets, epochs, mask_prob = outlook.total("targets"), outlook.epochs, training.config.examples.masking.mask_prob
     ratio, most = targets / outlook.encoder_parameters, MAX_EPOCHS / mask_prob

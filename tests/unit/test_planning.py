@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertline import planning
 from bertline.cli import plan as plan_command
-from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
@@ -32,6 +31,7 @@ from bertline.pretraining.objectives.sentence_pairs import MlmNsp
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig, TrainedTokenizerConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.optimizers import OptimizerConfig
+from reading import TextCorpusConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"

@@ -43,6 +43,10 @@ def config_digest(mapping: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:16]
 
 
+Leaves = dict[tuple[str, ...], Any]
+"""Values by their path of keys."""
+
+
 def lasting_choices(
     saved: Mapping[str, Any], groups: Mapping[str, str | None], values: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -59,39 +63,19 @@ def lasting_choices(
         >>> lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001})
         {'defaults': [{'override /model': 'small'}, '_self_'], 'optimizer': {'lr': 0.001}}
     """
-    kept = {
-        key: option for item in saved.get("defaults", []) if isinstance(item, Mapping) for key, option in item.items()
-    }
-    for inside in [f"@{_section_of(group)}." for group in groups]:
-        kept = {key: option for key, option in kept.items() if inside not in key}
+    kept, leaves = _groups_of(saved), dict(_leaves_of(saved))
+    for group in groups:
+        section = group.removeprefix("+").rpartition("@")[2].replace("/", ".")  # that the group fills
+        kept = {key: option for key, option in kept.items() if f"@{section}." not in key}
+        leaves = _outside(leaves, section)
     for group, option in groups.items():
         added = f"/{group.removeprefix('+')}"
         kept[added if group.startswith("+") or added in kept else f"override {added}"] = option
-    # Hydra wants what overrides at the end.
-    ordered = sorted(kept, key=lambda key: key.startswith("override"))
-    result: dict[str, Any] = {"defaults": [{key: kept[key]} for key in ordered] + ["_self_"]}
-    result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))
-    for group in groups:
-        # Another option of a group starts from its own values: those saved for the previous one may not fit it.
-        *parts, last = _section_of(group).split(".")
-        section = result
-        for part in parts:
-            section = section.get(part, {})
-        section.pop(last, None)
     for key, value in values.items():
-        *parts, last = key.split(".")
-        section = result
-        for part in parts:
-            if not isinstance(section.get(part), dict):
-                section[part] = {}
-            section = section[part]
-        section[last] = value
-    return result
-
-
-def _section_of(group: str) -> str:
-    """Return the section that a group fills, such as `corpus.sources.wiki` for `+source@corpus.sources.wiki`."""
-    return group.removeprefix("+").rpartition("@")[2].replace("/", ".")
+        path = tuple(key.split("."))
+        above = {path[:length] for length in range(len(path))}
+        leaves = {other: old for other, old in _outside(leaves, key).items() if other not in above} | {path: value}
+    return _content(kept, leaves)
 
 
 def saved_choices(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,28 +85,12 @@ def saved_choices(saved: Mapping[str, Any]) -> dict[str, Any]:
         >>> saved_choices({"defaults": [{"override /model": "small"}, "_self_"], "optimizer": {"lr": 0.001}})
         {'model': 'small', 'optimizer.lr': 0.001}
     """
-    groups = {
-        key.removeprefix("override ").removeprefix("/"): option
-        for item in saved.get("defaults", [])
-        if isinstance(item, Mapping)
-        for key, option in item.items()
-    }
-    return {**groups, **dict(_leaves({key: value for key, value in saved.items() if key != "defaults"}))}
-
-
-def _leaves(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in section.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+    groups = {_name_of(key): option for key, option in _groups_of(saved).items()}
+    return {**groups, **{".".join(path): value for path, value in _leaves_of(saved)}}
 
 
 def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Return the content of conf/local/default.yaml without some choices.
-
-    Args:
-        keys: Saved keys or groups. A section or group also drops the values saved inside it.
+    """Return the content of conf/local/default.yaml without some saved keys or groups, and what is inside them.
 
     Example:
         >>> without_choices(lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001}), ["optimizer.lr"])
@@ -135,23 +103,42 @@ def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, 
         if not found:
             raise ConfigError(f"{key} is not saved. Saved: {', '.join(choices) or 'nothing'}.")
         dropped |= found
-    groups = {f"{start}/{key}" for key in dropped for start in ("override ", "")}
-    defaults = [item for item in saved.get("defaults", []) if not (isinstance(item, Mapping) and groups & item.keys())]
-    values = {key: value for key, value in saved.items() if key != "defaults"}
-    return {"defaults": defaults, **_pruned(values, dropped)}
+    groups = {key: option for key, option in _groups_of(saved).items() if _name_of(key) not in dropped}
+    return _content(groups, {path: value for path, value in _leaves_of(saved) if ".".join(path) not in dropped})
 
 
-def _pruned(section: Mapping[str, Any], dropped: set[str], prefix: str = "") -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+def _groups_of(saved: Mapping[str, Any]) -> dict[str, str | None]:
+    items = (item for item in saved.get("defaults", []) if isinstance(item, Mapping))
+    return {key: option for item in items for key, option in item.items()}
+
+
+def _name_of(key: str) -> str:
+    return key.removeprefix("override ").removeprefix("/")
+
+
+def _leaves_of(section: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, value in section.items():
-        name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
-            inner = _pruned(value, dropped, f"{name}.")
-            if inner:
-                kept[key] = inner
-        elif name not in dropped:
-            kept[key] = value
-    return kept
+            yield from _leaves_of(value, (*above, key))
+        elif (*above, key) != ("defaults",):
+            yield (*above, key), value
+
+
+def _outside(leaves: Leaves, section: str) -> Leaves:
+    parts = tuple(section.split("."))
+    return {path: value for path, value in leaves.items() if path[: len(parts)] != parts}
+
+
+def _content(groups: Mapping[str, str | None], leaves: Leaves) -> dict[str, Any]:
+    """Return the content of the file; Hydra wants what overrides at the end."""
+    ordered = sorted(groups, key=lambda key: key.startswith("override"))
+    content: dict[str, Any] = {"defaults": [{key: groups[key]} for key in ordered] + ["_self_"]}
+    for (*parts, last), value in leaves.items():
+        section = content
+        for part in parts:
+            section = section.setdefault(part, {})
+        section[last] = value
+    return content
 
 
 def described(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:

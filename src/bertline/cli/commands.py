@@ -146,8 +146,7 @@ def share(arguments: list[str]) -> None:
         bertline share
         bertline share REMOTE       to another remote than the default one
 
-    DVC sends outputs that it caches. The figures of a stage are in git and not cached, but an entry of the run cache
-    is taken over only if they are there: here they are sent from the local cache, with the outputs of earlier runs.
+    The figures of a stage are in git, so DVC does not send them, but takes a run over only where they are cached.
     """
     if len(arguments) > 1:
         raise ConfigError(f"{' '.join(arguments)}: name one remote, or none for the default one")

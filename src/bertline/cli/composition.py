@@ -43,16 +43,6 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _Composed = dict[str, Any]
 
 
-def _error_of_ours(error: BaseException | None) -> BertlineError | None:
-    """Return the error of a resolver of ours (src/hydra_plugins) that led to an error of OmegaConf, if one did.
-
-    Its message names the key and what to do, while OmegaConf's names the first key that asked for the value.
-    """
-    while error is not None and not isinstance(error, BertlineError):
-        error = error.__context__
-    return error
-
-
 def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed configuration as plain data, with interpolations resolved."""
     try:
@@ -60,8 +50,11 @@ def plain(composed: DictConfig) -> dict[str, Any]:
         if not missing:
             return with_suited_lengths(_without_left_out_tasks(OmegaConf.to_container(composed, resolve=True)))
     except OmegaConfBaseException as error:
-        if (ours := _error_of_ours(error)) is not None:
-            raise ConfigError(str(ours)) from error
+        cause: BaseException | None = error
+        while cause is not None:  # an error of a resolver of ours (src/hydra_plugins) names the key and what to do
+            if isinstance(cause, BertlineError):
+                raise ConfigError(str(cause)) from error
+            cause = cause.__context__
         problem = f"{error.full_key}: {str(error).splitlines()[0]}"
         raise ConfigError(
             f"the configuration does not compose: {problem}. Correct the value or the file that it comes from."

@@ -163,10 +163,9 @@ def unset(keys: Sequence[str]) -> None:
     say(f"no longer saved in {LOCAL}: {', '.join(keys)}")
 
 
-def saved() -> dict[str, Any]:
+def saved() -> Any:
     """Return the content of conf/local/default.yaml; empty if nothing is saved."""
-    content: Any = OmegaConf.to_container(loaded(LOCAL)) if LOCAL.exists() else {}
-    return content
+    return OmegaConf.to_container(loaded(LOCAL)) if LOCAL.exists() else {}
 
 
 def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:

@@ -6,33 +6,36 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from bertline.foundation.files import lock_file
 from bertline.foundation.formats import duration
 
-_FOLDER = Path(".dvc/tmp")
-_COMMANDS = _FOLDER / "lock"
-"""Held while a DVC command reads or writes its own files; free while a stage runs."""
-_STAGES = _FOLDER / "rwlock"
-"""What running stages read and write, with the process of their DVC command."""
-# The figures of a stage are named like the stage.
-_FIGURES = re.compile(r".*/artifacts/metrics/(?P<stage>[^/]+)\.json")
+_COMMANDS, _STAGES = Path(".dvc/tmp/lock"), Path(".dvc/tmp/rwlock")
+"""Held while a DVC command reads or writes its own files; what running stages read and write, with their processes."""
 
 
 def dvc_lock_hint(root: Path) -> str | None:
     """Explain in sentences why DVC is busy, and what to do; None if it is not."""
-    sentences = [_of_holder(*holder, stages) for holder, stages in _holders(root / _STAGES).items()]
-    if not sentences and _is_held(root / _COMMANDS):
-        return "another DVC command is reading or writing its records; it takes seconds. Run the same command again."
-    return "\n".join(sentences) or None
+    holders: dict[tuple[int, str], list[str]] = {}
+    with suppress(OSError, json.JSONDecodeError):  # no stage has run yet, or DVC is writing the file
+        content = json.loads((root / _STAGES).read_text(encoding="utf-8") or "{}")
+        read = [("", holder) for several in content.get("read", {}).values() for holder in several]
+        for path, holder in (*content.get("write", {}).items(), *read):
+            stages = holders.setdefault((holder["pid"], holder["cmd"]), [])
+            if Path(path).parent.match("artifacts/metrics"):  # the figures of a stage are named like it
+                stages.append(Path(path).stem)
+    if not holders and (root / _COMMANDS).exists():
+        with (root / _COMMANDS).open("a") as handle:
+            if lock_file(handle) is False:
+                busy = "another DVC command is reading or writing its records; it takes seconds"
+                return f"{busy}. Run the same command again."
+    return "\n".join(_of_holder(*holder, stages) for holder, stages in holders.items()) or None
 
 
 def _of_holder(pid: int, command: str, stages: list[str]) -> str:
@@ -59,29 +62,6 @@ def _dvc_process(pid: int) -> psutil.Process | None:
         return process if any(Path(word).name == "dvc" for word in process.cmdline()) else None
     except psutil.Error:
         return None
-
-
-def _holders(path: Path) -> dict[tuple[int, str], list[str]]:
-    """Return the processes (number, command) that a `rwlock` names, with the stages whose figures they write."""
-    try:
-        content: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8") or "{}")
-    except (OSError, json.JSONDecodeError):
-        return {}  # no stage has run yet, or DVC is writing the file
-    written = [*content.get("write", {}).items()]
-    read = [("", holder) for holders in content.get("read", {}).values() for holder in holders]
-    stages: dict[tuple[int, str], list[str]] = {}
-    for path_written, holder in written + read:
-        names = stages.setdefault((holder["pid"], holder["cmd"]), [])
-        if figures := _FIGURES.fullmatch(path_written):
-            names.append(figures["stage"])
-    return stages
-
-
-def _is_held(path: Path) -> bool:
-    if not path.exists():
-        return False
-    with path.open("a") as handle:
-        return lock_file(handle) is False
 
 
 if __name__ == "__main__":

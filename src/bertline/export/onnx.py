@@ -28,7 +28,7 @@ from bertline.finetuning.token_marks import case_of, with_shared_marked
 from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 from bertline.foundation.progress import warn
 from bertline.modeling.bert import set_attention
 from bertline.modeling.families import family_of

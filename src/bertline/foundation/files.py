@@ -111,13 +111,9 @@ def read_json(path: Path) -> Any:
 
 
 def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
-    """Return a JSON value from a cache file, or compute it and write it to the file.
+    """Return a JSON value from a cache file, or compute it with `make` and write it there, if that is possible.
 
-    Args:
-        path: The cache file. It is rewritten if it has another `made_of`, is incomplete or was modified. A write
-            failure is ignored.
-        made_of: Digest of everything that the value depends on.
-        make: Computes the value, which consists of lists, dictionaries, strings and numbers.
+    The file is rewritten if it has another `made_of`, the digest of what the value depends on, or was damaged.
     """
     with suppress(OSError, ValueError):
         first, _, payload = path.read_bytes().partition(b"\n")
@@ -135,10 +131,9 @@ def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
 def folder_written_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces `target` when the block ends without an error.
 
-    The temporary folder is in `.partial` in the first folder of a relative path (`artifacts/.partial` for
-    `artifacts/sweep/cola`), so never inside a folder that is read as a whole; for an absolute path, `.partial` is next
-    to `target`. An error leaves the old `target` unchanged. The swap is two renames; if the process is killed, the
-    next write completes the swap or removes the temporary folder (see `tidy_partial`).
+    It is in `.partial` in the first folder of a relative path (`artifacts/.partial` for `artifacts/sweep/cola`), so
+    never inside a folder that is read as a whole; for an absolute path, next to `target`. The swap is two renames; if
+    the process is killed, the next write completes it or removes the temporary folder (see `tidy_partial`).
 
     Raises:
         MachineError: The folder is full or cannot be written; the old `target` is unchanged.
@@ -153,7 +148,8 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
                 _swap(place, target)
             finally:
                 _remove(place)
-                _remove_if_empty(place.parent)
+                with suppress(OSError):  # others write there
+                    place.parent.rmdir()
 
 
 def tidy_partial(target: Path) -> None:
@@ -178,7 +174,8 @@ def tidy_partial(target: Path) -> None:
                     cut_in_two.parent.mkdir(parents=True, exist_ok=True)
                     (place / _NEW).rename(cut_in_two)
             _remove(place)
-    _remove_if_empty(partial)
+    with suppress(OSError):
+        partial.rmdir()
 
 
 def _partial_folder(target: Path) -> Path:
@@ -229,11 +226,6 @@ def _remove(place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
 
 
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
-
-
 def drop_leftovers(target: Path) -> None:
     """Remove temporary files and folders of killed writers of `target`.
 
@@ -258,19 +250,15 @@ def sync_to_disk(path: Path) -> None:
 
 
 def lock_file(handle: IO[Any], *, wait: bool = False, shared: bool = False) -> bool | None:
-    """Lock an open file, until it is closed or the process ends.
-
-    Some mounts have no locks (Lustre, NFS). Work goes on there as if this process were the only one; what another one
-    may still use is not removed.
+    """Lock an open file, until it is closed or the process ends; with `wait`, after waiting for another process.
 
     Args:
-        handle: The file, which must be open for reading where `shared` (NFS asks for it).
-        wait: Wait while another process holds the lock.
-        shared: Take a lock that any number may hold at once, which is refused only while one is held alone: so two
-            that look at the same moment do not take each other for a holder.
+        shared: Take a lock that any number may hold at once, which is refused only while one is held alone: so two that
+            look at the same moment do not take each other for a holder. The file must be open for reading (NFS).
 
     Returns:
-        Whether this process holds the lock, or False if another one does; None where the file system has no locks.
+        Whether this process holds the lock; None where the file system has no locks (some mounts of Lustre and NFS):
+        work goes on there as if this process were the only one, and what another may still use is not removed.
     """
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))

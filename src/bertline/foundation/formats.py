@@ -11,9 +11,8 @@ from typing import Any
 def count(number: float) -> str:
     """Format a count; counts from one million on are abbreviated.
 
-    Example:
-        >>> count(4386), count(21_734_000), count(5_600_000_000)
-        ('4,386', '21.7 million', '5.6 billion')
+    >>> count(4386), count(21_734_000), count(5_600_000_000)
+    ('4,386', '21.7 million', '5.6 billion')
     """
     for size, name in ((1e9, "billion"), (1e6, "million")):
         if number >= size:
@@ -35,32 +34,17 @@ def three_digits(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a fraction as a percentage.
-
-    Example:
-        >>> percent(0.3341)
-        '33.4 %'
-    """
+    """Format a fraction as a percentage, such as `33.4 %`."""
     return f"{100 * share:.1f} %"
 
 
 def with_spread(mean: float, std: float | None, *, digits: int = 3) -> str:
-    """Format a score, with its standard deviation over seeds if it has one.
-
-    Example:
-        >>> with_spread(0.42, 0.01), with_spread(0.42, None)
-        ('0.420 ± 0.010', '0.420')
-    """
+    """Format a score, with its standard deviation over seeds if it has one: `0.420 ± 0.010`."""
     return f"{mean:.{digits}f}" if std is None else f"{mean:.{digits}f} ± {std:.{digits}f}"
 
 
 def signed(value: float, *, digits: int = 3) -> str:
-    """Format a difference with its sign; the minus is the typographic one.
-
-    Example:
-        >>> signed(0.0213), signed(-0.1), signed(-0.00125, digits=4)
-        ('+0.021', '−0.100', '−0.0013')
-    """
+    """Format a difference with its sign; the minus is the typographic one: `−0.100`."""
     return f"{value:+.{digits}f}".replace("-", "\u2212")
 
 
@@ -121,9 +105,7 @@ def short_title(title: str) -> str:
     return f"{name}{sign}{revision[:7]}" if len(revision) >= 32 else title
 
 
-# Removal of local paths from exported files: they are useless elsewhere, and reveal the user's folder names.
-
-# "/" alone is a separator between columns or labels, not a path.
+# Exported files have no local paths, which reveal names of folders. "/" alone is a separator of columns, not a path.
 _ABSOLUTE = re.compile(r"(file:/{1,3}|~[^/\s]*/|/|[A-Za-z]:[\\/])[^/\\].*", re.DOTALL)
 
 

@@ -1,9 +1,10 @@
-"""Worker processes: functions applied by several of them in order, and their end with their parent's."""
+"""Worker processes: functions applied by several of them in order, their end with their parent's, their cores."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import platform
 import signal
 import threading
 from collections import deque
@@ -12,6 +13,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any, TypeVar
 
 from bertline.foundation.errors import MachineError
@@ -25,6 +27,14 @@ def usable_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def processor_name() -> str:
+    """Return the model of the processor, such as `AMD EPYC 9B14`; the architecture where the model is not known."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def batches(

@@ -84,15 +84,12 @@ def of_kind(kind: str) -> dict[str, str]:
 @contextmanager
 def silent() -> Iterator[None]:
     """Print no message, while something is only looked at."""
-    _LOGGER.addFilter(_nothing)
+    nothing = logging.Filter("nothing")  # lets only a logger of this name through
+    _LOGGER.addFilter(nothing)
     try:
         yield
     finally:
-        _LOGGER.removeFilter(_nothing)
-
-
-def _nothing(record: logging.LogRecord) -> bool:
-    return False
+        _LOGGER.removeFilter(nothing)
 
 
 def can_draw() -> bool:

@@ -8,19 +8,9 @@ import numpy as np
 
 
 def seed_for(*parts: int | str) -> int:
-    """Derive a 64-bit seed from a root seed and names that identify its purpose.
+    """Derive a seed in `[0, 2**64)` from a root seed and names of its purpose, the same on every platform and version.
 
-    Parts of different types never collide (`1` and `"1"` differ), and neither do different groupings
-    (`("ab", "c")` and `("a", "bc")`).
-
-    Returns:
-        An integer in `[0, 2**64)`, the same on every platform and Python version.
-
-    Example:
-        >>> seed_for(7, "mask", 0) == seed_for(7, "mask", 0)
-        True
-        >>> seed_for(7, "mask", 0) == seed_for(7, "mask", 1)
-        False
+    Parts of different types never collide (`1` and `"1"` differ), nor do groupings (`("ab", "c")` and `("a", "bc")`).
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:

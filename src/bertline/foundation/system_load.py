@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from bertline.foundation.errors import BertlineError
@@ -28,12 +29,7 @@ _SLURM_COUNTS = ("SLURM_JOB_NUM_NODES", "SLURM_ARRAY_TASK_COUNT")
 
 
 def node_name(num_nodes: int, environment: Mapping[str, str]) -> str | None:
-    """Return the name of this machine in a run of several nodes; None in a run of one.
-
-    Args:
-        num_nodes: Nodes of the run, as configured.
-        environment: Environment variables of this process. Slurm's name is preferred to the host's: several nodes of a
-            test cluster are one host.
+    """Return the name of this machine in a run of several nodes, Slurm's before the host's; None in a run of one.
 
     >>> node_name(1, {}), node_name(2, {"SLURMD_NODENAME": "gpu7"})
     (None, 'gpu7')
@@ -55,8 +51,8 @@ def load_sampled(folder: Path, every_s: float, *, node: str | None = None) -> It
     name = "system" if node is None else f"system.{node}"
     prefix = "system/" if node is None else f"system/{node}/"
     sensors = _sensors()
-    with _alone(folder / f".{name}.sampling") as alone:
-        if not alone or not sensors:
+    with (folder / f".{name}.sampling").open("w") as handle:
+        if lock_file(handle) is False or not sensors:
             yield
             return
         ended = threading.Event()
@@ -147,15 +143,4 @@ def _gpu_sensors() -> list[Sensor]:
         limit = pynvml.nvmlDeviceGetEnforcedPowerLimit(handles[index]) / 1000
         return {f"gpu_{index}_power_usage_watts": watts, f"gpu_{index}_power_usage_percentage": 100 * watts / limit}
 
-    return [_of(sensor, index) for index in range(len(handles)) for sensor in (memory, utilization, power)]
-
-
-def _of(sensor: Callable[[int], dict[str, float]], index: int) -> Sensor:
-    return lambda: sensor(index)
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[bool]:
-    """Hold a lock while the block runs; False if another process holds it. Where there are no locks, True."""
-    with path.open("w") as handle:
-        yield lock_file(handle) is not False
+    return [partial(sensor, index) for index in range(len(handles)) for sensor in (memory, utilization, power)]

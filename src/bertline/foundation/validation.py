@@ -14,6 +14,7 @@ import json
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from bertline.foundation.errors import ConfigError
@@ -133,19 +134,14 @@ def _union_members(expected: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _of_another_kind(path: tuple[str | int, ...], value: Any, members: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return whether a problem belongs to a union member that does not match the value's `kind`.
-
-    Pydantic tries every member and puts the member's class name into the path of the problem.
-    """
-    for part in path:
-        if part in members:
-            if isinstance(value, Mapping) and value.get("kind") not in members[str(part)]:
-                return True
-        else:
-            try:
+    """Return whether a problem belongs to a union member that does not match the value's `kind`: pydantic tries every
+    member, and puts the member's class name into the path of the problem."""
+    with suppress(KeyError, IndexError, TypeError):
+        for part in path:
+            if part not in members:
                 value = value[part]
-            except (KeyError, IndexError, TypeError):
-                return False
+            elif isinstance(value, Mapping) and value.get("kind") not in members[str(part)]:
+                return True
     return False
 
 

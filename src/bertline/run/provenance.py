@@ -26,8 +26,7 @@ except ImportError:  # PyYAML was built without libyaml
 from bertline.evaluation.facts import PROVENANCE_NAME
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
-from bertline.foundation.parallel import usable_cores
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name, usable_cores
 from bertline.run.stages import stage_named
 from bertline.training.config import RuntimeConfig
 

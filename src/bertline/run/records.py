@@ -50,15 +50,11 @@ def opening_record(
     inputs: Mapping[str, Path],
     tracked: dict[str, Any],
 ) -> Record:
-    """Return what the runs of a stage and of its pipeline show from the start.
+    """Return what the runs of a stage, of this `name` with its task, and of its pipeline show from the start.
 
     Args:
-        config: The whole configuration.
-        stage: The stage.
-        name: Its name with its task, such as `sweep@docs_library`.
         fingerprint: Digest of `made_of`, which identifies the stage's run.
         made_of: Everything that the stage's result depends on: `sections`, and digests of `inputs`.
-        inputs: Paths of the inputs by name.
         tracked: Configuration that results depend on; with the commit, it identifies the pipeline's run.
     """
     commit = git_commit()
@@ -121,12 +117,7 @@ def headline_params(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def charted(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return the scores, losses and rates among a stage's figures: counts and constants make no chart.
-
-    Example:
-        >>> charted({"val/mlm_loss": 3.6, "train/documents": 202, "unigram_entropy": 6.5})
-        {'val/mlm_loss': 3.6}
-    """
+    """Return the scores, losses and rates among a stage's figures: counts and constants make no chart."""
     return {key: value for key, value in metrics.items() if "/" in key and isinstance(value, float)}
 
 

@@ -95,12 +95,7 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool,
 
 
 def job_name(folder: Path) -> str:
-    """Return the name of a run folder's job: stage, fingerprint, and a digest of where the folder lies.
-
-    Example:
-        >>> job_name(Path("runs/pretrain/0123456789ab"))[:-6]
-        'bertline-pretrain-0123456789ab-'
-    """
+    """Return the name of a run folder's job: stage, fingerprint, and a digest of where the folder lies."""
     place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
     return f"bertline-{folder.parent.name}-{folder.name}-{place}"
 
@@ -141,7 +136,7 @@ def _submitted(
 def _followed(folder: Path, name: str, job_id: str) -> Status:
     """Show the job's log until its status is final, or no job of this name is in the queue."""
     log, shown, next_look, gone_since, told = folder / "log", 0, 0.0, None, ""
-    if log.exists() and state_of(job_id) == "RUNNING":
+    if log.exists() and end_of(job_id).startswith("RUNNING"):
         shown = log.stat().st_size
     while True:
         shown = _show(log, shown)
@@ -355,12 +350,9 @@ def _may_start(folder: Path, job_id: str, max_requeues: int) -> bool:
 
 
 def this_job(environment: Mapping[str, str]) -> str:
-    """Return the number by which Slurm knows this job, or this task of an array alone.
+    """Return the number by which Slurm knows this job, or this task of an array alone: the SLURM_JOB_ID of one task is
+    the array's own number, which stands for all.
 
-    One task of an array has the array's own number as its SLURM_JOB_ID, which stands for all tasks.
-
-    >>> this_job({"SLURM_JOB_ID": "7"})
-    '7'
     >>> this_job({"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"})
     '7_1'
     """
@@ -371,7 +363,11 @@ def this_job(environment: Mapping[str, str]) -> str:
 
 def _requeued(job_id: str) -> int:
     """Put the job back into the queue, which ends this process; returns the exit status where it is not put back."""
-    if (state := state_of(job_id)) not in ("RUNNING", "SUSPENDED", ""):  # cancelled by a person, or requeued by Slurm
+    if (state := end_of(job_id).partition(",")[0]) not in (
+        "RUNNING",
+        "SUSPENDED",
+        "",
+    ):  # cancelled by a person, or requeued by Slurm
         say(f"job {job_id} stops here ({state})")
         return TO_BE_REQUEUED
     answer = _patiently(lambda: _answered("scontrol", "requeue", job_id), for_s=_CONTROLLER_BACK_S)
@@ -415,17 +411,12 @@ def job_named(name: str) -> Job | None:
 
 
 def end_of(job_id: str) -> str:
-    """Return how a job ended, in Slurm's words, such as `CANCELLED`; empty if Slurm has forgotten it."""
+    """Return how a job runs or ended, in Slurm's words, such as `CANCELLED`; empty if Slurm has forgotten it."""
     answer = _run("scontrol", "--oneliner", "show", "job", job_id)
     state = re.search(r"JobState=(\S+)(?: Reason=(\S+))?", answer.stdout)
     if answer.returncode != 0 or not state:
         return ""
     return state[1] if state[2] in (None, "None") else f"{state[1]}, {state[2]}"
-
-
-def state_of(job_id: str) -> str:
-    """Return the state of a job, such as `RUNNING`; empty if Slurm does not tell."""
-    return end_of(job_id).partition(",")[0]
 
 
 def address_of(node: str) -> str:

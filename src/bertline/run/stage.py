@@ -105,7 +105,7 @@ class StageRun:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of `made_of`."""
-        return _digest(self.made_of)
+        return hashlib.sha256(json.dumps(self.made_of, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def folder(self) -> Path:
@@ -485,10 +485,6 @@ def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) 
 def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a configuration that results depend on."""
     return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _short(value: float) -> str:

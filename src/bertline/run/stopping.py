@@ -24,12 +24,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def named(number: int) -> str:
-    """Return the name of a signal, as people know it.
-
-    Example:
-        >>> named(2), named(15)
-        ('SIGINT (Ctrl-C)', 'SIGTERM')
-    """
+    """Return the name of a signal, as people know it."""
     name = signal.Signals(number).name
     return f"{name} (Ctrl-C)" if number == signal.SIGINT else name
 

@@ -14,7 +14,7 @@ import math
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,6 @@ import numpy as np
 import optuna
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from torch import nn
 
 from bertline.finetuning.finetune import DivergedError, fine_tune
 from bertline.foundation.errors import MachineError
@@ -33,7 +32,7 @@ from bertline.foundation.seeds import seed_for
 from bertline.kinds.retrieval import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
-from bertline.sweep.bench import Arm, ArmBench, Bench, PlannedSweep, SweepJob, test_splits
+from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, test_splits
 from bertline.sweep.space import Params, with_params
 from bertline.sweep.studies import REASON, Slot, add_missing_events
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
@@ -105,9 +104,9 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
     job = plan.job
     planned: list[Repetition] = []
     for arm, points in candidates.items():
-        most = job.sweep.random_weights_seeds if arm == "random_weights" else None
+        most = min(job.sweep.num_seeds, (arm == "random_weights" and job.sweep.random_weights_seeds) or math.inf)
         for place, params in enumerate(points):
-            num_seeds = min(job.sweep.num_seeds, most or job.sweep.num_seeds) if is_random(plan, arm, params) else 1
+            num_seeds = int(most) if is_random(plan, arm, params) else 1
             planned += [
                 Repetition(arm, params, "seed", place * num_seeds + seed, place, seed, job.task.num_train_rows)
                 for seed in range(num_seeds)
@@ -136,16 +135,12 @@ def repetition_slots(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> l
     def rows_to_read(repetition: Repetition) -> int:
         return (repetition.num_train_rows or 1) * with_params(plan.fine_tuning, repetition.params).num_epochs
 
+    def place(repetition: Repetition) -> str:
+        return (repetition.folder(plan.job) / OUTCOME).relative_to(plan.job.run_folder).as_posix()
+
     # Longest first, so that at the end no worker runs a long one while the others are idle.
     ordered = sorted(repetitions, key=rows_to_read, reverse=True)
-    job = plan.job
-    return [
-        Slot(
-            (repetition.folder(job) / OUTCOME).relative_to(job.run_folder).as_posix(),
-            attributes={_REPETITION: asdict(repetition)},
-        )
-        for repetition in ordered
-    ]
+    return [Slot(place(each), attributes={_REPETITION: asdict(each)}) for each in ordered]
 
 
 def run_repetition(bench: Bench, trial: optuna.Trial) -> float:
@@ -220,9 +215,10 @@ def read_tests(bench: Bench, chosen: dict[Arm, list[Repetition]]) -> None:
             shutil.rmtree(model)
 
 
-def write_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> None:
+def write_repetition_events(job: SweepJob, repetitions: Sequence[Repetition]) -> None:
     """Append the repetitions that have ended to events.jsonl."""
-    add_missing_events(plan.job.run_folder, _events(plan, repetitions))
+    ended = [each for each in repetitions if (each.folder(job) / OUTCOME).exists()]
+    add_missing_events(job.run_folder, [_event(job, each, each.outcome(job)) for each in ended])
 
 
 def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
@@ -277,7 +273,10 @@ def _train(bench: Bench, repetition: Repetition) -> str:
 def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
     """Score a saved model on test, write its predictions if it is the best, and return the progress message."""
     job, arm = bench.job, bench.arm(repetition.arm)
-    model = _loaded(bench, arm, repetition.folder(job) / MODEL)
+    longest = int(arm.kind.lengths(arm.split("test").encoded).max(initial=1))
+    device = attention_device(bench.machine.device, bench.machine.precision)
+    attention = choose_attention(bench.runtime.attention, device, longest)
+    model = arm.kind.load_model(repetition.folder(job) / MODEL, attention=attention.kind).to(bench.machine.device)
     calibration = repetition.outcome(job)["calibration"]
     # In fp32, as a loaded model computes, so that the reported scores are those of the model as served.
     exact = replace(bench.machine, precision="fp32")
@@ -311,11 +310,7 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
 
 
 def predictions_file(split: SplitName) -> str:
-    """Return `predictions.parquet` for `test`, else a file name with the split's name.
-
-    >>> predictions_file("test"), predictions_file("test_mismatched")
-    ('predictions.parquet', 'predictions_test_mismatched.parquet')
-    """
+    """Return `predictions.parquet` for `test`, else a file name with the split's name."""
     return "predictions.parquet" if split == "test" else f"predictions_{split}.parquet"
 
 
@@ -324,32 +319,18 @@ def statistics_file(split: SplitName) -> str:
     return "statistics.npy" if split == "test" else f"statistics_{split}.npy"
 
 
-def _loaded(bench: Bench, arm: ArmBench, folder: Path) -> nn.Module:
-    longest = int(arm.kind.lengths(arm.split("test").encoded).max(initial=1))
-    device = attention_device(bench.machine.device, bench.machine.precision)
-    attention = choose_attention(bench.runtime.attention, device, longest)
-    return arm.kind.load_model(folder, attention=attention.kind).to(bench.machine.device)
-
-
-def _events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> Iterator[dict[str, Any]]:
-    for repetition in repetitions:
-        if (repetition.folder(plan.job) / OUTCOME).exists():
-            outcome = repetition.outcome(plan.job)
-            yield {
-                "arm": repetition.arm,
-                "kind": repetition.kind,
-                "number": repetition.number,
-                "state": "FAIL" if outcome["diverged"] else "COMPLETE",
-                "reason": outcome.get("reason"),
-                "params": {**repetition.params, "seed": repetition.seed, "num_train_rows": repetition.num_train_rows},
-                "metrics": {} if outcome["diverged"] else _figures(plan.job, repetition, outcome),
-                "curve": outcome.get("curve", []),
-                "time_s": outcome["time_s"],
-            }
-
-
-def _figures(job: SweepJob, repetition: Repetition, outcome: dict[str, Any]) -> dict[str, float]:
+def _event(job: SweepJob, repetition: Repetition, outcome: dict[str, Any]) -> dict[str, Any]:
     by_split: dict[str, dict[str, float]] = {split: outcome[split] for split in ("dev", "test") if split in outcome}
     if (repetition.folder(job) / TEST / READING).exists():
         by_split |= repetition.reading(job)["scores"]
-    return {f"{split}/{name}": value for split, scores in by_split.items() for name, value in scores.items()}
+    return {
+        "arm": repetition.arm,
+        "kind": repetition.kind,
+        "number": repetition.number,
+        "state": "FAIL" if outcome["diverged"] else "COMPLETE",
+        "reason": outcome.get("reason"),
+        "params": {**repetition.params, "seed": repetition.seed, "num_train_rows": repetition.num_train_rows},
+        "metrics": {f"{split}/{name}": value for split, scores in by_split.items() for name, value in scores.items()},
+        "curve": outcome.get("curve", []),
+        "time_s": outcome["time_s"],
+    }

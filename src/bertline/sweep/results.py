@@ -112,11 +112,8 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
 
 
 def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Difference]) -> dict[str, Any]:
-    """Return the `encoders` part of result.json, which is empty for one encoder.
-
-    Returns:
-        `pairs`: the comparison on test of every two encoders, `first` minus `second`; `tables`: of the encoders and of
-        the pairs, a head and rows each; `sentence`: which is exported, and which cannot be told from it.
+    """Return the `encoders` part of result.json, which is empty for one encoder: the comparison on test of every two
+    (`pairs`, `first` minus `second`), `tables` of the encoders and of the pairs, and a `sentence` on the exported one.
     """
     if not pairs:
         return {"pairs": [], "tables": [], "sentence": ""}
@@ -152,12 +149,8 @@ def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None
 
 
 def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str, Any]:
-    """Return the `conclusion` part of result.json.
-
-    Returns:
-        `opponent` (name; None if there is no baseline), `title`, the comparisons of `encoder` and, if it was run, of
-        `combined` with the opponent, and `sentence`, which is shown in the report, the model card and the terminal.
-    """
+    """Return the `conclusion` part of result.json: `opponent` (a name, or None), its `title`, how `encoder` and, if it
+    was run, `combined` compare with it, and the `sentence` of the report, the model card and the terminal."""
     name = strongest_opponent(result["baselines"])
     if name is None:
         score = f"{metric_name(result['metric'])} {_mean(result, ENCODER)}"
@@ -229,29 +222,18 @@ _VERDICT = ("id", "gold", "predicted", "score", "correct")
 
 
 def spread(scores: Sequence[float]) -> float | None:
-    """Return the sample standard deviation (n - 1); None for a single score, whose spread is unknown.
-
-    >>> spread([0.4, 0.5, 0.6]), spread([0.4])
-    (0.1, None)
-    """
+    """Return the sample standard deviation (n - 1); None for a single score, whose spread is unknown."""
     return round(statistics.stdev(scores), 12) if len(scores) > 1 else None
 
 
 def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
-    """Return the mean of each score over seeds and its spread, which is None for a single seed.
-
-    >>> means([{"f1": 0.4}, {"f1": 0.6}])
-    {'f1': {'mean': 0.5, 'std': 0.141421356237}}
-    """
+    """Return the mean of each score over seeds and its spread, which is None for a single seed."""
     by_name = {name: [of_seed[name] for of_seed in scores] for name in scores[0]}
     return {name: {"mean": statistics.fmean(values), "std": spread(values)} for name, values in by_name.items()}
 
 
 def confident_errors(predictions: pa.Table, most: int, *, right_from: float) -> list[dict[str, Any]]:
-    """Return the wrong predictions that the model was most confident of, most confident first.
-
-    Long texts and lists are cut.
-    """
+    """Return the wrong predictions that the model was most confident of, first the surest; long texts are cut."""
     verdicts = predictions.select(["score", "correct"]).to_pylist()
     wrong = [place for place, row in enumerate(verdicts) if float(row["correct"]) < right_from]
     wrong.sort(key=lambda place: (-(verdicts[place]["score"] or 0.0), float(verdicts[place]["correct"]), place))
@@ -350,8 +332,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
 def headline(result: dict[str, Any]) -> dict[str, float]:
     """Return the figures for artifacts/metrics: scores of the encoder, the other arms and the baselines, and verdicts.
 
-    `importance/NAME` is how much of the differences between trials a hyperparameter explains (see `importances`).
-    `difference_from_strongest` is that from the strongest simple opponent, `difference_low` and `difference_high` are
+    `importance/NAME`: see `importances`. `difference_from_strongest` is that from the strongest simple opponent, with
     the ends of its 95 % interval. `beats_...` is 1 (better), 0 (not shown) or -1 (worse).
     """
     metric, arms = result["metric"], result["arms"]
@@ -400,7 +381,17 @@ def _arm(
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
         "start": plan.start_of(arm).start,
-        "trials": [_trial(trial) for trial in outcomes.trials.get(arm, ())],
+        "trials": [
+            {
+                "number": trial.number,
+                "state": trial.state.name,
+                "params": trial.params,
+                "dev": last_dev(trial),
+                "curve": curve_of(trial),
+                "time_s": trial.duration.total_seconds() if trial.duration is not None else None,
+            }
+            for trial in outcomes.trials.get(arm, ())
+        ],
         "best_params": winners[0].params,
         "settings": winners[0].outcome(job).get("settings", {}),
         "candidates": [
@@ -430,17 +421,6 @@ def _arm(
 def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dict[str, Any]:
     by_split = {split: of_split.interval(system) for split, of_split in comparisons.items()}
     return {"test_interval": by_split["test"], "intervals": by_split}
-
-
-def _trial(trial: FrozenTrial) -> dict[str, Any]:
-    return {
-        "number": trial.number,
-        "state": trial.state.name,
-        "params": trial.params,
-        "dev": last_dev(trial),
-        "curve": curve_of(trial),
-        "time_s": trial.duration.total_seconds() if trial.duration is not None else None,
-    }
 
 
 def _candidate(job: SweepJob, seeds: Sequence[Repetition]) -> dict[str, Any]:
@@ -509,14 +489,11 @@ def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) ->
     with path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(["arm", "number", "state", "dev", "share", "time_s", *names])
-        for arm, of_arm in trials.items():
-            for trial in of_arm:
-                curve = curve_of(trial)
-                seconds = f"{trial.duration.total_seconds():.1f}" if trial.duration is not None else ""
-                share = f"{curve[-1][0]:.4g}" if curve else ""
-                point = [trial.params.get(name, "") for name in names]
-                # The writer leaves the cell of a missing dev score empty.
-                writer.writerow([arm, trial.number, trial.state.name, last_dev(trial), share, seconds, *point])
+        for arm, trial in ((arm, trial) for arm, of_arm in trials.items() for trial in of_arm):
+            curve, point = curve_of(trial), [trial.params.get(name, "") for name in names]
+            seconds = f"{trial.duration.total_seconds():.1f}" if trial.duration is not None else ""
+            share = f"{curve[-1][0]:.4g}" if curve else ""
+            writer.writerow([arm, trial.number, trial.state.name, last_dev(trial), share, seconds, *point])
 
 
 def write_errors_page(path: Path, *, task: str, errors: Sequence[Mapping[str, Any]], num_rows: int) -> None:

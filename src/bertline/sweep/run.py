@@ -41,7 +41,7 @@ from bertline.sweep.repetitions import (
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
 from bertline.sweep.studies import workers_matter
-from bertline.sweep.workers import best_points, join_sweep, leading
+from bertline.sweep.workers import FINISHED, best_points, join_sweep, leading
 from bertline.tasks.config import ChoiceSpace
 
 __all__ = ["SweepJob", "join", "run", "run_sweep"]
@@ -85,7 +85,6 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
     if job.task.teacher is not None:  # checked before any work; its soft targets are computed once, for all processes
         Bench(plan).run("encoder", {}, num_train_rows=job.task.num_train_rows, seed=0)
     notes = notes_before(plan)
-    _say_all(job, notes)
     with leading(plan) as leader:
         trials = leader.run_trials()
         candidates = candidates_over_seeds(plan, best_points(job, leader.arms))
@@ -99,25 +98,19 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         others = label_efficiency(plan, chosen)
         leader.queue_repetitions(others)  # for the other processes, while this one reads test
         read_tests(leader.bench, chosen)
-        write_repetition_events(plan, candidates)
-        notes += (new_notes := notes_after(plan, chosen))
-        _say_all(job, new_notes)
+        write_repetition_events(plan.job, candidates)
+        notes += notes_after(plan, chosen)
         score_baselines(leader.bench, plan.starts["encoder"])
         leader.run_repetitions(others)
-        write_repetition_events(plan, others)
+        write_repetition_events(plan.job, others)
         baselines = scored_baselines(plan)
         if combined := combined_seeds(plan, chosen["encoder"], baselines):
             chosen["combined"] = combined
         outcomes = Outcomes(trials, candidates, chosen, others, baselines)
         result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=" ".join(notes))
-        leader.finish()
+        leader.seeds.set_user_attr(FINISHED, True)
     say(_summary(result))
     return headline(result)
-
-
-def _say_all(job: SweepJob, sentences: list[str]) -> None:
-    for sentence in sentences:
-        say(f"{job.task_name}: {sentence}")
 
 
 def _summary(result: dict[str, Any]) -> str:
@@ -152,7 +145,7 @@ def _name(plan: PlannedSweep, arm: Arm) -> str:
 
 
 def notes_before(plan: PlannedSweep) -> list[str]:
-    """Return notes that follow from the configuration."""
+    """Return, and print, notes that follow from the configuration."""
     sweep, task = plan.job.sweep, plan.job.task
     sentences = []
     if not space_of(sweep, task):
@@ -166,17 +159,23 @@ def notes_before(plan: PlannedSweep) -> list[str]:
         sentences.append("The encoder is scored as it is; nothing is random, so there is one run and no spread.")
     elif sweep.num_seeds == 1:
         sentences.append("One seed was run, so the spread over seeds is not known.")
-    return sentences + _lowered_lengths(plan)
+    return _said(plan, sentences + _lowered_lengths(plan))
+
+
+def _said(plan: PlannedSweep, sentences: list[str]) -> list[str]:
+    for sentence in sentences:
+        say(f"{plan.job.task_name}: {sentence}")
+    return sentences
 
 
 def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
-    """Return notes on what the runs showed: arms without a result, a limiting number of epochs, truncated rows."""
+    """Return, and print, notes on the runs: arms without a result, a limiting number of epochs, truncated rows."""
     left_out = [
         f"Every run of {_name(plan, arm)} diverged or failed, so it is left out."
         for arm in plan.starts
         if arm not in winners
     ]
-    return left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners)
+    return _said(plan, left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners))
 
 
 def _most_epochs(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:

@@ -114,10 +114,8 @@ def report_and_prune(
 ) -> Callable[[DevCheck], None]:
     """Return a callback that reports dev scores to the study, and stops the trial if the pruner decides so.
 
-    The callback of optuna-integration imports another Lightning package than the one used here.
-
-    Args:
-        curve: List to which `[completed fraction of the schedule, score]` of each dev check is appended.
+    It appends `[completed fraction of the schedule, score]` of each dev check to `curve`. (The callback of
+    optuna-integration imports another Lightning package.)
     """
 
     def on_check(check: DevCheck) -> None:
@@ -158,7 +156,8 @@ _IDENTITY = "study"
 """File of the run folder with its identity; it is there when others may join."""
 _SEEDS = "seeds"
 """Name of the study of the best configurations, beside those of the arms."""
-_FINISHED = "finished"
+FINISHED = "finished"
+"""Attribute of the seeds' study: the leader has written the result."""
 
 
 class Worker:
@@ -211,11 +210,6 @@ class Worker:
             helpers.remove(helper)
             self.fail_trials(helper.name)
 
-    @property
-    def sweep_is_finished(self) -> bool:
-        """Whether the leader has written the result."""
-        return _FINISHED in self.seeds.user_attrs
-
 
 class Leader(Worker):
     """The process that plans a sweep, and works at it."""
@@ -254,10 +248,6 @@ class Leader(Worker):
         self.queue_repetitions(repetitions)
         self._work_at([self.seeds])
         self._see_outcomes()
-
-    def finish(self) -> None:
-        """Tell all that the sweep is finished."""
-        self.seeds.set_user_attr(_FINISHED, True)
 
     def _work_at(self, studies: Sequence[optuna.Study]) -> None:
         while True:
@@ -324,7 +314,7 @@ def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
     plan, identity = planned(job), file.read_text(encoding="utf-8")
     with reached(job.studies_url), _helpers(plan, identity) as helpers:
         worker = Worker(plan, 0, identity)
-        while not worker.sweep_is_finished:
+        while FINISHED not in worker.seeds.user_attrs:
             if not is_led():
                 return False
             worker.look_at(helpers)

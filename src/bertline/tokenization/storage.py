@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_atomically, write_json
-from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import TOKEN_ROLES
+
+if TYPE_CHECKING:
+    from bertline.tokenization.tokenizer import Tokenizer
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
 
@@ -76,6 +78,8 @@ def _input_names(folder: Path) -> dict[str, list[str]]:
         return {}
     if read_json(config).get("type_vocab_size", 0) < 2:
         return {"model_input_names": ["input_ids", "attention_mask"]}
+    from bertline.tokenization.tokenizer import Tokenizer  # here: reading the names of the files must stay quick
+
     if Tokenizer.load(folder).is_wordpiece:
         return {}
     return {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}

@@ -17,7 +17,7 @@ import torch
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import locked, read_json, write_json
-from bertline.foundation.processor import processor_name
+from bertline.foundation.parallel import processor_name
 from bertline.foundation.progress import say
 from bertline.training.devices import Precision
 

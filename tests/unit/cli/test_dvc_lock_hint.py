@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -62,3 +63,10 @@ def test_another_program_with_the_number_of_a_killed_one_is_no_holder(tmp_path: 
         locked_by(tmp_path, other.pid)
         assert "was killed and left its lock behind" in (dvc_lock_hint(tmp_path) or "")
         other.kill()
+
+
+def test_a_command_that_is_writing_takes_seconds(tmp_path: Path) -> None:
+    (tmp_path / ".dvc/tmp").mkdir(parents=True)
+    with (tmp_path / ".dvc/tmp/lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        assert "takes seconds" in (dvc_lock_hint(tmp_path) or "")

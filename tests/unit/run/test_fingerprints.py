@@ -113,7 +113,7 @@ def test_the_command_line_is_part_of_no_stage(source: Path) -> None:
     ("module", "old", "new", "stages"),
     [
         ("pretraining.job", "optimizer=config.optimizer", "optimizer=None", {"pretrain"}),
-        ("sweep.job", "job.sweep.fine_tuning", "job.sweep.fine_tuning_", {"sweep"}),
+        ("sweep.bench", "job.sweep.fine_tuning", "job.sweep.fine_tuning_", {"sweep"}),
         ("run.summary", 'result["arms"]["encoder"]', 'result["arms"]["reference"]', {"evaluate", "export"}),
     ],
 )

@@ -39,6 +39,7 @@ _DISTRIBUTIONS = {
 # Used by stages whose result does not depend on their version.
 _WITHOUT_MEANING = {
     "huggingface_hub": "fetches a pinned revision",
+    "fsspec": "opens files",
     "backports.zstd": "gives the text that was compressed, or an error",
     "jinja2": "fills templates",
     "markupsafe": "escapes text",
@@ -58,6 +59,8 @@ _ELSEWHERE = {
     "corpus": {"numpy"},
     "tokenizer": {"numpy"},
     "task_data": {"chardet", "scipy", "torch"},  # methods of kinds that make no rows import two of them
+    "examples": {"datasets"},  # shows examples to people
+    "pretrain": {"datasets"},
     "sweep": {"datasets"},
     "export": {*_SEARCH, "datasets", "pytorch-lightning"},
     "evaluate": {*_SEARCH, "datasets", "chardet", "pytorch-lightning"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tiny
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
 from bertline.sweep.baselines.base import baselines_of
@@ -138,15 +139,11 @@ class TestSeveralLabels:
 class TestNumbers:
     @pytest.fixture
     def kind(self, inputs):
-        fields = {
-            "kind": "regression", "source": inputs.table_source(text_pair_column="other"), "low": 0.0, "high": 5.0,
-            "head": "linear", "pooling": "mean", "metric": "spearman", "max_length": 16, "num_train_rows": None,
-            "label_efficiency_rows": (),
-            "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0,
-            "start_from": None,
-            "teacher": None, "unlabelled": None, "num_trials": None, "space": {}, "fine_tuning": {},
-        }  # fmt: skip
-        return Regression(RegressionTaskConfig(**fields), ())
+        config = RegressionTaskConfig(
+            kind="regression", source=inputs.table_source(text_pair_column="other"), low=0.0, high=5.0, head="linear",
+            pooling="mean", metric="spearman", **tiny.task_fields(max_length=16),
+        )  # fmt: skip
+        return Regression(config, ())
 
     def rows(self, num_rows, seed, *, pairs=True):
         """Texts of five words out of many; the number is how many of them the second text shares."""

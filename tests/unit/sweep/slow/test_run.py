@@ -211,28 +211,11 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
         rows = inputs.learnable_rows(num_rows, seed=num_rows, pairs=True)
         write_rows(task_folder, split, NumberRows(rows.ids, rows.texts, rows.text_pairs, random.random(num_rows)))
     write_manifest(task_folder, kind=KIND, format_version=FORMAT_VERSION, content={"labels": [], "counts": counts})
-    common = {name: getattr(inputs.task(), name) for name in ("dev_fraction", "test_fraction", "split_seed")}
     task = RegressionTaskConfig(
-        kind="regression",
-        source=inputs.table_source(text_pair_column="other"),
-        low=0.0,
-        high=1.0,
-        head="cosine",
-        pooling="mean",
-        metric="spearman",
-        max_length=16,
-        num_train_rows=None,
-        max_dev_rows=None,
-        max_test_rows=None,
-        label_efficiency_rows=(4,),
-        start_from=None,
-        teacher=None,
-        unlabelled=None,
-        num_trials=None,
-        space={},
-        fine_tuning={"num_epochs": 0},
-        **common,
-    )
+        kind="regression", source=inputs.table_source(text_pair_column="other"), low=0.0, high=1.0, head="cosine",
+        pooling="mean", metric="spearman",
+        **tiny.task_fields(max_length=16, label_efficiency_rows=(4,), fine_tuning={"num_epochs": 0}),
+    )  # fmt: skip
     job = inputs.sweep_job(input_folder, tmp_path / "run", task=task, task_folder=task_folder)
     figures, result = swept(job)
     encoder, random_weights = result["arms"]["encoder"], result["arms"]["random_weights"]
