@@ -30,7 +30,7 @@ from bertline.corpus.selection import COUNTS, Selection
 from bertline.corpus.sentences.learned import Counts as WordCounts
 from bertline.corpus.sentences.learned import count, learn, sampled_batches
 from bertline.corpus.sources import labelled, sampling_rates, source_table
-from bertline.corpus.splits import SPLITS, NearestGroups, groups_to_move
+from bertline.corpus.splits import FEWEST_DOCUMENTS, SPLITS, groups_to_move, more_documents
 from bertline.corpus.storage import FORMAT_VERSION, KIND, Made, Steps
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import package_versions
@@ -94,7 +94,7 @@ def build_corpus(
             rates = sampling_rates(whole, config)
             selection = dataclasses.replace(selection, rates=rates, sampling_seed=config.sampling_seed)
         written = steps.run("write", selection.write, numbers)
-        if moved := _moved(config, readers, written):
+        if moved := _moved(config, readers, steps, selection, written):
             written = steps.run("write_again", dataclasses.replace(selection, moved=moved).write, numbers)
 
         parts = [
@@ -239,15 +239,23 @@ def _write_needles(paths: tuple[str, ...], out: Path) -> Counts:
     return {"passages": write_needles(paths, out / _NEEDLES)}
 
 
-def _moved(config: CorpusConfig, readers: Mapping[str, CorpusReader], written: Made) -> frozenset[str]:
+def _moved(
+    config: CorpusConfig, readers: Mapping[str, CorpusReader], steps: Steps, selection: Selection, written: Made
+) -> frozenset[str]:
     """Return the groups to move to a split with too few documents."""
     counts = {split: sum(one["different"][split] for one in written.counts) for split in SPLITS}
-    if isinstance(config, PythonDocsCorpusConfig) or not any(counts.values()):
+    is_enough = min(counts.values()) >= FEWEST_DOCUMENTS or config.validation_fraction == 0
+    if is_enough or isinstance(config, PythonDocsCorpusConfig) or not any(counts.values()):
         return frozenset()
-    nearest = NearestGroups(config.split_seed)
-    for one in written.counts:
-        nearest.add_content(one["nearest"])
-    return groups_to_move(config, readers, counts, nearest)
+    _, full = sorted(SPLITS, key=counts.__getitem__)
+    groups: dict[str, tuple[int, str]] = {}
+    for one in steps.run("groups", partial(selection.groups, split=full), range(len(written.counts))).counts:
+        for name, (number, first) in one["groups"].items():
+            before, first = groups.get(name, (0, first))
+            groups[name] = (before + number, first)
+    key = "corpus" if "" in readers else "corpus.sources.NAME"
+    fixes = dict.fromkeys(fix for reader in readers.values() for fix in more_documents(key, reader))
+    return groups_to_move(config, counts, groups, fixes)
 
 
 def _sum(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
