@@ -46,7 +46,7 @@ SHARD_BYTES = 32_000_000
 """Size of the input of a shard; a file that cannot be cut is in one shard, whatever its size."""
 _FEWEST_JUDGED = 1_000
 """Sentences below which the share of stubs says nothing."""
-_WORDS, _KNOWLEDGE, _NEEDLES = "words.json", "knowledge.json", "needles.npz"
+_WORDS, _KNOWLEDGE = "words.json", "knowledge.json"
 
 
 def build_corpus(
@@ -231,12 +231,8 @@ def _needles(config: CorpusConfig, steps: Steps) -> Path | None:
     """Write what must not be in the corpus."""
     if not config.decontaminate:
         return None
-    (folder,) = steps.run("needles", _write_needles, [config.decontaminate]).folders
-    return folder / _NEEDLES
-
-
-def _write_needles(paths: tuple[str, ...], out: Path) -> Counts:
-    return {"passages": write_needles(paths, out / _NEEDLES)}
+    (folder,) = steps.run("needles", write_needles, [config.decontaminate]).folders
+    return folder
 
 
 def _moved(
