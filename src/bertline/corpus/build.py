@@ -76,7 +76,7 @@ def build_corpus(
     with folder_written_atomically(out) as folder, few_said():
         shards, unread = _planned(readers)
         sources = [shard.source for shard in shards]
-        steps = Steps(engine, _work_folder(work, config, shards))
+        steps = Steps(engine, _work_folder(work, (config, python_docs, shards)))
         read = steps.run("read", partial(_read, config=config, readers=readers), shards)
         knowledge, learned = _learn_sentences(config, steps, sources, read)
         plan = learn_cleaning(config.cleaning, steps, read.folders, read_source)
@@ -120,13 +120,14 @@ def build_corpus(
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
         write_json(folder / DROPS_NAME, drops)
-    headline: dict[str, float | int] = {f"{split}/{name}": counts[split][name] for split in SPLITS for name in COUNTS}
-    headline["dropped_documents"] = sum(
-        content["dropped"][key] for key in content["dropped"] if key[:10] == "documents/"
-    )
-    headline["duplicate_documents"] = content["dropped"].get("documents/duplicate", 0)
-    headline["duplicate_paragraphs"] = content["dropped"].get("paragraphs/duplicate", 0)
-    return headline | ({"learned_abbreviations": learned["abbreviations"]} if learned else {})
+    dropped = Counter(drops["counts"])
+    return {
+        **{f"{split}/{name}": counts[split][name] for split in SPLITS for name in COUNTS},
+        "dropped_documents": sum(number for reason, number in dropped.items() if reason.startswith("documents/")),
+        "duplicate_documents": dropped["documents/duplicate"],
+        "duplicate_paragraphs": dropped["paragraphs/duplicate"],
+        **({"learned_abbreviations": learned["abbreviations"]} if learned else {}),
+    }
 
 
 def _planned(readers: Mapping[str, CorpusReader]) -> tuple[list[InputShard], list[tuple[str, dict[str, Any]]]]:
@@ -143,9 +144,9 @@ def _planned(readers: Mapping[str, CorpusReader]) -> tuple[list[InputShard], lis
     return shards, unread
 
 
-def _work_folder(work: Path, config: CorpusConfig, shards: list[InputShard]) -> Path:
+def _work_folder(work: Path, made_of: object) -> Path:
     """Return a folder for this configuration and input alone; what is left of others is removed."""
-    name = hashlib.sha256(repr((config, shards)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
     for other in work.iterdir() if work.exists() else ():
         if other.name != name:
             shutil.rmtree(other)
