@@ -30,7 +30,7 @@ from bertline.corpus.selection import COUNTS, Selection
 from bertline.corpus.sentences.learned import Counts as WordCounts
 from bertline.corpus.sentences.learned import count, learn, sampled_batches
 from bertline.corpus.sources import labelled, sampling_rates, source_table
-from bertline.corpus.splits import SPLITS, NearestGroups, groups_to_move
+from bertline.corpus.splits import FEWEST_DOCUMENTS, SPLITS, groups_to_move, more_documents
 from bertline.corpus.storage import FORMAT_VERSION, KIND, Made, Steps
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import package_versions
@@ -46,7 +46,7 @@ SHARD_BYTES = 32_000_000
 """Size of the input of a shard; a file that cannot be cut is in one shard, whatever its size."""
 _FEWEST_JUDGED = 1_000
 """Sentences below which the share of stubs says nothing."""
-_WORDS, _KNOWLEDGE, _NEEDLES = "words.json", "knowledge.json", "needles.npz"
+_WORDS, _KNOWLEDGE = "words.json", "knowledge.json"
 
 
 def build_corpus(
@@ -76,7 +76,7 @@ def build_corpus(
     with folder_written_atomically(out) as folder, few_said():
         shards, unread = _planned(readers)
         sources = [shard.source for shard in shards]
-        steps = Steps(engine, _work_folder(work, config, shards))
+        steps = Steps(engine, _work_folder(work, (config, python_docs, shards)))
         read = steps.run("read", partial(_read, config=config, readers=readers), shards)
         knowledge, learned = _learn_sentences(config, steps, sources, read)
         plan = learn_cleaning(config.cleaning, steps, read.folders, read_source)
@@ -94,7 +94,7 @@ def build_corpus(
             rates = sampling_rates(whole, config)
             selection = dataclasses.replace(selection, rates=rates, sampling_seed=config.sampling_seed)
         written = steps.run("write", selection.write, numbers)
-        if moved := _moved(config, readers, written):
+        if moved := _moved(config, readers, steps, selection, written):
             written = steps.run("write_again", dataclasses.replace(selection, moved=moved).write, numbers)
 
         parts = [
@@ -120,13 +120,14 @@ def build_corpus(
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
         write_json(folder / DROPS_NAME, drops)
-    headline: dict[str, float | int] = {f"{split}/{name}": counts[split][name] for split in SPLITS for name in COUNTS}
-    headline["dropped_documents"] = sum(
-        content["dropped"][key] for key in content["dropped"] if key[:10] == "documents/"
-    )
-    headline["duplicate_documents"] = content["dropped"].get("documents/duplicate", 0)
-    headline["duplicate_paragraphs"] = content["dropped"].get("paragraphs/duplicate", 0)
-    return headline | ({"learned_abbreviations": learned["abbreviations"]} if learned else {})
+    dropped = Counter(drops["counts"])
+    return {
+        **{f"{split}/{name}": counts[split][name] for split in SPLITS for name in COUNTS},
+        "dropped_documents": sum(number for reason, number in dropped.items() if reason.startswith("documents/")),
+        "duplicate_documents": dropped["documents/duplicate"],
+        "duplicate_paragraphs": dropped["paragraphs/duplicate"],
+        **({"learned_abbreviations": learned["abbreviations"]} if learned else {}),
+    }
 
 
 def _planned(readers: Mapping[str, CorpusReader]) -> tuple[list[InputShard], list[tuple[str, dict[str, Any]]]]:
@@ -143,9 +144,9 @@ def _planned(readers: Mapping[str, CorpusReader]) -> tuple[list[InputShard], lis
     return shards, unread
 
 
-def _work_folder(work: Path, config: CorpusConfig, shards: list[InputShard]) -> Path:
+def _work_folder(work: Path, made_of: object) -> Path:
     """Return a folder for this configuration and input alone; what is left of others is removed."""
-    name = hashlib.sha256(repr((config, shards)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
     for other in work.iterdir() if work.exists() else ():
         if other.name != name:
             shutil.rmtree(other)
@@ -231,23 +232,27 @@ def _needles(config: CorpusConfig, steps: Steps) -> Path | None:
     """Write what must not be in the corpus."""
     if not config.decontaminate:
         return None
-    (folder,) = steps.run("needles", _write_needles, [config.decontaminate]).folders
-    return folder / _NEEDLES
+    (folder,) = steps.run("needles", write_needles, [config.decontaminate]).folders
+    return folder
 
 
-def _write_needles(paths: tuple[str, ...], out: Path) -> Counts:
-    return {"passages": write_needles(paths, out / _NEEDLES)}
-
-
-def _moved(config: CorpusConfig, readers: Mapping[str, CorpusReader], written: Made) -> frozenset[str]:
+def _moved(
+    config: CorpusConfig, readers: Mapping[str, CorpusReader], steps: Steps, selection: Selection, written: Made
+) -> frozenset[str]:
     """Return the groups to move to a split with too few documents."""
     counts = {split: sum(one["different"][split] for one in written.counts) for split in SPLITS}
-    if isinstance(config, PythonDocsCorpusConfig) or not any(counts.values()):
+    is_enough = min(counts.values()) >= FEWEST_DOCUMENTS or config.validation_fraction == 0
+    if is_enough or isinstance(config, PythonDocsCorpusConfig) or not any(counts.values()):
         return frozenset()
-    nearest = NearestGroups(config.split_seed)
-    for one in written.counts:
-        nearest.add_content(one["nearest"])
-    return groups_to_move(config, readers, counts, nearest)
+    _, full = sorted(SPLITS, key=counts.__getitem__)
+    groups: dict[str, tuple[int, str]] = {}
+    for one in steps.run("groups", partial(selection.groups, split=full), range(len(written.counts))).counts:
+        for name, (number, first) in one["groups"].items():
+            before, first = groups.get(name, (0, first))
+            groups[name] = (before + number, first)
+    key = "corpus" if "" in readers else "corpus.sources.NAME"
+    fixes = dict.fromkeys(fix for reader in readers.values() for fix in more_documents(key, reader))
+    return groups_to_move(config, counts, groups, fixes)
 
 
 def _sum(counts: Iterable[Mapping[str, int]]) -> Counter[str]:

@@ -108,7 +108,7 @@ class Preparation:
     plan: Path | None
     """File of `learn_cleaning`."""
     needles: Path | None
-    """File of `write_needles`."""
+    """Folder of `write_needles`."""
 
     def __call__(self, shard: tuple[str, Path], out: Path) -> Counts:
         """Prepare the documents of a shard, named by its source and folder; the task of a shard."""

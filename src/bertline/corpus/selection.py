@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertline.corpus.document import Document, Dropped, copy_id, label_of
+from bertline.corpus.document import Document, Dropped, Split, copy_id, label_of
 from bertline.corpus.preparation import PreparedDocument, in_batches, read_prepared
 from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import losers_of, near_duplicates_of, write_signatures
 from bertline.corpus.quality.word_hashes import is_stub
 from bertline.corpus.reader import CorpusSettings
 from bertline.corpus.sources import num_copies
-from bertline.corpus.splits import SPLITS, NearestGroups, split_of
+from bertline.corpus.splits import SPLITS, nearest_first, split_of
 from bertline.corpus.storage import ShardWriter
 from bertline.foundation.engine import Counts
 
@@ -56,9 +56,18 @@ class Selection:
             by_label[label_of(document.id)].update({f"{split}/documents": 1, f"{split}/characters": characters})
         return {"by_label": by_label}
 
+    def groups(self, shard: int, out: Path, *, split: Split) -> Counts:
+        """Return the groups of a split that are nearest to the other one: documents, and the id of the first one."""
+        groups: dict[str, tuple[int, str]] = {}
+        for document in self._selected(shard, Drops()):
+            if split_of(document, self.config) == split and self._copies(document.id):
+                number, first = groups.get(document.group, (0, document.id))
+                groups[document.group] = (number + 1, first)
+        return {"groups": {name: groups[name] for name in nearest_first(groups, split, self.config.split_seed)}}
+
     def write(self, shard: int, out: Path) -> Counts:
         """Write the documents of each split, with their copies right behind them, and count them."""
-        drops, nearest = Drops(), NearestGroups(self.config.split_seed)
+        drops = Drops()
         writers = {split: ShardWriter(out / f"{split}.parquet") for split in SPLITS}
         counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
         by_label: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -69,9 +78,7 @@ class Selection:
             copies = self._copies(document.id)
             if split == "validation":
                 copies = min(1, copies)
-            if copies:
-                different[split] += 1
-                nearest.add(split, document.group, document.id)
+            different[split] += copies > 0
             for copy in range(copies):
                 key = copy_id(document.id, copy + 1) if copy else document.id
                 writers[split].write(Document(key, document.group, sentences))
@@ -93,7 +100,6 @@ class Selection:
             "counts": {split: +counts[split] for split in SPLITS},
             "by_label": {label: +counts for label, counts in by_label.items()},
             "different": {split: different[split] for split in SPLITS},
-            "nearest": nearest.content(),
             "stubs": stubs.total(),
             "most_stubs": dict(stubs.most_common(_SHOWN_STUBS)),
             "drops": drops.content(),

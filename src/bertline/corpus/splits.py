@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Any
 
 from bertline.corpus.document import Split
 from bertline.corpus.preparation import PreparedDocument
@@ -20,10 +18,9 @@ SPLITS: tuple[Split, Split] = ("train", "validation")
 FEWEST_DOCUMENTS = 2
 """Documents of a split from which sentence pairs can be made: a random second segment comes from another document."""
 _HASH = re.compile("[0-9a-f]{24}")
-_NEAREST, _MOST = 16, 1000
+_NEAREST = 16
 
 
-@lru_cache(maxsize=4 * _MOST)
 def split_position(group: str, seed: int) -> float:
     """Return the hash of a group as a number in [0, 1); groups below `validation_fraction` are for validation."""
     return unit_interval(seed, "validation", group)
@@ -37,61 +34,31 @@ def split_of(document: PreparedDocument, config: CorpusSettings, moved: frozense
     return "validation" if is_below != (document.group in moved) else "train"
 
 
-class NearestGroups:
-    """The groups of each split that are nearest to the other one, with their numbers of documents."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._groups: dict[Split, dict[str, tuple[int, str]]] = {split: {} for split in SPLITS}
-
-    def add(self, split: Split, group: str, document_id: str, number: int = 1) -> None:
-        """Count documents."""
-        groups = self._groups[split]
-        before, name = groups.get(group, (0, document_id))
-        groups[group] = (before + number, name)
-        if len(groups) > _MOST:
-            self._groups[split] = dict(self._nearest(split))
-
-    def _nearest(self, split: Split) -> list[tuple[str, tuple[int, str]]]:
-        key = {name: (split_position(name, self._seed), name) for name in self._groups[split]}
-        ordered = sorted(self._groups[split].items(), key=lambda one: key[one[0]], reverse=split == "validation")
-        return ordered[:_NEAREST]
-
-    def content(self) -> dict[Split, list[list[Any]]]:
-        """Return [group, documents, id of the first one] by split, the nearest first, as plain data."""
-        return {split: [[name, *found] for name, found in self._nearest(split)] for split in SPLITS}
-
-    def add_content(self, content: Mapping[Split, Iterable[list[Any]]]) -> None:
-        """Add what `content` returned for other documents."""
-        for split in SPLITS:
-            for group, number, name in content[split]:
-                self.add(split, group, name, number)
+def nearest_first(groups: Iterable[str], split: Split, seed: int) -> list[str]:
+    """Return the groups of a split that are nearest to the other one, a few of them."""
+    key = {name: (split_position(name, seed), name) for name in groups}
+    return sorted(key, key=key.__getitem__, reverse=split == "validation")[:_NEAREST]
 
 
 def groups_to_move(
-    config: CorpusSettings, readers: Mapping[str, CorpusReader], counts: Mapping[Split, int], nearest: NearestGroups
+    config: CorpusSettings, counts: Mapping[Split, int], groups: Mapping[str, tuple[int, str]], fixes: Iterable[str]
 ) -> frozenset[str]:
-    """Return the groups that a split with too few documents gets of the other one, nearest first.
+    """Return the groups that the split with too few documents gets of the other one, nearest first.
 
     Args:
         config: The corpus.
-        readers: Its readers by their keys in the configuration.
         counts: Number of documents of each split, without copies.
-        nearest: The groups of each split.
+        groups: The nearest groups of the larger split, with their numbers of documents and the id of the first one.
+        fixes: What makes more groups of the same text.
 
     Raises:
         DataError: There is only one group, and so nothing for the other split.
     """
     few, full = sorted(SPLITS, key=counts.__getitem__)
     here, there = counts[few], counts[full]
-    if config.validation_fraction == 0 or here >= FEWEST_DOCUMENTS:
-        return frozenset()
-    groups = nearest.content()[full]
     # A document without a group has a hash for one, which nobody knows.
-    names = {group: first if _HASH.fullmatch(group) else group for group, _, first in groups}
+    names = {group: first if _HASH.fullmatch(group) else group for group, (_, first) in groups.items()}
     if here == 0 and len(groups) == 1:
-        key = "corpus" if len(readers) == 1 and "" in readers else "corpus.sources.NAME"
-        fixes = dict.fromkeys(fix for reader in readers.values() for fix in more_documents(key, reader))
         raise DataError(
             f"The corpus cannot be split into train and validation: all text is in one group "
             f"({next(iter(names.values()))!r}). {', or '.join(['Give more text', *fixes])}."
@@ -100,7 +67,9 @@ def groups_to_move(
     asked = f"corpus.validation_fraction is {config.validation_fraction}, sentence pairs need {FEWEST_DOCUMENTS}"
     moved: list[str] = []
     # Groups that hold most of the documents only where there is nothing else for an empty split.
-    for group, number, _ in sorted(groups, key=lambda one: one[1] > there / 2):
+    nearest = nearest_first(groups, full, config.split_seed)
+    for group in sorted(nearest, key=lambda name: groups[name][0] > there / 2):
+        number = groups[group][0]
         if here < FEWEST_DOCUMENTS and (here == 0 or there - number >= max(FEWEST_DOCUMENTS, here)):
             moved.append(group)
             here, there = here + number, there - number

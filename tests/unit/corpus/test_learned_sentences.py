@@ -40,6 +40,8 @@ NOTHING_READ = LearnedSplitter.of(learn(count([])))
         ["1. Install the package.", "2. Run it."],
         ["So am I.", "You too?", "Yes!"],
         ["J. R. R. Tolkien and C. S. Lewis met.", "They spoke."],
+        ["Use a copy, e.g. Python's own, i.e. The one below.", "It takes apples, pears, etc. and more.", "The end."],
+        ["He said no.", "It was No. 5 in the list.", "Samples are drawn from X.", "For large n it is slow."],
         # Other scripts and marks.
         ["ბაღში ბევრი ყვავილია.", "დედაშენი ლამაზია!", "წიგნი მაგიდაზე არის."],
         ["Կարծեմ ես քեզ ասեցի:", "Նա լավ է լսում։", "Լավ։"],

@@ -22,6 +22,7 @@ import numpy as np
 from bertline.corpus.files import TORN, Part, archive_kind, opened, without_compression
 from bertline.corpus.lines import reader_of_markup
 from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, word_hashes
+from bertline.foundation.engine import Counts
 from bertline.foundation.errors import DataError
 
 NGRAM = 13
@@ -29,6 +30,7 @@ MIN_WORDS = 4
 """Shorter passages are not looked for: "yes, it is" stands in any corpus."""
 _LONGEST_CELL = 10_000_000
 _LINES_LOOKED_AT = 20
+_FILE = "needles.npz"
 _TYPES = (
     "Name text in UTF-8 with a passage on each line, under any name, or .csv, .tsv, .jsonl, .json or .parquet; all but "
     "Parquet may be compressed."
@@ -96,11 +98,8 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def write_needles(paths: Sequence[str], target: Path) -> int:
-    """Write what to look for into one file.
-
-    Returns:
-        Number of passages of at least `MIN_WORDS` words.
+def write_needles(paths: Sequence[str], out: Path) -> Counts:
+    """Write the n-grams of the passages of at least `MIN_WORDS` words; the task of all files.
 
     Raises:
         DataError: A file cannot be read, or has no passage that is long enough.
@@ -121,8 +120,8 @@ def write_needles(paths: Sequence[str], target: Path) -> int:
                 "found. Name another file, or leave it out."
             )
     needles = {str(size): np.unique(np.concatenate(parts)) for size, parts in sorted(hashes_by_size.items())}
-    np.savez(target, **needles)  # type: ignore[arg-type]
-    return total
+    np.savez(out / _FILE, **needles)  # type: ignore[arg-type]
+    return {"passages": total}
 
 
 class Needles:
@@ -150,7 +149,7 @@ class Needles:
         return sorted({int(index) for found in hits for index in found})
 
 
-def read_needles(path: Path) -> Needles:
+def read_needles(folder: Path) -> Needles:
     """Read what `write_needles` wrote."""
-    with np.load(path, allow_pickle=False) as content:
+    with np.load(folder / _FILE, allow_pickle=False) as content:
         return Needles({int(length): content[length] for length in content.files})

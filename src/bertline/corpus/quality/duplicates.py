@@ -39,7 +39,7 @@ def places_of(shard: int) -> tuple[int, int]:
 
 
 class KeyWriter:
-    """Writes the 12-byte keys of documents or paragraphs of a shard, sorted: [3, keys] two parts of a key, the place."""
+    """Writes the 12-byte keys of a shard's documents or paragraphs, sorted: [3, keys] high, low, place."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._keys, self._places = folder, bytearray(), array("Q")

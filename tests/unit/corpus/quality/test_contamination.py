@@ -66,8 +66,8 @@ def test_every_planted_sentence_is_found_with_one_worker_or_two(
 def test_thirteen_words_in_a_row_are_enough_and_twelve_are_not(tmp_path: Path) -> None:
     long = sentence(1, 40).split()
     (tmp_path / "a.txt").write_text(" ".join(long))
-    write_needles([str(tmp_path / "a.txt")], tmp_path / "needles.npz")
-    needles = read_needles(tmp_path / "needles.npz")
+    write_needles([str(tmp_path / "a.txt")], tmp_path)
+    needles = read_needles(tmp_path)
 
     paragraphs = [["x", " ".join(long[5:17])], ["So:", " ".join(long[7:20]), "y"], [], [" ".join(long[17:20])]]
 
