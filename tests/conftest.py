@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import once
 import planted
 import smoke
 import warm_python
+from smoke import Run
 
 # No bound of time: a busy machine would break it.
 settings.register_profile("bertline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,8 +38,6 @@ gc.disable()
 
 # What programs keep for the user is kept apart from the user's own: measurements of a machine that runs tests are low.
 os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / f"bertline-tests-cache-{getpass.getuser()}")
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

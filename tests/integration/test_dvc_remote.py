@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 import servers
+from smoke import Run
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PAGE = Path(__file__).resolve().parents[2] / "docs/howto/share.md"
 # These two run in every `dvc repro`, and compute nothing: they write the configuration and the versions for DVC to see.
 LIGHT = ("configure", "versions")
@@ -82,20 +78,15 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-@pytest.fixture
-def second(run: Run, pipeline: Path, tmp_path: Path) -> Callable[[], Path]:
+def cloned(run: Run, pipeline: Path, target: Path) -> Path:
     """Clone the pipeline's repository, without its cache."""
-
-    def cloned() -> Path:
-        of(run, tmp_path, "git", "clone", "--quiet", "--no-hardlinks", str(pipeline), str(tmp_path / "second"))
-        return tmp_path / "second"
-
-    return cloned
+    of(run, pipeline, "git", "clone", "--quiet", "--no-hardlinks", str(pipeline), str(target))
+    return target
 
 
-def test_a_second_clone_reproduces_from_a_folder_without_computing(pipeline, run, second, tmp_path) -> None:
+def test_a_second_clone_reproduces_from_a_folder_without_computing(pipeline, run, tmp_path) -> None:
     pushed(run, pipeline, str(tmp_path / "remote"))
-    clone = second()
+    clone = cloned(run, pipeline, tmp_path / "second")
     assert_reproduced(run, clone, pipeline)
     # What changed is computed: the check above can fail.
     config = clone / "conf/local/default.yaml"
@@ -103,13 +94,13 @@ def test_a_second_clone_reproduces_from_a_folder_without_computing(pipeline, run
     assert "Running stage 'tokenizer'" in of(run, clone, "dvc", "repro", "tokenizer")
 
 
-def test_a_second_clone_reproduces_over_s3_without_computing(pipeline, run, second) -> None:
+def test_a_second_clone_reproduces_over_s3_without_computing(pipeline, run, tmp_path) -> None:
     with servers.S3() as s3:
         bucket = s3.bucket("results")
         pushed(run, pipeline, "s3://results/bertline", **s3.environment())
         assert any("/files/md5/" in item.key for item in bucket.objects.all())
         assert any("/runs/" in item.key for item in bucket.objects.all())
-        clone = second()
+        clone = cloned(run, pipeline, tmp_path / "second")
         assert_reproduced(run, clone, pipeline, **s3.environment())
         assert_restored(run, clone, pipeline, **s3.environment())
     # The keys were in the environment alone.

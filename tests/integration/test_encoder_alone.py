@@ -7,15 +7,13 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 
 import smoke
-from smoke import succeeded
+from smoke import Run, succeeded
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 TINY = (
     "examples.lengths=auto",
     "tokenizer.vocab_size=200",

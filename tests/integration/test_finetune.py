@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,9 @@ import yaml
 
 import smoke
 import warm_python
-from smoke import succeeded
+from smoke import Run, succeeded
 from tiny import WORDS, write_encoder
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 PYTHON = sys.executable
 QUICK = (
     "sweep.num_seeds=2",

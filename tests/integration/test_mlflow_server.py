@@ -12,7 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,6 @@ import servers
 import smoke
 from bertline.foundation.metrics_log import read_metrics
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 GUARD = Path(servers.__file__).parent / "socket_guard"
 
 

@@ -9,15 +9,13 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 
 import smoke
-from smoke import succeeded
+from smoke import Run, succeeded
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 PYTHON = sys.executable
 SETTINGS = Path(__file__).resolve().parents[2] / "docs/howto/settings.md"
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import smoke
 from planted import SECRET, places_of_secret
+from smoke import Run
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SERVER = f"https://ada:{SECRET}@mlflow.example.org"
 TOKEN = f"hf_{SECRET}0123456789"
 STUDIES = f"postgresql://ada:{SECRET}@db.example.org/studies"

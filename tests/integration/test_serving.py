@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,6 @@ from bertline.tracking.mlmodel import write_mlmodel
 from finished_tasks import finish
 from ports import free_port
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).resolve().parents[2]
 STORE = "sqlite:///runs/mlflow.db"
 SECRET = "the eigenvalues of a secret matrix"

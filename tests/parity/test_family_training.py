@@ -91,6 +91,23 @@ class Batches(pl.Callback):
         self.losses.append(float(sum(sums) / batch["num_targets"]))
 
 
+def plain_training(
+    reference: Any, arguments: list[dict[str, torch.Tensor]], rates: list[float], config: Any, *, beta2: float
+) -> list[float]:
+    """Train a model of transformers with PyTorch's AdamW; return the loss of each step."""
+    optimizer = torch.optim.AdamW(groups_by_decay(reference, config.weight_decay), betas=(0.9, beta2), eps=1e-6)
+    losses = []
+    for each, rate in zip(arguments, rates, strict=True):
+        set_learning_rate(optimizer, rate)
+        optimizer.zero_grad()
+        loss = reference(**each).loss
+        loss.backward()
+        clip_grad_norm_(reference.parameters(), config.max_grad_norm)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 @pytest.mark.parametrize("family", SECTIONS)
 def test_twenty_steps_of_mlm_have_the_losses_of_transformers(family: str, inputs: Path, tmp_path: Path) -> None:
     job = job_of(family, inputs, tmp_path / "run", dropout=0.0)
@@ -101,20 +118,13 @@ def test_twenty_steps_of_mlm_have_the_losses_of_transformers(family: str, inputs
 
     reference = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "start").train()
     drawn = {name: weight.detach().clone() for name, weight in reference.named_parameters()}
-    optimizer = torch.optim.AdamW(groups_by_decay(reference, job.optimizer.weight_decay), betas=(0.9, 0.98), eps=1e-6)
-    losses = []
-    for micro_batches, rate in zip(batches.seen, batches.rates, strict=True):
-        (batch,) = micro_batches
+    arguments = []
+    for (batch,) in batches.seen:
         labels = torch.full_like(batch["input_ids"], -100)
         labels.scatter_(1, batch["masked_positions"], batch["masked_labels"])
         inputs_read = {name: batch[name] for name in ("input_ids", "attention_mask") if name in batch}
-        set_learning_rate(optimizer, rate)
-        optimizer.zero_grad()
-        loss = reference(**inputs_read, labels=labels).loss
-        loss.backward()
-        clip_grad_norm_(reference.parameters(), job.optimizer.max_grad_norm)
-        optimizer.step()
-        losses.append(loss.item())
+        arguments.append({**inputs_read, "labels": labels})
+    losses = plain_training(reference, arguments, batches.rates, job.optimizer, beta2=0.98)
     assert len(losses) == 20
     assert batches.losses == pytest.approx(losses, abs=1e-4)
     written, info = type(reference).from_pretrained(job.result_folder, output_loading_info=True)
@@ -207,16 +217,9 @@ def test_twenty_steps_of_fine_tuning_have_the_losses_of_transformers(family: str
     )  # fmt: skip
 
     reference = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "start").train()
-    optimizer = torch.optim.AdamW(groups_by_decay(reference, config.weight_decay), betas=(0.9, 0.999), eps=1e-6)
-    expected = []
-    for step, batch in enumerate(seen):
-        set_learning_rate(optimizer, config.learning_rate * (1 - step / len(seen)))
-        optimizer.zero_grad()
-        loss = reference(batch["input_ids"], batch["attention_mask"], labels=batch["labels"]).loss
-        loss.backward()
-        clip_grad_norm_(reference.parameters(), config.max_grad_norm)
-        optimizer.step()
-        expected.append(loss.item())
+    arguments = [{name: batch[name] for name in ("input_ids", "attention_mask", "labels")} for batch in seen]
+    rates = [config.learning_rate * (1 - step / len(seen)) for step in range(len(seen))]
+    expected = plain_training(reference, arguments, rates, config, beta2=0.999)
     assert len(expected) == 20 and expected[-1] < expected[0]
     assert losses == pytest.approx(expected, abs=1e-4)
     assert result.dev_scores["accuracy"] > 0.6

@@ -8,10 +8,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+"""The fixture `run`."""
 
 
 def clone(target: Path, *, experiment: str = "smoke") -> Path:
