@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal, Protocol, cast
 
 import fsspec
 from backports import zstd
@@ -328,3 +328,37 @@ def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
             waiting = []
     if waiting:
         yield "\n".join(waiting)
+
+
+class Dataset(Protocol):
+    """What names a dataset."""
+
+    @property
+    def name(self) -> str:
+        """Name on the hub, or a folder."""
+
+    @property
+    def revision(self) -> str | None:
+        """Commit hash on the hub."""
+
+    @property
+    def subset(self) -> str | None:
+        """Subset; None: the only one."""
+
+
+_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
+"""Files of which `save_to_disk` writes at least one."""
+
+
+def open_dataset(dataset: Dataset, split: str, *, streaming: bool) -> Any:
+    """Return a split of a dataset: mapped rows of a folder of `save_to_disk`; of another folder or the hub, rows or a
+    stream. Code of a dataset is never run."""
+    import datasets  # on demand: the import takes over a second
+
+    datasets.disable_progress_bars()
+    if any((Path(dataset.name) / file).exists() for file in _SAVED):
+        saved = datasets.load_from_disk(dataset.name)
+        return saved[split] if isinstance(saved, datasets.DatasetDict) else saved
+    return datasets.load_dataset(
+        dataset.name, dataset.subset, split=split, revision=dataset.revision, streaming=streaming
+    )

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bertline.corpus.readers.table import open_dataset
+from bertline.corpus.files import open_dataset
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of

@@ -54,16 +54,17 @@ _WITHOUT_MEANING = {
 }
 _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its search; export computes nothing with it
 # Modules that a stage imports for one thing hold others: rows are read by the part of a kind that also builds them
-# (`datasets`, a search), a task of docstrings knows the readers of a corpus (chardet), devices know Lightning.
+# (`datasets`, a search), a task of docstrings knows the readers of a corpus (chardet), devices know Lightning, and tokenizers nanotoken, with
+# which examples alone are encoded.
 _ELSEWHERE = {
     "corpus": {"numpy"},
-    "tokenizer": {"numpy"},
-    "task_data": {"chardet", "scipy", "torch"},  # methods of kinds that make no rows import two of them
+    "tokenizer": {"datasets", "nanotoken", "numpy"},
+    "task_data": {"chardet", "nanotoken", "scipy", "torch"},  # methods of kinds that make no rows import two of them
     "examples": {"datasets"},  # shows examples to people
-    "pretrain": {"datasets"},
-    "sweep": {"datasets"},
-    "export": {*_SEARCH, "datasets", "pytorch-lightning"},
-    "evaluate": {*_SEARCH, "datasets", "chardet", "pytorch-lightning"},
+    "pretrain": {"datasets", "nanotoken"},
+    "sweep": {"datasets", "nanotoken"},
+    "export": {*_SEARCH, "datasets", "nanotoken", "pytorch-lightning"},
+    "evaluate": {*_SEARCH, "datasets", "chardet", "nanotoken", "pytorch-lightning"},
 }
 
 

@@ -13,13 +13,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import fsspec
 import pyarrow.parquet as pq
 
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.files import InputShard, Part, fault, line_ranges, lines_before, paragraphs_of, without_compression
+from bertline.corpus.files import (
+    InputShard,
+    Part,
+    fault,
+    line_ranges,
+    lines_before,
+    open_dataset,
+    paragraphs_of,
+    without_compression,
+)
 from bertline.corpus.lines import read_lines
 from bertline.corpus.reader import CorpusReader, FilesReader, ReadingSettings
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
@@ -344,37 +353,3 @@ class HubReader(RowsReader, CorpusReader):
                 "split and the network. Without network: save it with save_to_disk or as Parquet, and name the folder. "
                 "Datasets that need their own code are never run."
             ) from error
-
-
-class Dataset(Protocol):
-    """What names a dataset."""
-
-    @property
-    def name(self) -> str:
-        """Name on the hub, or a folder."""
-
-    @property
-    def revision(self) -> str | None:
-        """Commit hash on the hub."""
-
-    @property
-    def subset(self) -> str | None:
-        """Subset; None: the only one."""
-
-
-_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
-"""Files of which `save_to_disk` writes at least one."""
-
-
-def open_dataset(dataset: Dataset, split: str, *, streaming: bool) -> Any:
-    """Return a split of a dataset: mapped rows of a folder of `save_to_disk`; of another folder or the hub, rows or a
-    stream. Code of a dataset is never run."""
-    import datasets  # on demand: the import takes over a second
-
-    datasets.disable_progress_bars()
-    if any((Path(dataset.name) / file).exists() for file in _SAVED):
-        saved = datasets.load_from_disk(dataset.name)
-        return saved[split] if isinstance(saved, datasets.DatasetDict) else saved
-    return datasets.load_dataset(
-        dataset.name, dataset.subset, split=split, revision=dataset.revision, streaming=streaming
-    )
