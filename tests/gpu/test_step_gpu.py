@@ -13,7 +13,8 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.callbacks import Throughput
 from bertline.pretraining.data import MaskedExamples
-from bertline.pretraining.module import LOG_EVERY_STEPS, PreTrainingLosses, PretrainingModule
+from bertline.pretraining.health import LOG_EVERY_STEPS
+from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.training import devices
