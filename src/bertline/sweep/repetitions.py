@@ -104,9 +104,9 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
     job = plan.job
     planned: list[Repetition] = []
     for arm, points in candidates.items():
-        most = min(job.sweep.num_seeds, (arm == "random_weights" and job.sweep.random_weights_seeds) or math.inf)
+        most = (job.sweep.random_weights_seeds if arm == "random_weights" else None) or job.sweep.num_seeds
         for place, params in enumerate(points):
-            num_seeds = int(most) if is_random(plan, arm, params) else 1
+            num_seeds = min(job.sweep.num_seeds, most) if is_random(plan, arm, params) else 1
             planned += [
                 Repetition(arm, params, "seed", place * num_seeds + seed, place, seed, job.task.num_train_rows)
                 for seed in range(num_seeds)

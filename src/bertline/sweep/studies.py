@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import optuna
 from optuna.exceptions import StorageInternalError
@@ -352,9 +352,9 @@ def fail_silent_trials(study: optuna.Study, storage: RDBStorage, known: set[tupl
     optuna.storages.fail_stale_trials(study)
 
 
-def slot_of(trial: FrozenTrial) -> str | int | None:
-    """Return the place of a trial in the plan; None if it has none."""
-    return cast(str | int | None, trial.user_attrs.get(_SLOT))
+def slot_of(trial: FrozenTrial) -> Any:
+    """Return the place of a trial in the plan, a number or a text; None if it has none."""
+    return trial.user_attrs.get(_SLOT)
 
 
 def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:

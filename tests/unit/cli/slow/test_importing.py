@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from bertline.foundation.importing import uncollected_imports
+from bertline.cli.main import uncollected_imports
 
 
 @pytest.fixture
