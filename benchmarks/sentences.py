@@ -32,7 +32,7 @@ import pysbd
 from records import HERE, current_commit
 from sentences_texts import ENCYCLOPEDIA, GERMAN, LAW, paragraphs
 
-from bertline.corpus.preparation import clean
+from bertline.corpus.document import clean
 from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name

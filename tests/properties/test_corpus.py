@@ -11,8 +11,8 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bertline.corpus.document import SourceDocument
-from bertline.corpus.preparation import clean, duplicate_key, split_document
+from bertline.corpus.document import SourceDocument, clean, duplicate_key
+from bertline.corpus.preparation import split_document
 from bertline.corpus.quality.cleaning import _BROKEN, _WORD, broken_words, count_forms, divided_words, wanted_forms
 from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count, learn, nothing_learned
 from bertline.demo.docstrings import group_of, is_held_out

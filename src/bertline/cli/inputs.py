@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bertline.config import PipelineConfig
-from bertline.corpus.document import SourceDocument
-from bertline.corpus.preparation import clean, duplicate_key, split_document
+from bertline.corpus.document import SourceDocument, clean, duplicate_key
+from bertline.corpus.preparation import split_document
 from bertline.corpus.reader import CorpusReader, documents_of
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, readers_of
 from bertline.corpus.sentences.learned import count, learn

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from bertline.corpus.document import Dropped, SourceDocument, Split
+from bertline.corpus.document import Dropped, SourceDocument, Split, clean, duplicate_key, key_of_folded
 from bertline.corpus.quality.cleaning import clean_document, read_plan
 from bertline.corpus.quality.contamination import Needles, read_needles
 from bertline.corpus.quality.drops import Drops
@@ -25,15 +23,8 @@ from bertline.corpus.sentences.splitter import Headings, Splitter, place_heading
 from bertline.corpus.storage import read_batches, write_batches
 from bertline.foundation.engine import Counts
 from bertline.foundation.parallel import batches
-from bertline.foundation.stretches import has_single_spaces
 
-# Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
-# surrogates (not text, and not encodable) and the replacement character.
-_UNWANTED = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ud800-\udfff\ufeff\ufffd]"
-)
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_KEY_BYTES = 12  # the probability of any collision among 10**9 texts is below 10**-10
 _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
 _TEXT = pa.string()
@@ -162,7 +153,7 @@ def split_document(
 ) -> tuple[PreparedDocument | None, list[Dropped]]:
     """Clean a document and split it into sentences; the keys are those of the `unit`."""
     texts = [text for text in map(clean, document.paragraphs) if text]
-    key = _key_of_folded(" ".join(map(str.casefold, texts)))  # one by one: most are ASCII, which is folded faster
+    key = key_of_folded(" ".join(map(str.casefold, texts)))  # one by one: most are ASCII, which is folded faster
     if splitter.keeps_lines:
         lines = (map(clean, paragraph.splitlines()) for paragraph in document.paragraphs)
         texts = [text for text in ("\n".join(filter(None, part)) for part in lines) if text]
@@ -192,31 +183,3 @@ def _encodable(document: SourceDocument) -> SourceDocument:
         _SURROGATES.sub("", text) for text in (document.id, document.group, *document.paragraphs)
     )
     return dataclasses.replace(document, id=key, group=group, paragraphs=tuple(paragraphs))
-
-
-def clean(text: str) -> str:
-    r"""Clean one block of text: no control characters, single spaces, one line, Unicode NFC.
-
-    Example:
-        >>> clean("Cafe\u0301\x00  au\n lait ")
-        'Café au lait'
-    """
-    if not has_single_spaces(text):
-        text = " ".join(text.split())
-        if not text.isprintable():
-            text = " ".join(_UNWANTED.sub("", text).split())
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
-def duplicate_key(text: str) -> bytes:
-    """Return a 12-byte hash that is equal for texts that differ only in case and white space.
-
-    Example:
-        >>> duplicate_key("The  cat") == duplicate_key("the cat")
-        True
-    """
-    return _key_of_folded(" ".join(text.casefold().split()))
-
-
-def _key_of_folded(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=_KEY_BYTES).digest()

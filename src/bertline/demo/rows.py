@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
-from bertline.corpus.preparation import clean, duplicate_key
+from bertline.corpus.document import clean, duplicate_key
 from bertline.demo.config import DocsSourceConfig
 from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.foundation.seeds import seed_for, unit_interval

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bertline.corpus.document import SourceDocument
-from bertline.corpus.preparation import clean, split_document
+from bertline.corpus.document import SourceDocument, clean
+from bertline.corpus.preparation import split_document
 from bertline.corpus.sentences.splitter import LineSplitter
 from bertline.corpus.splits import split_of
 from bertline.corpus.storage import read_documents
