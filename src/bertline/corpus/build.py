@@ -191,15 +191,15 @@ def _learn_sentences(
     if not config.sentences.learns or not sources:
         return {}, {}
     names = list(dict.fromkeys(sources))
-    pieces, files = [], []
+    parts, files = [], []
     for name in names:
         of_source = [number for number, source in enumerate(sources) if source == name]
         wanted = sampled_batches([read.counts[number]["batches"] for number in of_source])
-        pieces.append(
+        parts.append(
             [(read.folders[number], tuple(some)) for number, some in zip(of_source, wanted, strict=True) if some]
         )
-    counted = iter(steps.run("words", _count_words, [piece for of_source in pieces for piece in of_source]).folders)
-    files = [tuple(next(counted) / _WORDS for _ in of_source) for of_source in pieces]
+    counted = iter(steps.run("words", _count_words, [part for of_source in parts for part in of_source]).folders)
+    files = [tuple(next(counted) / _WORDS for _ in of_source) for of_source in parts]
     made = steps.run("sentences", _learn, files)
     knowledge = {name: folder / _KNOWLEDGE for name, folder in zip(names, made.folders, strict=True)}
     if not isinstance(config, SourcesCorpusConfig):
@@ -208,9 +208,9 @@ def _learn_sentences(
     return knowledge, {"abbreviations": sum(one["abbreviations"] for one in made.counts), "by_source": by_source}
 
 
-def _count_words(piece: tuple[Path, tuple[int, ...]], out: Path) -> Counts:
+def _count_words(part: tuple[Path, tuple[int, ...]], out: Path) -> Counts:
     """Count words and full stops in some batches of a shard; the task of a shard and its batches."""
-    folder, wanted = piece
+    folder, wanted = part
     batches = ([*read_source(folder, [number])] for number in wanted)
     count(
         *([*map(with_single_spaces, chain.from_iterable(one.paragraphs for one in batch))] for batch in batches)

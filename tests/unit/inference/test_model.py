@@ -227,9 +227,11 @@ def test_summaries_are_those_of_evaluation(open_task: Open) -> None:
     finished, model = open_task("summarisation")
     found = model.predict(finished.rows.sentences)
     assert [summary.text for summary in found] == finished.table()["predicted"]
-    running = [" ".join(sentence.capitalize() for sentence in document) for document in finished.rows.sentences]
-    from_text = model.predict(running)
-    assert [summary.places for summary in from_text] == [summary.places for summary in found]
+    # A made-up word with a full stop behind it may be an abbreviation.
+    long = [place for place, document in enumerate(finished.rows.sentences) if all(" " in one for one in document)]
+    running = [" ".join(sentence.capitalize() for sentence in finished.rows.sentences[place]) for place in long]
+    assert len(long) > 1
+    assert [summary.places for summary in model.predict(running)] == [found[place].places for place in long]
     with pytest.raises(DataError, match=r"texts\[1\] has no sentence"):
         model.predict(["Word1.", " "])
 

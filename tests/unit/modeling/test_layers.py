@@ -63,7 +63,7 @@ def results(losses, batch):
     """Logits, losses and gradients."""
     torch.manual_seed(11)
     losses.zero_grad()
-    output = losses.output(batch)
+    output = losses.objective.output(losses.model, batch)
     torch.manual_seed(11)
     sums = losses(batch)
     (sums["mlm_loss"] + sums["nsp_loss"]).backward()
