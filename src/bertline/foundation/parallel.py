@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache
+from functools import lru_cache, partial
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,17 +84,11 @@ def ordered_map(
     if num_workers <= 1:
         yield from map(function, items)
         return
-    executor: Executor
-    if in_threads:
-        executor, apply = ThreadPoolExecutor(num_workers), function
-    else:
-        # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in the child.
-        context = multiprocessing.get_context("spawn")
-        # The function goes to each process once, not with each item: what it carries can be as large as an item.
-        sent = bytes(ForkingPickler.dumps(function))
-        executor = ProcessPoolExecutor(num_workers, mp_context=context, initializer=_begin, initargs=(sent,))
-        apply = _apply
+    executor: Executor = ThreadPoolExecutor(num_workers) if in_threads else _pool(num_workers)
+    # What the function carries is unpickled once by each process, and again only for another function.
+    apply = function if in_threads else partial(_apply, bytes(ForkingPickler.dumps(function)))
     waiting: deque[Future[Result]] = deque()
+    is_whole = False
     try:
         for item in items:
             waiting.append(executor.submit(apply, item))
@@ -102,33 +96,33 @@ def ordered_map(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+        is_whole = True
     except BrokenProcessPool as error:
         raise MachineError(
             f"A worker process died while {num_workers} were at work, most likely for lack of memory. "
             "Use fewer (runtime.num_workers)."
         ) from error
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+        if in_threads or not is_whole:
+            _pool.cache_clear()
+            executor.shutdown(wait=True, cancel_futures=True)
 
 
-_sent: list[bytes] = []
-"""The function of this worker process, as it was sent."""
+@lru_cache(maxsize=1)
+def _pool(num_workers: int) -> ProcessPoolExecutor:
+    """Return processes for one map after another: each takes a second to start. They end with this process."""
+    # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in the child.
+    return ProcessPoolExecutor(num_workers, multiprocessing.get_context("spawn"), initializer=end_with_parent)
 
 
-def _begin(function: bytes) -> None:
-    end_with_parent()
-    _sent[:] = [function]
+@lru_cache(maxsize=2)
+def _unpickled(function: bytes) -> Callable[[Any], Any]:
+    unpickled: Callable[[Any], Any] = ForkingPickler.loads(function)
+    return unpickled
 
 
-@cache
-def _function() -> Callable[[Any], Any]:
-    # Not when the process begins: what fails then has no way to the parent, and looks as if memory was short.
-    function: Callable[[Any], Any] = ForkingPickler.loads(_sent[0])
-    return function
-
-
-def _apply(item: Any) -> Any:
-    return _function()(item)
+def _apply(function: bytes, item: Any) -> Any:
+    return _unpickled(function)(item)
 
 
 def end_with_parent() -> None:

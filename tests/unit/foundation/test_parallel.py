@@ -37,6 +37,19 @@ def test_a_worker_that_dies_is_an_error_that_names_the_remedy() -> None:
         list(ordered_map(os._exit, [3], num_workers=2))
 
 
+def process(_: int) -> int:
+    return os.getpid()
+
+
+def test_the_same_processes_do_one_map_after_another_until_one_is_broken_off() -> None:
+    first, second = (set(ordered_map(process, range(20), num_workers=2)) for _ in range(2))
+    assert first & second
+    broken_off = ordered_map(process, range(20), num_workers=2)
+    next(broken_off)
+    broken_off.close()
+    assert not first & set(ordered_map(process, range(20), num_workers=2))
+
+
 def leaves_ctrl_c_to_its_parent(_: int) -> bool:
     return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
