@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import yaml
+from datasets import Dataset, DatasetDict
 
 import smoke
 from smoke import Run, succeeded
@@ -146,6 +147,36 @@ def test_changed_user_text_re_runs_the_corpus(pipeline: Path, run: Run, tmp_path
     assert "corpus" not in stale(pipeline, run)
     (texts / "0.txt").write_text("Quite another text stands here now. " * 10)
     assert "corpus" in stale(pipeline, run)
+
+
+def test_the_whole_pipeline_runs_from_a_folder_of_datasets(pipeline: Path, run: Run) -> None:
+    topics = ("river", "engine", "garden", "music")
+    rows = [
+        {"text": " ".join(f"The {topics[n % 4]} of place {n} has part {i}." for i in range(8)), "topic": topics[n % 4]}
+        for n in range(240)
+    ]
+    places = {"train": (0, 160), "validation": (160, 200), "test": (200, 240)}
+    splits = {name: Dataset.from_list(rows[first:last]) for name, (first, last) in places.items()}
+    DatasetDict(splits).save_to_disk(str(pipeline / "data/topics"))
+    task = (pipeline / "conf/task/hub.yaml").read_text().replace("name: ???", "name: data/topics")
+    task = (
+        task.replace("revision: ???", "revision: null").replace("label_column: label", "label_column: topic")
+        + "max_length: 64\n"
+    )
+    (pipeline / "conf/task/topics.yaml").write_text(task)
+    replace(pipeline / "conf/config.yaml", "  - sweep: default", "  - task@tasks.topics: topics\n  - sweep: default")
+    chosen = ("corpus=hub", "corpus.name=data/topics", "corpus.revision=null", "corpus.validation_fraction=0.2")
+    bounds_off = [f"examples.bounds.max_{name}=null" for name in ("duplicate_share", "surface_accuracy", "rare_share")]
+    succeeded(
+        run(pipeline, PYTHON, "-m", "bertline", "configure", *chosen, *bounds_off, "tokenizer.vocab_size=200", "--save")
+    )
+    succeeded(run(pipeline, "dvc", "repro"))
+    corpus = json.loads((pipeline / "artifacts/corpus/manifest.json").read_text())
+    task_data = json.loads((pipeline / "artifacts/tasks/topics/manifest.json").read_text())
+    scores = json.loads((pipeline / "artifacts/metrics/evaluate.json").read_text())
+    assert corpus["counts"]["train"]["documents"] + corpus["counts"]["validation"]["documents"] == 160
+    assert task_data["labels"] == sorted(topics) and "topics/encoder/accuracy_mean" in scores
+    assert (pipeline / "artifacts/export/topics/model.safetensors").exists()
 
 
 def test_a_killed_pretraining_resumes_where_it_was(pipeline: Path, run: Run) -> None:

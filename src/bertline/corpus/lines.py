@@ -26,7 +26,7 @@ from bertline.corpus.files import (
 )
 from bertline.foundation.errors import ConfigError, DataError
 
-# Detection of the character encoding of one file, and of the lines in it that have another.
+# Detection of the character encoding of one file.
 
 AUTO = "auto"
 """Value of `corpus.encoding` that detects the encoding of each file."""
@@ -42,20 +42,13 @@ _MARKS = (
 _CHUNK_BYTES = 1 << 16
 _MAX_SAMPLE_BYTES = 1 << 18
 """Non-ASCII text that is shown to the detector; more does not make it surer."""
-_MAX_SEARCHED_BYTES = 1 << 26
-"""Beginning of a file in which lines of another encoding are looked for."""
-_FEWEST_LINES = 5
-"""Lines that are not UTF-8 from which they are another encoding and not damage."""
-_NOT_BY_CHANCE = 4
-"""Characters from which a line that can be UTF-8 is, where a character or two can be by chance: in encodings of two
-bytes a character, and of Thai."""
 
 
 def detect_encoding(part: Part) -> str | None:
     """Detect the encoding of a plain or compressed file: byte order mark, else UTF-8, else a detector (chardet).
 
     The file is read only up to the first non-ASCII text. That is UTF-8 if most of its non-ASCII characters are valid in
-    it; lines of another encoding are for `LineDecoder`.
+    it; the others are for `on_undecodable`.
 
     Returns:
         Python's name of the encoding; None if the content is no text in any encoding that the detector knows.
@@ -79,68 +72,6 @@ def detect_encoding(part: Part) -> str | None:
         lines = [line for line in sample.split(b"\n") if not line.isascii()]
         sample = b"\n".join([line for line in lines if not _is_utf8(line)] or lines)
     return _detected(sample)
-
-
-class LineDecoder:
-    """Decodes each line of a file by itself, so that none is garbled where some are UTF-8 and others are not.
-
-    Args:
-        part: The file.
-        codec: Encoding of the file: UTF-8, or one whose lower half is ASCII (see `suits`).
-        errors: Error handler for bytes that are invalid in `codec`.
-    """
-
-    def __init__(self, part: Part, codec: str, errors: str) -> None:
-        self._part = part
-        self._codec = codec
-        self._errors = errors
-        self._is_searched = False
-        self.second: str | None = None if codec == "utf-8" else "utf-8"
-        """The encoding of the lines that are not in `codec`; None if there is none, or it is not known yet."""
-
-    @staticmethod
-    def never_looks_like_utf8(codec: str) -> bool:
-        """Return whether no text of an encoding can be UTF-8: letters are where UTF-8 has first bytes of characters."""
-        return codec.startswith(("cp125", "iso8859", "koi8")) and codec != "iso8859-11"
-
-    @staticmethod
-    def suits(codec: str) -> bool:
-        """Return whether lines of an encoding can be told from those of UTF-8, since both have ASCII alike."""
-        ascii_bytes = bytes(range(32, 127))
-        return ascii_bytes.decode(codec, errors="replace").encode("ascii", errors="replace") == ascii_bytes
-
-    def __call__(self, text: str) -> tuple[str, bool]:
-        """Return a line, and whether it is in the second encoding of the file."""
-        raw = text.encode(errors="surrogateescape")
-        if self._codec != "utf-8":
-            least = 1 if self.never_looks_like_utf8(self._codec) else _NOT_BY_CHANCE
-            if _is_utf8(raw) and sum(character > "\x7f" for character in text) >= least:
-                return text, True
-            return raw.decode(self._codec, errors=self._errors), False
-        if _is_utf8(raw):
-            return text, False
-        if not self._is_searched:
-            self._is_searched, self.second = True, _second_encoding(self._part)
-        try:
-            return (text, False) if self.second is None else (raw.decode(self.second), True)
-        except UnicodeDecodeError:
-            return text, False
-
-
-def _second_encoding(part: Part) -> str | None:
-    """Detect the encoding of the lines that are not UTF-8; None if they are few, or in no encoding that is known."""
-    sample_lines: list[bytes] = []
-    rest, read = b"", 0
-    with opened(part) as handle:
-        while read < _MAX_SEARCHED_BYTES and sum(map(len, sample_lines)) < _MAX_SAMPLE_BYTES:
-            chunk = handle.read(_CHUNK_BYTES)
-            *lines, rest = (rest + chunk).split(b"\n") if chunk else (rest, b"")
-            sample_lines += [line for line in lines if not _is_utf8(line)]
-            read += len(chunk)
-            if not chunk:
-                break
-    codec = _detected(b"\n".join(sample_lines)) if len(sample_lines) >= _FEWEST_LINES else None
-    return codec if codec is not None and codec != "utf-8" and LineDecoder.suits(codec) else None
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -211,8 +142,7 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
     Args:
         part: The file.
         encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then
-            reported as `encodings/NAME`, and lines that have another encoding than their file are decoded from it
-            (`lines/read_in_a_second_encoding`).
+            reported as `encodings/NAME`.
         policy: What happens to input that is not text.
 
     Raises:
@@ -228,18 +158,12 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
             return
         if encoding == AUTO and codec != "utf-8":
             yield Dropped(f"encodings/{codec}", part.name)
-        by_line = LineDecoder.suits(codec) if encoding == AUTO else LineDecoder.never_looks_like_utf8(codec)
-        decode = LineDecoder(part, codec, _ERRORS[policy]) if by_line else None
         # A byte-order mark is not part of the text.
-        stream = ("utf-8-sig", "surrogateescape") if decode else (codec.replace("utf-8", "utf-8-sig"), _ERRORS[policy])
+        stream = codec.replace("utf-8", "utf-8-sig"), _ERRORS[policy]
         with opened(part) as content, io.TextIOWrapper(content, *stream) as handle:
             while text := handle.readline(_MAX_LINE_CHARACTERS):
                 number += 1
                 place, undecodable = f"{part.label}:{number}", False
-                if decode is not None and not text.isascii():
-                    text, is_second = decode(text)
-                    if is_second:
-                        yield Dropped("lines/read_in_a_second_encoding", place, text, note=f"as {decode.second}")
                 if not _is_text(text) and (found := _NOT_TEXT.search(text)):
                     if number == 1 and (archive := _archive(part, policy)):
                         yield archive

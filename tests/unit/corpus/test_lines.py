@@ -157,19 +157,7 @@ def test_auto_reads_every_file_in_its_own_encoding_and_counts_them(tmp_path: Pat
 UMLAUTS = "Die Straße führt über die Brücke, und die müden Wanderer kehrten zurück.\n"
 
 
-@pytest.mark.parametrize("of_utf8", [6, 60, 114])
-@pytest.mark.parametrize("policy", ["fail", "skip", "replace"])
-def test_a_file_of_two_encodings_is_read_line_by_line_and_counted(tmp_path: Path, of_utf8: int, policy: str) -> None:
-    path = tmp_path / "mixed.txt"
-    path.write_bytes(b"".join(UMLAUTS.encode("utf-8" if n * of_utf8 % 120 < of_utf8 else "cp1252") for n in range(120)))
-
-    found, dropped = lines_of(path, policy, "auto")
-
-    assert [line.text for line in found] == [UMLAUTS.rstrip()] * 120
-    assert dropped["lines/read_in_a_second_encoding"] in (of_utf8, 120 - of_utf8)
-
-
-def test_a_few_damaged_lines_are_no_second_encoding(tmp_path: Path) -> None:
+def test_a_few_damaged_lines_do_not_change_the_encoding_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(UMLAUTS.encode() * 20 + b"caf\xe9\n")
     with pytest.raises(DataError, match=r"a.txt:21: byte 0xe9 at character 4 is not utf-8 text. Most of the file is"):
         lines_of(tmp_path / "a.txt", encoding="auto")

@@ -13,11 +13,8 @@ CHANGED = "changed_paragraphs/"
 MARKED = "marked_paragraphs/"
 """Counts of paragraphs with left-over markup that stays, by kind."""
 _CONVERTED, _KEPT = "converted_files/", "kept_lines/"
-"""Counts of files in another encoding than UTF-8, and of lines that stay with U+FFFD or in a second encoding."""
-_TOLD = {
-    "lines/replaced": f"{_KEPT}replaced",
-    "lines/read_in_a_second_encoding": f"{_KEPT}read_in_a_second_encoding",
-}
+"""Counts of files in another encoding than UTF-8, and of lines that stay with U+FFFD."""
+_TOLD = {"lines/replaced": f"{_KEPT}replaced"}
 """What readers report under a name that sounds as if it was dropped."""
 
 DROPS_NAME = "drops.json"
