@@ -1,4 +1,4 @@
-"""The lines of input files: encoding, bounded memory, markup, and errors that name file, line and byte."""
+"""The lines of input files: encoding, bounded memory, and errors that name file, line and byte."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import codecs
 import io
 import re
 from collections.abc import Iterator
-from itertools import chain
 from typing import NamedTuple
 
 import chardet
@@ -105,6 +104,8 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # What the error handler makes of a byte that it cannot decode, and NUL, which no text has.
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
+MARKUP = re.compile(r"\s*<[?!A-Za-z][^<>]*>")
+"""Beginning of XML and HTML."""
 # Limit for files without line ends, which could fill the memory; no real line or document is that long.
 _MAX_LINE_CHARACTERS = 200_000_000
 _SKIPPED_CHARACTERS = 1 << 20
@@ -235,57 +236,3 @@ def _not_text(part: Part, number: int, found: re.Match[str], codec: str, *, is_d
         hint = "Most of the file is, and no other encoding is known for such lines: mend it"
     byte = f"byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1}"
     return f"{place} {byte} is not {codec} text. {hint}, {rest}"
-
-
-# Recognition of markup in what should be plain text.
-
-_MAX_LINES = 200
-_MAX_CHARACTERS = 50_000
-_TAG = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>")
-_MAX_TAG_SHARE = 0.2
-"""Share of characters in tags above which text is markup; prose about HTML stays far below."""
-_MIN_TAGS = 10
-"""Fewer may be a sentence about a tag."""
-_BEGINNINGS = (
-    (re.compile(r"<doc id=", re.IGNORECASE), "corpus=wikiextractor"),
-    (re.compile(r"<mediawiki\b", re.IGNORECASE), "WikiExtractor, then corpus=wikiextractor"),
-    (re.compile(r"<(?:\w+:)?TEI\b|<teiCorpus\b"), "corpus=tei"),
-    (re.compile(r"<!DOCTYPE html|<html\b", re.IGNORECASE), "a converter from HTML to text first"),
-    (re.compile(r"<\?xml\b"), "corpus=xml"),
-)
-
-
-def reader_of_markup(text: str) -> str | None:
-    """Return what reads a text that is markup, by its beginning; None if it is plain text.
-
-    Example:
-        >>> reader_of_markup('<?xml version="1.0"?><TEI xmlns="http://www.tei-c.org/ns/1.0">')
-        'corpus=tei'
-        >>> reader_of_markup("Use <script>.") is None
-        True
-        >>> reader_of_markup("The tag <b> makes text bold, </b> ends it.") is None
-        True
-    """
-    text = text.lstrip()
-    if text.startswith("<"):
-        for beginning, reader in _BEGINNINGS:
-            if beginning.search(text[:2_000]) if reader != "corpus=xml" else beginning.match(text):
-                return reader
-    tags = _TAG.findall(text)
-    mostly = len(tags) >= _MIN_TAGS and sum(map(len, tags)) > _MAX_TAG_SHARE * len(text)
-    return "corpus=xml" if mostly else None
-
-
-def peeked(lines: Iterator[Line | Dropped]) -> tuple[str, Iterator[Line | Dropped]]:
-    """Return the beginning of the lines as one text, and all of the lines."""
-    first: list[Line | Dropped] = []
-    texts: list[str] = []
-    characters = 0
-    for line in lines:
-        first.append(line)
-        if isinstance(line, Line):
-            texts.append(line.text[:_MAX_CHARACTERS])
-            characters += len(line.text)
-        if len(first) >= _MAX_LINES or characters >= _MAX_CHARACTERS:
-            break
-    return "\n".join(texts), chain(first, lines)

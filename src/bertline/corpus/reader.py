@@ -12,7 +12,7 @@ from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_c
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig, RulesConfig
 
-_SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 32
+_SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 16
 
 # The kinds of sentence splitting: a new one is a file of `corpus/sentences` and a line here.
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bertline.corpus.files import TORN, Part, archive_kind, opened, without_compression
-from bertline.corpus.lines import reader_of_markup
+from bertline.corpus.lines import MARKUP
 from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, word_hashes
 from bertline.foundation.engine import Counts
 from bertline.foundation.errors import DataError
@@ -78,7 +78,7 @@ def _lines_of_text(path: Path, lines: Iterable[str]) -> Iterator[str]:
         raise DataError(f"corpus.decontaminate: {path} is a {kind} archive, or built like one. {_TYPES}")
     lines = iter(lines)
     start = list(islice(lines, _LINES_LOOKED_AT))
-    if reader_of_markup("".join(start)) is not None:
+    if MARKUP.match("".join(start)):
         raise DataError(f"corpus.decontaminate: {path} is markup, whose tags would be taken for words. {_TYPES}")
     for number, line in enumerate(chain(start, lines), start=1):
         if "\0" in line:

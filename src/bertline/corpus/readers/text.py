@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import Part, line_ranges, lines_before, paragraphs_of
-from bertline.corpus.lines import Line, peeked, read_lines, reader_of_markup
+from bertline.corpus.lines import MARKUP, Line, read_lines
 from bertline.corpus.reader import FilesReader
 from bertline.foundation.errors import DataError
 
 _MAX_DOCUMENT_CHARACTERS = 200_000_000
+_LINES_LOOKED_AT = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,15 +66,17 @@ class TextReader(FilesReader):
         """
         lines = read_lines(part, self.encoding, self.on_undecodable)
         if self.on_markup != "keep" and not part.start:
-            start, lines = peeked(lines)
-            if (reader := reader_of_markup(start)) is not None:
+            start = list(islice(lines, _LINES_LOOKED_AT))
+            lines = chain(start, lines)
+            beginning = "\n".join(line.text for line in start)
+            if MARKUP.match(beginning):
                 if self.on_markup == "fail":
                     raise DataError(
-                        f"{part.path}: markup, not plain text; its tags would become words. To read it, use {reader}. "
-                        "Or set corpus.on_markup=skip to leave such files out, counted, or keep to take the tags as "
-                        "text."
+                        f"{part.path}: markup, not plain text; its tags would become words. Read XML with corpus=xml, "
+                        "TEI with corpus=tei, the output of WikiExtractor with corpus=wikiextractor; convert HTML. Or "
+                        "set corpus.on_markup=skip to leave such files out, counted, or keep to take the tags as text."
                     )
-                yield Dropped("files/markup", part.name, start, note=f"to read it: {reader}")
+                yield Dropped("files/markup", part.name, beginning)
                 return
         if self.document == "line":
             for line in lines:
