@@ -6,6 +6,7 @@ A path may be local or a URL (`s3://`, `gs://`, `hf://`), whose credentials and 
 from __future__ import annotations
 
 import bz2
+import errno
 import glob
 import gzip
 import io
@@ -232,17 +233,17 @@ def opened(part: Part) -> Iterator[IO[bytes]]:
     """Open the content of a part as a stream of bytes in bounded memory; compression is told by the first bytes."""
     with ExitStack() as stack:
         handle = stack.enter_context(_opened_file(part.path))
-        if part.stop is not None:
-            handle.seek(part.start)
-            yield cast("IO[bytes]", io.BufferedReader(_Range(handle, part.stop - part.start), 1 << 18))
-        elif (kind := _compression(handle)) is None:
-            yield handle
-        else:
+        if part.stop is None and (kind := _compression(handle)) is not None:
             yield stack.enter_context(_OPENERS[kind](handle))
+        elif size := (part.stop or part.size) - part.start:
+            handle.seek(part.start)
+            yield cast("IO[bytes]", io.BufferedReader(_Range(handle, size), 1 << 18))
+        else:
+            yield handle
 
 
 class _Range(io.RawIOBase):
-    """The next bytes of a file, up to a number."""
+    """The next bytes of a file, up to a number; an object store may end before them."""
 
     def __init__(self, handle: IO[bytes], left: int) -> None:
         self._handle, self._left = handle, left
@@ -252,6 +253,8 @@ class _Range(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         chunk = self._handle.read(min(len(buffer), self._left))
+        if self._left and not chunk:
+            raise OSError(errno.EIO, f"it ended {self._left:,} bytes early")
         self._left -= len(chunk)
         buffer[: len(chunk)] = chunk
         return len(chunk)

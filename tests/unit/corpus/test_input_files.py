@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from bertline.corpus.document import Dropped
 from bertline.corpus.files import Part, find_files
@@ -87,3 +90,29 @@ def test_text_is_read_from_an_object_store_and_its_errors_name_the_url() -> None
     assert reader("memory://bucket").user_path is None
     with pytest.raises(DataError, match="memory://nowhere.*matches nothing"):
         reader("memory://nowhere").plan(500)
+
+
+class _EndsEarly(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """An object store that gives less than it said."""
+
+    protocol = "early"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.removeprefix("early:/")))
+
+    def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> io.BytesIO:
+        return io.BytesIO(super()._open(path, mode, **kwargs).read()[:-10])
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_an_object_store_that_ends_early_is_an_error_and_no_shorter_text(policy: Any) -> None:
+    fsspec.register_implementation("early", _EndsEarly, clobber=True)
+    with fsspec.open("memory://short/a.jsonl", "w") as file:
+        file.write("".join(f'{{"text": "Text {number}."}}\n' for number in range(100)))
+    reader = TableReader(
+        kind="jsonl", path="early://short", text_column="text", group_column=None, on_undecodable=policy
+    )
+    for shard_bytes in (500, 1 << 20):
+        with pytest.raises(DataError, match=r"early://short/a\.jsonl cannot be read: it ended 10 bytes early"):
+            list(read(reader, shard_bytes=shard_bytes))
