@@ -109,6 +109,21 @@ def test_a_signal_stops_the_stage_and_the_same_command_resumes(
     assert read_status(folder_of(project)).metrics == {"val/mlm_loss": 3.64}
 
 
+def test_under_nohup_a_lost_terminal_changes_nothing(
+    project: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for_step_3(project, process)
+    process.send_signal(signal.SIGHUP)
+    (project / "go").touch()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+
+
 def test_a_killed_stage_leaves_its_folder_free_and_is_resumed(
     project: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:

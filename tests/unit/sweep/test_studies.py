@@ -117,6 +117,12 @@ def test_the_trials_of_a_dead_process_are_done_again_in_their_slots(study, url, 
     assert "done again" in reason_of(study.trials[0])
 
 
+def test_a_process_that_died_while_it_took_a_trial_loses_it_too(study, url):
+    begin(study, None)
+    fail_trials(study, url, "another:1")
+    assert states(study)[0] == "FAIL"
+
+
 def test_a_trial_that_failed_by_itself_is_done_again_only_when_the_stage_is(study, run_all):
     def diverges(trial):
         trial.set_user_attr(REASON, "The loss is not finite.")
@@ -176,6 +182,16 @@ def test_a_trial_that_falls_silent_is_failed_even_if_it_never_gave_a_sign_of_lif
     pass_an_hour()
     fail_silent_trials(study, storage, known)
     assert states(study)[0] == "FAIL"
+
+
+def test_a_heartbeat_that_the_database_does_not_take_ends_nothing(url, monkeypatch):
+    storage = open_storage(url)
+
+    def fail(*_):
+        raise optuna.exceptions.StorageInternalError
+
+    monkeypatch.setattr(optuna.storages.RDBStorage, "record_heartbeat", fail)
+    storage.record_heartbeat(1)
 
 
 def test_a_database_that_cannot_be_used_is_one_error_that_says_how_to_resume(tmp_path):
