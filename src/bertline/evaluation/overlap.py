@@ -1,18 +1,15 @@
 """Overlap of each task's test sets with the pretraining corpus, by hashed word n-grams.
 
-Only the n-grams of the test sets are stored. Words that occur in none of them get the hash 0, and no n-gram contains
-such a word. So memory does not depend on the vocabulary of the corpus.
+Words are those of `corpus.quality.word_hashes`, without case and punctuation. Only the n-grams of the test sets are
+stored, so that memory does not depend on the size of the corpus.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, ngrams_by_length
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.config import OverlapConfig
 from bertline.foundation.errors import ArtifactError
@@ -30,15 +28,7 @@ from bertline.foundation.parallel import ordered_map
 FEWEST_WORDS = 4
 """Minimum number of words of a row that is searched for: shorter rows match by chance."""
 _PERCENTILE = 5
-_BREAK = "\x00"
-"""Separator between two texts; no n-gram crosses it."""
-# Words are runs of letters and digits; in scripts without spaces every character is a word.
-_SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"{_BREAK}|[{_SINGLE}]|[^\W_{_SINGLE}]+")
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _FEWEST_FILTER_BITS, _MOST_FILTER_BITS = 16, 27
-
-Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,14 +77,9 @@ def measure_overlap(
         arXiv 2204.02311, section 8.
     """
     rows: dict[str, dict[int, Hashes]] = {}
-    vocabulary: dict[str, int] = {}
     for name, split in texts.items():
-        long_enough = {place: words for place, text in enumerate(split) if len(words := words_of(text)) >= FEWEST_WORDS}
-        vocabulary |= {word: hash_of_word(word) for words in long_enough.values() for word in words}
-        rows[name] = {
-            place: np.array([vocabulary[word] for word in words], dtype=np.uint64)
-            for place, words in long_enough.items()
-        }
+        words_of_rows = hashes_of_documents([text] for text in split)
+        rows[name] = {place: words for place, words in enumerate(words_of_rows) if len(words) >= FEWEST_WORDS}
     lengths: dict[str, int] = {}
     grams: dict[str, dict[int, tuple[int, Hashes]]] = {name: {} for name in rows}
     all_grams: defaultdict[int, list[Hashes]] = defaultdict(list)
@@ -103,12 +88,12 @@ def measure_overlap(
         lengths[name] = int(np.clip(shortest, config.min_ngram, config.max_ngram))
         for place, row in of_split.items():
             n = min(lengths[name], len(row))
-            *_, grams[name][place] = ngrams(row, {n})
+            grams[name][place] = n, ngram_hashes(row, n)
             all_grams[n].append(grams[name][place][1])
     wanted = {n: np.unique(np.concatenate(of_length)) for n, of_length in all_grams.items()}
     found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
     if wanted:
-        work = partial(_found_in_row_group, vocabulary=vocabulary, wanted=wanted)
+        work = partial(_found_in_row_group, wanted=wanted)
         for part in ordered_map(work, _row_groups(corpus), num_workers=num_workers):
             for n, indices in part.items():
                 found[n][indices] = True
@@ -129,34 +114,6 @@ def measure_overlap(
     return overlaps
 
 
-def words_of(text: str) -> list[str]:
-    """Split a text into lower-cased words without punctuation, as in arXiv 2005.14165, appendix C.
-
-    Example:
-        >>> words_of("The kernel's _size_ (3x3), 東京!")
-        ['the', 'kernel', 's', 'size', '3x3', '東', '京']
-    """
-    return [word for word in _WORD.findall(text.lower()) if word != _BREAK]
-
-
-def hash_of_word(word: str) -> int:
-    """Return a 64-bit hash, never 0, that is the same in every process and on every machine."""
-    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little") or 1
-
-
-def ngrams(words: Hashes, lengths: Collection[int]) -> Iterator[tuple[int, Hashes]]:
-    """Yield n and the hashes of all n-grams, [len(words) - n + 1] in text order, for each length n up to the text's.
-
-    Hashes of n-grams are computed from those of (n - 1)-grams (a polynomial in a constant, modulo 2^64), so all lengths
-    together take as many passes as the longest.
-    """
-    hashes = np.zeros(len(words), dtype=np.uint64)
-    for n in range(1, min(max(lengths), len(words)) + 1):
-        hashes = hashes[: len(words) - n + 1] * _MULTIPLIER + words[n - 1 :]
-        if n in lengths:
-            yield n, hashes
-
-
 def _row_groups(corpus: Path) -> Iterator[tuple[Path, int]]:
     manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
     for name in manifest["shards"]["train"]:
@@ -165,18 +122,17 @@ def _row_groups(corpus: Path) -> Iterator[tuple[Path, int]]:
         yield from ((corpus / name, index) for index in range(number))
 
 
-def _found_in_row_group(
-    place: tuple[Path, int], *, vocabulary: Mapping[str, int], wanted: Mapping[int, Hashes]
-) -> dict[int, NDArray[np.int64]]:
+def _found_in_row_group(place: tuple[Path, int], *, wanted: Mapping[int, Hashes]) -> dict[int, NDArray[np.int64]]:
     """Return, by n, indices of the sorted hashes that are wanted which occur in the documents of a row group."""
     path, index = place
     with _opened(path) as shard:
         documents = shard.read_row_group(index, columns=["sentences"])["sentences"].to_pylist()
-    words = _WORD.findall(_BREAK.join(" ".join(sentences) for sentences in documents).lower())
-    hashes = np.fromiter(map(vocabulary.get, words, repeat(0)), dtype=np.uint64, count=len(words))
-    # known[i]: number of nonzero words before i, so a difference of n means that all n words are in the vocabulary.
-    known = np.concatenate([[0], np.cumsum(hashes != 0)])
-    return {n: _indices(grams[known[n:] - known[:-n] == n], wanted[n]) for n, grams in ngrams(hashes, wanted)}
+    of_documents = hashes_of_documents(documents)
+    words = np.concatenate([*of_documents, np.empty(0, np.uint64)])
+    number = np.repeat(np.arange(len(of_documents)), list(map(len, of_documents)))
+    # An n-gram of two documents is none.
+    inside = {n: number[n - 1 :] == number[: len(number) - n + 1] for n in wanted if n <= len(number)}
+    return {n: _indices(grams[inside[n]], wanted[n]) for n, grams in ngrams_by_length(words, wanted)}
 
 
 def _indices(grams: Hashes, wanted: Hashes) -> NDArray[np.int64]:

@@ -6,13 +6,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.document import Document
 from bertline.evaluation.config import OverlapConfig
-from bertline.evaluation.overlap import FEWEST_WORDS, Overlap, hash_of_word, measure_overlap, ngrams
+from bertline.evaluation.overlap import FEWEST_WORDS, Overlap, measure_overlap
 from bertline.foundation.manifests import write_manifest
 from corpora import ShardWriter
 
@@ -96,16 +95,3 @@ def test_splits_measured_together_are_as_measured_alone_and_with_processes(tmp_p
     assert together == measure_overlap(texts, corpus, CONFIG, num_workers=2)
     for name, rows in texts.items():
         assert together[name] == measure_overlap({name: rows}, corpus, CONFIG, num_workers=1)[name]
-
-
-def test_the_hash_of_a_word_never_changes() -> None:
-    assert hash_of_word("kernel") == 2828236996249490263
-
-
-@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 13))
-def test_equal_ngrams_have_equal_hashes_and_others_have_not(words: list[str], longest: int) -> None:
-    hashes = np.array([hash_of_word(word) for word in words], dtype=np.uint64)
-    for n, grams in ngrams(hashes, range(1, longest + 1)):
-        tuples = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
-        assert len(grams) == len(tuples)
-        assert len(set(zip(tuples, grams.tolist(), strict=True))) == len(set(tuples)) == len(set(grams.tolist()))

@@ -6,7 +6,7 @@ import hashlib
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -116,11 +116,19 @@ def ngram_hashes(words: Hashes, ngram: int) -> Hashes:
         >>> sorted(np.unique(ngram_hashes(words, 2), return_counts=True)[1].tolist())
         [1, 1, 2]
     """
-    count = max(0, len(words) - ngram + 1)
-    total = np.zeros(count, np.uint64)
-    for offset in range(ngram):
-        total = mixed(total * _STEP + words[offset : offset + count])
-    return total
+    return next((hashes for _, hashes in ngrams_by_length(words, {ngram})), np.empty(0, np.uint64))
+
+
+def ngrams_by_length(words: Hashes, lengths: Collection[int]) -> Iterator[tuple[int, Hashes]]:
+    """Yield n and what `ngram_hashes` returns, for each length n up to that of the text.
+
+    The hash of an n-gram comes from that of its first n - 1 words, so that all lengths cost as much as the longest.
+    """
+    hashes = np.zeros(len(words), np.uint64)
+    for n in range(1, min(max(lengths), len(words)) + 1):
+        hashes = mixed(hashes[: len(words) - n + 1] * _STEP + words[n - 1 :])
+        if n in lengths:
+            yield n, hashes
 
 
 def mixed(values: Hashes) -> Hashes:
