@@ -514,8 +514,32 @@ def distil() -> str:
     )
 
 
+def terabyte() -> str:
+    """Return what 1 TB would take on 64 nodes, from the processor time that 5 GB took, by stage."""
+    record = _read(RESULTS / "large_text.json")
+    sizes = sorted(record["sizes"].values(), key=lambda size: size["input_bytes"])
+    small, large = sizes[0], sizes[-1]
+    gigabytes = large["input_bytes"] / 1e9
+    took = f"processor time of {gigabytes:.1f} GB"
+    rows = [
+        f"| stage | {took} | of it in one process | memory of a process | 1 TB on 1,024 cores |",
+        "|---|---|---|---|---|",
+    ]
+    for stage in ("corpus", "tokenizer", "examples"):
+        one = large[stage]
+        alone_s = one["processor_s"] * one["planning_share"]
+        shared_s = (one["processor_s"] - alone_s) * 1000 / gigabytes
+        rows.append(
+            f"| {stage} | {one['processor_s']:.0f} s | {alone_s:.0f} s | {one['memory_bytes'] / 2**20:.0f} MiB "
+            f"({record['memory_ratio'][stage]:.2f} times that for {small['input_bytes'] / 1e9:.1f} GB) | "
+            f"{shared_s / 1024 / 60:.1f} min, and what one process does |"
+        )
+    return "\n".join(rows)
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "distil": distil,
+    "terabyte": terabyte,
     "flavours": flavours,
     "printed": printed,
     "scores": scores,
