@@ -15,7 +15,6 @@ from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.base import HeadSettings, TaskKind
 from bertline.kinds.classification import ClassificationTaskConfig
-from bertline.kinds.fill_mask import FillMaskTaskConfig
 from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
 from bertline.kinds.registry import task_kind
 from bertline.kinds.regression import RegressionTaskConfig
@@ -28,7 +27,6 @@ from bertline.modeling.crf import BertForTokenClassificationWithCrf
 from bertline.tasks.source_config import (
     AnswersSourceConfig,
     HubSourceConfig,
-    PlainTextSourceConfig,
     SmartSourceConfig,
     SquadSourceConfig,
     SummariesSourceConfig,
@@ -38,7 +36,6 @@ from bertline.tasks.stored_rows import (
     Documents,
     MultiLabelRows,
     NumberRows,
-    PlainRows,
     QueryRows,
     QuestionRows,
     StoredRows,
@@ -269,21 +266,6 @@ def _summarisation() -> Example:
     return config, [], SummaryRows(_ids(4), documents, texts(4, seed=3), [[1, 0, 0, 1, 0]] * 4), {}
 
 
-def _fill_mask() -> Example:
-    config = FillMaskTaskConfig(
-        kind="fill_mask",
-        source=PlainTextSourceConfig(
-            kind="text", path="", text_column="text", encoding="utf-8", on_bad_row="error", **_FILES
-        ),
-        top_k=5,
-        mask_prob=0.15,
-        max_scored_tokens=None,
-        metric="top1_accuracy",
-        **_BASE,
-    )
-    return config, [], PlainRows(_ids(6), texts(6, seed=1)), {}
-
-
 def _tagging() -> Example:
     source = ConlluSourceConfig(kind="conllu", path="", tags="upos", on_bad_row="error", **_FILES)
     config = TaggingTaskConfig(
@@ -326,7 +308,6 @@ KINDS: dict[str, Callable[[], Example]] = {
     "retrieval": _retrieval,
     "reranking": _reranking,
     "summarisation": _summarisation,
-    "fill_mask": _fill_mask,
     "tagging": _tagging,
     "sentence_labelling": _sentence_labelling,
 }

@@ -260,7 +260,6 @@ class LoadedModel:
         | reranking | queries, candidates (lists) | a list of `Ranked`, best first |
         | retrieval | queries, documents, top_k | a list of `Hit`, best first |
         | summarisation | texts or lists of sentences | `Summary` |
-        | fill_mask | texts | `TextScore` |
         | tagging | texts or lists of words | a list of `TaggedWord` |
         | sentence_labelling | texts or lists of sentences | a list of `LabelledSentence` |
 

@@ -271,20 +271,6 @@ class SummariesSourceConfig(FilesSourceConfig):
     counts."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlainTextSourceConfig(FilesSourceConfig):
-    """Unlabelled text, with one passage per line (`.txt`) or per row (CSV, TSV, JSONL, Parquet with `text_column`)."""
-
-    kind: Literal["text"]
-    text_column: str
-    """Name of the text column of a table."""
-    encoding: str
-    """Character encoding of the files."""
-    on_bad_row: OnBadRow
-    """Handling of table rows with an empty or non-text value or a missing column. Blank lines of a text file are
-    skipped."""
-
-
 def check_delimiting(separator: str | None, max_fields: int | None, *, quoting: bool) -> None:
     """Check the options that split lines into fields.
 

@@ -290,7 +290,6 @@ UNUSED = {
     "question_answering": ("class_weights",),
     "retrieval": ("class_weights",),
     "reranking": ("class_weights",),
-    "fill_mask": ("class_weights",),
 }
 
 

@@ -17,7 +17,6 @@ MAX_LENGTHS = {
     "classification": 24,
     "marked": 24,
     "multi_label": 14,
-    "fill_mask": 8,
     "reranking": 17,
     "summarisation": 14,
     "sentence_labelling": 14,
@@ -57,7 +56,7 @@ def counted(reader):
         )
 
     return {
-        **dict.fromkeys(("classification", "marked", "multi_label", "linear", "fill_mask"), of_texts),
+        **dict.fromkeys(("classification", "marked", "multi_label", "linear"), of_texts),
         "cosine": of_either_text,
         "question_answering": lambda rows, _: sum(tokens(question) > 4 for question in rows.questions),
         "reranking": of_any_candidate,

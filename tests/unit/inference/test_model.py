@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,18 +233,6 @@ def test_summaries_are_those_of_evaluation(open_task: Open) -> None:
     assert [summary.places for summary in model.predict(running)] == [found[place].places for place in long]
     with pytest.raises(DataError, match=r"texts\[1\] has no sentence"):
         model.predict(["Word1.", " "])
-
-
-def test_texts_are_scored_as_evaluation_does_and_blanks_filled(open_task: Open) -> None:
-    finished, model = open_task("fill_mask")
-    table = finished.table()
-    found = model.predict(finished.rows.texts)
-    np.testing.assert_allclose([score.log_prob for score in found], table["log_prob"], atol=1e-4)
-    assert [score.num_tokens for score in found] == table["tokens"]
-    assert [score.accuracy for score in found] == table["correct"]
-    assert found[0].pseudo_perplexity == pytest.approx(math.exp(-table["log_prob"][0] / table["tokens"][0]), rel=1e-4)
-    assert math.isnan(model.predict([""])[0].pseudo_perplexity)
-    assert len(model.fill_mask("word1 [MASK] word2", top_k=3)[0]) == 3
 
 
 @pytest.mark.parametrize(

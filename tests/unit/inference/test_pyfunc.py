@@ -108,9 +108,6 @@ def expected(model: LoadedModel, rows: list[Row]) -> list[Row]:
             return [{"order": [r.number for r in of], "scores": [r.score for r in of]} for of in found]
         case "summarisation":
             return [{"summary": each.text, "sentences": list(each.places)} for each in found]
-        case "fill_mask":
-            perplexities = [each.pseudo_perplexity for each in found]
-            return [{"predicted": [], "probability": [], "pseudo_perplexity": each} for each in perplexities]
         case kind:
             return [{column[str(kind)]: [each._asdict() for each in of]} for of in found]
 

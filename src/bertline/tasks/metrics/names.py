@@ -21,9 +21,6 @@ _METRICS = {
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
-    "top1_accuracy": "top-1 accuracy",
-    "topk_accuracy": "top-k accuracy",
-    "negative_log_perplexity": "negative log perplexity",
 }
 _CUT_METRICS = {"ndcg": "nDCG", "mrr": "MRR", "recall": "recall", "precision": "precision", "map": "MAP"}
 
