@@ -22,12 +22,11 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_pairs, row_ids
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.decoded_files import NO_OPTIONS, beginning_of, decoded_text
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, QuestionRows
-from bertline.tasks.table_source import JSON_LINES, read_records
+from bertline.tasks.table_source import JSON_LINES, decoded_text, read_records
 
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
@@ -684,7 +683,7 @@ def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list
 def _articles(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield, for each question, its place (for messages), its article's title, its context and its JSON object."""
     try:
-        content = json.loads(decoded_text(path, "utf-8", NO_OPTIONS))
+        content = json.loads(decoded_text(path, "utf-8"))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole?") from error
     articles = _member(content, "data")
@@ -714,14 +713,8 @@ def _list(value: Any, key: str, where: str) -> list[Any]:
 
 def _flat_format(path: Path) -> Literal["jsonl", "parquet"] | None:
     """Return the format of a file with a question a row, as `datasets` writes SQuAD; None for a file of articles."""
-    start = beginning_of(path, "utf-8") if path.is_file() else None
-    if start is None or start.is_parquet:
-        return None if start is None else "parquet"
-    try:
-        first = json.loads(next((line for line in start.lines if line.strip()), ""))
-    except (ValueError, RecursionError):
-        return None
-    return "jsonl" if isinstance(first, dict) and "context" in first else None
+    name = path.name.lower().removesuffix(".gz")
+    return "parquet" if name.endswith(".parquet") else "jsonl" if name.endswith((".jsonl", ".ndjson")) else None
 
 
 def _flat_questions(

@@ -40,10 +40,8 @@ from bertline.kinds.base import (
 )
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.metrics import ranking
-from bertline.tasks.search_data import search_splits
-from bertline.tasks.search_files import one_line, relevance_of
+from bertline.tasks.search_data import one_line, relevance_of, search_splits
 from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
@@ -61,7 +59,6 @@ MOST_PAIRS = 100_000
 """Maximum number of candidates that are read from the first rows of train, always all candidates of a query."""
 # Range of logits below which candidates differ only by rounding.
 _DEGENERATE_SPREAD = 1e-3
-_OPTIONS = OptionNames(encoding="source.encoding", quoting="source.quoting")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -404,7 +401,7 @@ def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> 
             and invalid rows are errors. The message names the file and line.
     """
     kind: Literal["csv", "tsv"] = "tsv" if ".tsv" in path.suffixes else "csv"
-    layout = TableLayout(kind, header=True, quoting=source.quoting, encoding=source.encoding, options=_OPTIONS)
+    layout = TableLayout(kind, header=True, quoting=source.quoting, encoding=source.encoding)
     questions: dict[str, Question] = {}
     for row in read_records(path, layout, bad_rows):
         cells = {}

@@ -19,13 +19,13 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, Statistics, list_of
 from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging, TagPredictions
+from bertline.tasks import entities as metrics
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import TaggedSentence, read_conll, tagged_rows, tagged_splits
-from bertline.tasks.metrics import entities as metrics
+from bertline.tasks.entities import iob2_labels, types_of
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.source_files import num_rows_made, shortened
 from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows
-from bertline.tasks.tags import iob2_labels, types_of
 
 if TYPE_CHECKING:
     from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, Usage, nn

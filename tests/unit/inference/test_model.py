@@ -14,7 +14,7 @@ import bertline
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
-from bertline.tasks.metrics.entities import entities
+from bertline.tasks.entities import entities
 from finished_tasks import Finished, collection, finish
 from tiny import load_pretraining_model
 
