@@ -150,8 +150,6 @@ class RowsOutput:
     """Columns of the first row, which all rows must have, except in JSON Lines."""
     schema: pa.Schema | None
     """Schema of a Parquet file; None for other formats."""
-    inferred: tuple[str, ...] = ()
-    """Columns of the schema whose types are those that the values of the first block have."""
 
     @classmethod
     def after(cls, block: list[Record], target: Path, *, added: pa.Schema, schema: pa.Schema | None) -> RowsOutput:
@@ -171,15 +169,10 @@ class RowsOutput:
             return cls(target, columns, pa.schema([*schema, *added]))
         with _types_named(target):
             inferred = pa.Table.from_pylist([named_values(record) for record in block]).schema
-        return cls(target, columns, pa.schema([*inferred, *added]), names)
+        return cls(target, columns, pa.schema([*inferred, *added]))
 
-    def write_block(self, rows: list[Row], path: Path, *, where: str) -> None:
-        """Write a block of rows to a file.
-
-        Args:
-            rows: Values by column.
-            path: Path of the block.
-            where: Place of the first row in the input, for messages.
+    def write_block(self, rows: list[Row], path: Path) -> None:
+        """Write a block of rows, values by column, to a file.
 
         Raises:
             DataError: The columns or their types differ from those of the first rows, and the format cannot hold both.
@@ -193,7 +186,6 @@ class RowsOutput:
                 )
         if kind == "parquet":
             with _types_named(self.target):
-                self._require_types(rows, where)
                 pq.write_table(pa.Table.from_pylist(rows, schema=self.schema), path, compression="zstd")
             return
         text = io.StringIO(newline="")
@@ -224,26 +216,12 @@ class RowsOutput:
         is_gzip = self.target.suffix.lower() == ".gz"
         return gzip.compress(text.encode(), mtime=0) if is_gzip else text.encode()
 
-    def _require_types(self, rows: list[Row], where: str) -> None:
-        """Reject types that differ from those of the first rows, which the values would silently be cast to."""
-        assert self.schema is not None  # of Parquet
-        given = [{name: value for name, value in row.items() if name in self.inferred} for row in rows]
-        for column in pa.Table.from_pylist(given).schema if self.inferred else ():
-            first = self.schema.field(column.name).type
-            is_wider = pa.types.is_floating(first) and pa.types.is_integer(column.type)
-            if column.type != first and not pa.types.is_null(column.type) and not is_wider:
-                was = "have nothing but empty values" if pa.types.is_null(first) else f"have {first}"
-                raise DataError(
-                    f"{self.target}: in the column {column.name!r}, the rows from {where} on have {column.type}, the "
-                    f"first rows {was}. Columns of mixed types fit into .jsonl only; choose that ending."
-                )
-
 
 @contextmanager
 def _types_named(target: Path) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OverflowError) as error:
+    except (pa.ArrowException, TypeError, OverflowError) as error:
         raise DataError(
             f"{target}: {error}. Columns of mixed types fit into .jsonl only; choose that ending."
         ) from error
