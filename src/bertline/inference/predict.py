@@ -178,8 +178,8 @@ def predict_file(
     `entities` (token classification: a list of type, text, start, end, score), `answer`, `answer_start` and `score`
     (question answering), `document_ids` and `scores` (retrieval), `order` and `scores` (re-ranking), `summary` and
     `sentences` (summarisation). `vectors` adds `vector`. Lists and mappings are written as JSON in .csv and .tsv. The
-    extensions give the formats: .txt (a row for each line, with the columns `line` and `text`; input only), .csv, .tsv, .jsonl, each also with .gz, and .parquet;
-    `layout` may set that of the input.
+    extensions give the formats: .txt (a row for each line, with the columns `line` and `text`; input only), .csv, .tsv,
+    .jsonl, each also with .gz, and .parquet; `layout` may set that of the input.
 
     Blocks of rows are written to the folder `NAME.unfinished` next to the output and joined at the end, so a complete
     output of that name stays until then. After a crash, or an error in the input, the same call predicts the blocks

@@ -286,7 +286,6 @@ def test_classes_are_weighed_by_what_they_lack(job, scripted):
 UNUSED = {
     "linear": ("class_weights", "label_smoothing"),
     "cosine": ("class_weights", "label_smoothing"),
-    "crf": ("class_weights", "label_smoothing"),
     "question_answering": ("class_weights",),
     "retrieval": ("class_weights",),
     "reranking": ("class_weights",),
