@@ -132,8 +132,6 @@ def _classification(**changes: Any) -> Example:
         "metric": "accuracy",
         "long_texts": "truncate",
         "window_overlap": 4,
-        "window_pooling": "mean",
-        "calibration": "none",
         "shared_tokens": "plain",
     }
     config = ClassificationTaskConfig(**{**_BASE, **fields, **changes})

@@ -125,8 +125,6 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
                 metric="accuracy",
                 long_texts="truncate",
                 window_overlap=0,
-                window_pooling="mean",
-                calibration="none",
                 shared_tokens="plain",
                 **base,
             )

@@ -224,10 +224,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             dropped=dropped,
             # Who never answers is always right there.
             targets={split: {()} for split, rows in splits.items() if rows and not any(row.answers for row in rows)},
-            more={
-                "articles": {split: len({row.title for row in rows}) for split, rows in splits.items()},
-                "without_answer": {split: sum(not row.answers for row in rows) for split, rows in splits.items()},
-            },
+            more={"without_answer": {split: sum(not row.answers for row in rows) for split, rows in splits.items()}},
         )
 
     # ---- the model

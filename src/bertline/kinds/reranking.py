@@ -34,6 +34,7 @@ from bertline.kinds.base import (
     LossOptions,
     Statistics,
     TaskKind,
+    require_different,
     require_lists,
     require_texts,
     row_ids,
@@ -145,7 +146,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
             for split, rows in source.splits.items()
         }
         _check_candidates(name, config, splits["train"], "Raise num_candidates, or check the judgements.")
-        return BuiltTask(splits={**splits}, dropped=source.dropped, more={**source.more, "num_documents": len(texts)})
+        return BuiltTask(splits={**splits}, dropped=source.dropped, more=source.more)
 
     # ---- the model
 
@@ -372,25 +373,17 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
         scores = bm25.scores(each.text)[np.array([numbers[text] for text in each.answers])].tolist()
         return [each.id, each.text, each.ids, each.answers, each.relevances, scores, each.relevances]
 
-    always_right = {
-        split: sum(ranking.num_relevant(each.relevances) == len(each.answers) for each in questions)
-        for split, questions in splits.items()
-    }
     rows = {split: CandidateRows.of(map(stored, questions)) for split, questions in splits.items()}
     fix = f"Check {source.label_column!r} (source.label_column), or add others."
     _check_candidates(name, config, rows["train"], fix)
-    return BuiltTask(splits={**rows}, dropped=dropped, more={"questions_with_right_answers_only": always_right})
+    return BuiltTask(splits={**rows}, dropped=dropped)
 
 
 def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, fix: str) -> None:
     """Check that the smallest requested training set has both relevant and irrelevant candidates."""
-    num_queries = fewest_train_rows(config, len(train))
-    is_right = [value > 0 for values in train.relevances[:num_queries] for value in values]
-    if len(set(is_right)) == 1:
-        raise DataError(
-            f"tasks.{name}: all {len(is_right)} candidates of the {num_queries} train queries are "
-            f"{'right' if is_right[0] else 'wrong'}; there is no order to learn. {fix}"
-        )
+    smallest = train.relevances[: fewest_train_rows(config, len(train))]
+    found = ["right" if value > 0 else "wrong" for values in smallest for value in values]
+    require_different(name, found, "candidates of train queries are", fix)
 
 
 def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
