@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ from bertline.kinds.base import (
     require_texts,
     row_ids,
 )
-from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.metrics import ranking
@@ -48,7 +47,7 @@ from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
-from bertline.tasks.table_source import TableLayout, read_records
+from bertline.tasks.table_source import Record, TableLayout, parsed_records, value_in
 
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
@@ -204,9 +203,10 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     def table(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` has the relevant candidates, `predicted` the top one; `correct` is the task's
         metric."""
+        from scipy.special import expit
+
         first = [
-            int(ranking.trec_order(ids, scores)[0]) if len(ids) else None
-            for ids, scores in zip(rows.candidate_ids, predictions, strict=True)
+            ranking.trec_order(ids, scores)[:1] for ids, scores in zip(rows.candidate_ids, predictions, strict=True)
         ]
         return pa.table(
             {
@@ -216,11 +216,8 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
                     " | ".join(text for text, value in zip(texts, values, strict=True) if value > 0)
                     for texts, values in zip(rows.candidates, rows.relevances, strict=True)
                 ],
-                "predicted": ["" if place is None else rows.candidates[row][place] for row, place in enumerate(first)],
-                "score": [
-                    0.0 if place is None else _sigmoid(float(predictions[row][place]))
-                    for row, place in enumerate(first)
-                ],
+                "predicted": ["".join(texts[n] for n in of) for texts, of in zip(rows.candidates, first, strict=True)],
+                "score": [float(expit(scores[of]).sum()) for scores, of in zip(predictions, first, strict=True)],
                 "correct": self.row_scores(rows, predictions, calibration),
             }
         )
@@ -322,10 +319,6 @@ def _sampled_batches(encoded: EncodedCandidates, *, num_negatives: int, batch_si
     return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 
 
-def _sigmoid(value: float) -> float:
-    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
-
-
 def _candidates_of(
     queries: QueryRows, documents: Documents, texts: Sequence[str], bm25: Bm25, k: int, *, adds_missed: bool
 ) -> CandidateRows:
@@ -393,33 +386,28 @@ def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> 
     quotes only in its middle is plain text.
 
     Raises:
-        DataError: A column is missing or named twice, quotes are unbalanced, the encoding is wrong, or a row is invalid
-            and invalid rows are errors. The message names the file and line.
+        DataError: Quotes are unbalanced, the encoding is wrong, or a row is invalid and invalid rows are errors. The
+            message names the file and line.
     """
     kind: Literal["csv", "tsv"] = "tsv" if ".tsv" in path.suffixes else "csv"
     layout = TableLayout(kind, header=True, quoting=source.quoting, encoding=source.encoding, options=_OPTIONS)
     questions: dict[str, Question] = {}
-    for row in read_records(path, layout, bad_rows):
-        cells = {}
-        for option in ("query_column", "text_column", "label_column"):
-            column = getattr(source, option)
-            if column not in row.values:
-                existing = ", ".join(map(str, row.values))
-                raise DataError(f"{path} has no column {column!r} (source.{option}). It has {existing}.")
-            cells[column] = one_line(row.values[column])
-        query, text, cell = cells.values()
-        relevance = relevance_of(cell)
+
+    def parse(row: Record) -> None:
+        options = ("query_column", "text_column", "label_column")
+        query, text, label = (one_line(value_in(row, getattr(source, name), f"source.{name}")) for name in options)
         if not query or not text:
             column = source.text_column if query else source.query_column
-            bad_rows.report("empty_text", f"{path}:{row.line}: the text in column {column!r} is empty.")
-        elif relevance is None:
-            message = f"{path}:{row.line}: the label is {cell!r}; expected 0, 1 or another whole number."
-            bad_rows.report("bad_label", message)
-        else:
-            question = questions.setdefault(query, Question(query, [], [], []))
-            question.ids.append(row.where)
-            question.answers.append(text)
-            question.relevances.append(relevance)
+            raise BadRow("empty_text", f"the text in column {column!r} is empty")
+        relevance = relevance_of(label)
+        if relevance is None:
+            raise BadRow("bad_label", f"the label is {label!r}; expected 0, 1 or another whole number")
+        question = questions.setdefault(query, Question(query, [], [], []))
+        question.ids.append(row.where)
+        question.answers.append(text)
+        question.relevances.append(relevance)
+
+    parsed_records(path, layout, bad_rows, parse)
     if not questions:
         raise DataError(f"{path} has no rows that can be used.")
     return list(questions.values())

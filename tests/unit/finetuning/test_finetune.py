@@ -286,8 +286,8 @@ def test_classes_are_weighed_by_what_they_lack(job, scripted):
 UNUSED = {
     "linear": ("class_weights", "label_smoothing"),
     "cosine": ("class_weights", "label_smoothing"),
-    "question_answering": ("class_weights",),
-    "retrieval": ("class_weights",),
+    "question_answering": ("class_weights", "label_smoothing"),
+    "retrieval": ("class_weights", "label_smoothing"),
     "reranking": ("class_weights",),
 }
 
