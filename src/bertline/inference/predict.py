@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.engine import LocalEngine, shard_folder
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import lock_file, sha256_of_file, sync_to_disk, writing
@@ -39,7 +38,7 @@ from bertline.inference.row_files import (
     read_rows,
 )
 from bertline.kinds.base import FileColumns, InputColumn
-from bertline.kinds.retrieval import Retrieval, best_hits
+from bertline.kinds.retrieval import Retrieval, VectorIndex, best_hits
 from bertline.modeling.layers import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.search_data import one_line
@@ -121,7 +120,7 @@ class SearchedDocuments(TaskPredictor):
 
     def __init__(self, task: TaskPredictor, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
         super().__init__(task.kind, task.calibration, task.model, task.tokenizer)
-        self._ids, self._index, self._top_k = ids, VectorIndex.of(vectors), top_k
+        self._ids, self._index, self._top_k = ids, VectorIndex(vectors), top_k
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         hits_of_queries = best_hits(self._index, self.kind.query_vectors(self, inputs[0]), self._ids, self._top_k)

@@ -169,9 +169,8 @@ class SquadSourceConfig(FilesSourceConfig):
 
     kind: Literal["squad"]
     on_bad_row: OnBadRow
-    """Handling of an answer whose text is not at its `answer_start` (`skip` moves it if the text occurs exactly once in
-    the context), an empty question, context or answer, a repeated id, or a question without answers that is not marked
-    as impossible."""
+    """Handling of an answer whose text is not at its `answer_start`, an empty question, context or answer, a repeated
+    id, or a question without answers that is not marked as impossible."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
