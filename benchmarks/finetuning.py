@@ -360,8 +360,7 @@ def task_config(max_length: int) -> ClassificationTaskConfig:
     }  # fmt: skip
     content: dict[str, Any] = {
         "kind": "classification", "source": source, "labels": None, "multi_label": False, "metric": "accuracy",
-        "long_texts": "truncate", "window_overlap": 16, "window_pooling": "mean",
-        "calibration": "none", "shared_tokens": "plain",
+        "long_texts": "truncate", "window_overlap": 16, "shared_tokens": "plain",
         "max_length": max_length,
         "num_train_rows": None, "label_efficiency_rows": [],
         "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.1, "test_fraction": 0.1,
@@ -376,7 +375,7 @@ def fine_tuning_config(batch_size: int) -> FineTuningConfig:
     return FineTuningConfig(
         learning_rate=LEARNING_RATE, batch_size=batch_size, num_epochs=1, warmup_fraction=0.1, weight_decay=0.01,
         dropout_prob=DROPOUT_PROB, max_grad_norm=1.0, trained_layers=None, layer_decay=1.0, reinitialized_layers=0,
-        bias_correction=True, label_smoothing=0.0, focal_gamma=0.0, class_weights="none", early_stopping_epochs=None,
+        bias_correction=True, label_smoothing=0.0, class_weights="none", early_stopping_epochs=None,
         soft_weight=0.0, soft_temperature=1.0,
     )  # fmt: skip
 

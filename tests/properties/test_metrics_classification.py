@@ -12,6 +12,7 @@ from bertline.tasks.metrics.classification import (
     PROBABILITY_SCORES,
     best_threshold,
     confusion_matrix,
+    expected_calibration_error,
     multi_label_scores,
     scores_by_label,
     scores_of,
@@ -113,22 +114,35 @@ def test_scores_of_probabilities_are_defined_where_a_label_has_no_row():
     assert all(np.isfinite(value) for value in found.values())
 
 
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9)), min_size=1, max_size=30), st.sampled_from([0.5, 2.0]))
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9)), min_size=1, max_size=30))
 @settings(max_examples=80)
-def test_f_beta_and_its_best_threshold_are_those_of_a_plain_search(rows, beta):
+def test_f1_and_its_best_threshold_are_those_of_a_plain_search(rows):
     gold, positive = (np.array(column) for column in zip(*rows, strict=True))
     positive = (positive / 9).astype(np.float32)
 
     def at(threshold):
         predicted = (positive >= threshold).astype(int)
-        return scores_of(confusion_matrix(gold, predicted, 2), beta=beta)["f_beta"]
+        return scores_of(confusion_matrix(gold, predicted, 2))["f1"]
 
     predicted = (positive >= 0.5).astype(int)
-    expected = reference.fbeta_score(gold, predicted, beta=beta, zero_division=0)
+    expected = reference.f1_score(gold, predicted, zero_division=0)
     assert at(0.5) == pytest.approx(expected)
     # Between two neighbouring probabilities, every threshold predicts the same; beyond the ends nothing is learnt.
     values = np.unique(positive.astype(np.float64))
     tried = [0.5, *((values[1:] + values[:-1]) / 2)]
-    found = best_threshold(gold, positive, lambda matrix: scores_of(matrix, beta=beta)["f_beta"])
+    found = best_threshold(gold, positive, lambda matrix: scores_of(matrix)["f1"])
     assert at(found) == max(map(at, tried))
     assert found == min((one for one in tried if at(one) == at(found)), key=lambda one: (abs(one - 0.5), one))
+
+
+def test_the_expected_calibration_error_is_that_of_the_definition():
+    random = np.random.default_rng(2)
+    probabilities, happened = random.random(500), random.random(500) < 0.5
+    expected = 0.0
+    for low, high in zip(np.linspace(0, 1, 16)[:-1], np.linspace(0, 1, 16)[1:], strict=True):
+        inside = (probabilities > low) & (probabilities <= high)
+        if inside.any():
+            expected += inside.sum() / 500 * abs(happened[inside].mean() - probabilities[inside].mean())
+    assert expected_calibration_error(probabilities, happened) == pytest.approx(expected)
+    assert expected_calibration_error(np.array([1.0, 0.0]), np.array([True, False])) == 0
+    assert expected_calibration_error(np.zeros(0), np.zeros(0, dtype=bool)) == 0

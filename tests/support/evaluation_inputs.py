@@ -18,7 +18,6 @@ from bertline.tasks.stored_rows import (
     Documents,
     MultiLabelRows,
     NumberRows,
-    PlainRows,
     QueryRows,
     QuestionRows,
     StoredRows,
@@ -42,7 +41,6 @@ KINDS = {
     "search": "retrieval",
     "order": "reranking",
     "sums": "summarisation",
-    "blanks": "fill_mask",
 }
 """Task to kind. `match` has pairs, `topics` several labels per row and an extra test."""
 METRICS = {
@@ -53,7 +51,6 @@ METRICS = {
     "retrieval": ("ndcg@10", "mrr@10", "recall@100", "map"),
     "reranking": ("map", "mrr", "ndcg@10"),
     "summarisation": ("rouge1", "rouge2", "rougeL"),
-    "fill_mask": ("negative_log_perplexity", "top1_accuracy", "topk_accuracy"),
 }
 _REFERENCE = "/models/general-encoder"
 _BASELINES: dict[str, dict[str, tuple[str, float]]] = {
@@ -64,7 +61,6 @@ _BASELINES: dict[str, dict[str, tuple[str, float]]] = {
     "retrieval": {"bm25": ("BM25", 0.35)},
     "reranking": {"first_stage": ("order they came in", 0.2), "bm25": ("BM25", 0.35)},
     "summarisation": {"first_sentences": ("first sentences", 0.4)},
-    "fill_mask": {"unigram": ("most frequent token", -6.2)},
 }
 _TEXTS = [" ".join(WORDS[(row + n) % len(WORDS)] for n in range(6)) for row in range(NUM_ROWS)]
 _ALIKE = np.arange(NUM_ROWS) * 3 // NUM_ROWS
@@ -132,7 +128,6 @@ def rows_of_kind(name: str) -> StoredRows:
             _IDS, _TEXTS, [["d1"]] * NUM_ROWS, [["a text"]] * NUM_ROWS, one, [[1.0]] * NUM_ROWS, one
         ),
         "summarisation": SummaryRows(_IDS, words, _TEXTS, [[1, 0, 0, 0, 0, 0]] * NUM_ROWS),
-        "fill_mask": PlainRows(_IDS, _TEXTS),
     }
     if name == "topics":
         return MultiLabelRows(_IDS, _TEXTS, None, np.eye(3, dtype=np.int64)[np.arange(NUM_ROWS) % 3])
@@ -142,7 +137,7 @@ def rows_of_kind(name: str) -> StoredRows:
 def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
     """A sweep's result.json; not `full`: one seed, no other arm, no label efficiency, no errors."""
     kind = KINDS[name]
-    base = -2.5 if kind == "fill_mask" else 0.42
+    base = 0.42
     arms = {"encoder": _arm(name, "pretrained encoder", "pipeline", base, full=full)}
     if full:
         arms["random_weights"] = _arm(name, "the same from random weights", "random", base - 0.14, full=True)
@@ -302,7 +297,6 @@ _DETAILS: dict[str, dict[str, Any]] = {
             "place": {"precision": 0.3, "recall": 0.6, "f1": 0.4, "support": 31},
         }
     },
-    "fill_mask": {"pseudo_perplexity": 12.18, "scored_tokens": 4000},
     "summarisation": {"oracle": {"rouge1": 0.6, "rouge2": 0.4, "rougeL": 0.5}},
     "reranking": {"before": {"map": 0.2, "mrr": 0.25, "ndcg@10": 0.22}},
 }
@@ -354,13 +348,4 @@ _ERRORS: dict[str, dict[str, Any]] = {
     },
     "reranking": {"id": "7", "query": "who wrote it", "gold": "Ada did.", "predicted": "It was written.", "score": 0.9},
     "summarisation": {"id": "7", "gold": "It rained all day.", "predicted": f"It was {HOSTILE}.", "score": 0.4},
-    "fill_mask": {
-        "id": "7",
-        "text": "The kernel of a frame",
-        "gold": "the kernel of a frame",
-        "predicted": "the name of the frame",
-        "tokens": 5,
-        "log_prob": -12.5,
-        "score": 0.9,
-    },
 }

@@ -83,7 +83,6 @@ def fine_tuning(**changes: Any) -> FineTuningConfig:
         "reinitialized_layers": 0,
         "bias_correction": True,
         "label_smoothing": 0.0,
-        "focal_gamma": 0.0,
         "class_weights": "none",
         "soft_weight": 0.5,
         "soft_temperature": 2.0,
@@ -126,8 +125,6 @@ def task(**changes: Any) -> ClassificationTaskConfig:
         "metric": "accuracy",
         "long_texts": "truncate",
         "window_overlap": 4,
-        "window_pooling": "mean",
-        "calibration": "none",
         "shared_tokens": "plain",
         **tiny.task_fields(max_length=16, num_train_rows=96, label_efficiency_rows=(32, 96), split_seed=0),
     }

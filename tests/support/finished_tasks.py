@@ -15,7 +15,6 @@ from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.base import HeadSettings, TaskKind
 from bertline.kinds.classification import ClassificationTaskConfig
-from bertline.kinds.fill_mask import FillMaskTaskConfig
 from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
 from bertline.kinds.registry import task_kind
 from bertline.kinds.regression import RegressionTaskConfig
@@ -24,11 +23,9 @@ from bertline.kinds.retrieval import RetrievalTaskConfig
 from bertline.kinds.sentence_labelling import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig, SentenceRows
 from bertline.kinds.summarisation import SummarisationTaskConfig
 from bertline.kinds.tagging import ConlluSourceConfig, TaggingTaskConfig
-from bertline.modeling.crf import BertForTokenClassificationWithCrf
 from bertline.tasks.source_config import (
     AnswersSourceConfig,
     HubSourceConfig,
-    PlainTextSourceConfig,
     SmartSourceConfig,
     SquadSourceConfig,
     SummariesSourceConfig,
@@ -38,7 +35,6 @@ from bertline.tasks.stored_rows import (
     Documents,
     MultiLabelRows,
     NumberRows,
-    PlainRows,
     QueryRows,
     QuestionRows,
     StoredRows,
@@ -94,9 +90,6 @@ def finish(name: str, folder: Path, encoder: Path | None = None) -> Finished:
     )
     kind = task_kind(config, labels)
     model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=5, attention="plain"))
-    if isinstance(model, BertForTokenClassificationWithCrf):
-        with torch.no_grad():
-            model.crf.transitions.copy_(torch.linspace(-0.02, 0.02, len(labels) ** 2))
     target = folder / "best"
     kind.save_model(model, target)
     copy_tokenizer(encoder, target)
@@ -139,8 +132,6 @@ def _classification(**changes: Any) -> Example:
         "metric": "accuracy",
         "long_texts": "truncate",
         "window_overlap": 4,
-        "window_pooling": "mean",
-        "calibration": "none",
         "shared_tokens": "plain",
     }
     config = ClassificationTaskConfig(**{**_BASE, **fields, **changes})
@@ -177,9 +168,9 @@ def _regression(head: str) -> Example:
     return config, [], NumberRows(_ids(8), texts(8, seed=1), texts(8, seed=2), np.linspace(0, 5, 8)), {}
 
 
-def _token_classification(head: str, **changes: Any) -> Example:
+def _token_classification(**changes: Any) -> Example:
     source = tiny.conll_source(train_file="train.txt", tag_column=-1)
-    config = tiny.tagging_task(source=source, head=head, window_overlap=6, **{**_BASE, **changes})
+    config = tiny.tagging_task(source=source, window_overlap=6, **{**_BASE, **changes})
     words = [each.split() for each in texts(8, seed=1, most=40)]
     if config.word_case == "marked":  # words of several tokens, and of every case
         words = [[(f"{word}-{word}" if place % 3 else word.title()) for place, word in enumerate(row)] for row in words]
@@ -269,21 +260,6 @@ def _summarisation() -> Example:
     return config, [], SummaryRows(_ids(4), documents, texts(4, seed=3), [[1, 0, 0, 1, 0]] * 4), {}
 
 
-def _fill_mask() -> Example:
-    config = FillMaskTaskConfig(
-        kind="fill_mask",
-        source=PlainTextSourceConfig(
-            kind="text", path="", text_column="text", encoding="utf-8", on_bad_row="error", **_FILES
-        ),
-        top_k=5,
-        mask_prob=0.15,
-        max_scored_tokens=None,
-        metric="top1_accuracy",
-        **_BASE,
-    )
-    return config, [], PlainRows(_ids(6), texts(6, seed=1)), {}
-
-
 def _tagging() -> Example:
     source = ConlluSourceConfig(kind="conllu", path="", tags="upos", on_bad_row="error", **_FILES)
     config = TaggingTaskConfig(
@@ -319,14 +295,12 @@ KINDS: dict[str, Callable[[], Example]] = {
     "multi_label": _multi_label,
     "linear": lambda: _regression("linear"),
     "cosine": lambda: _regression("cosine"),
-    "softmax": lambda: _token_classification("softmax"),
-    "cased": lambda: _token_classification("softmax", word_logits="mean", word_case="marked", outside_margin="dev"),
-    "crf": lambda: _token_classification("crf"),
+    "softmax": _token_classification,
+    "cased": lambda: _token_classification(word_logits="mean", word_case="marked", outside_margin="dev"),
     "question_answering": _question_answering,
     "retrieval": _retrieval,
     "reranking": _reranking,
     "summarisation": _summarisation,
-    "fill_mask": _fill_mask,
     "tagging": _tagging,
     "sentence_labelling": _sentence_labelling,
 }

@@ -96,8 +96,7 @@ def conll_source(**changes: Any) -> ConllSourceConfig:
     """Two columns, word and tag."""
     fields: dict[str, Any] = {
         "kind": "conll", "path": "", "train_file": None, "dev_file": None, "test_file": None, "word_column": 0,
-        "tag_column": 1, "separator": "tab", "scheme": "iob2", "on_broken_tags": "error", "types": None,
-        "encoding": "utf-8", "on_bad_row": "error",
+        "tag_column": 1, "separator": "tab", "types": None, "encoding": "utf-8", "on_bad_row": "error",
     }  # fmt: skip
     return ConllSourceConfig(**{**fields, **changes})
 
@@ -105,7 +104,7 @@ def conll_source(**changes: Any) -> ConllSourceConfig:
 def tagging_task(**changes: Any) -> TokenClassificationTaskConfig:
     """Softmax over the first token of each word, nothing marked, no margin."""
     fields: dict[str, Any] = {
-        "kind": "token_classification", "source": conll_source(), "head": "softmax", "word_logits": "first",
+        "kind": "token_classification", "source": conll_source(), "word_logits": "first",
         "word_case": "plain", "outside_margin": "none", "window_overlap": 4, "metric": "entity_f1",
     }  # fmt: skip
     return TokenClassificationTaskConfig(**{**fields, **task_fields(), **changes})

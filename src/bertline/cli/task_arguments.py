@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import copy
 import hashlib
-import json
 import math
 import re
 import shlex
@@ -21,29 +19,18 @@ from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
 from bertline.kinds.regression import RegressionTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows, label_in
-from bertline.tasks.conll import split_columns
-from bertline.tasks.decoded_files import beginning_of, guesses
-from bertline.tasks.source_config import ConllSourceConfig, Separator, SquadSourceConfig, TableSourceConfig
+from bertline.tasks.source_config import ConllSourceConfig, SquadSourceConfig, TableSourceConfig
 from bertline.tasks.stored_rows import SplitName
-from bertline.tasks.table_source import JSON_LINES, SOURCE_OPTIONS, ANumber, TableLayout, read_records
-from bertline.tasks.tags import OUTSIDE, scheme_of
+from bertline.tasks.table_source import FORMATS_BY_ENDING, JSON_LINES, ANumber, TableLayout, read_records
 
-FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad", "questions"]
-"""`questions` is the format of TREC, `CLASS:sub question`, one row per line."""
+FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad"]
 
 _BY_ENDING: dict[str, FileFormat] = {
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".conll": "conll",
-    ".iob": "conll",
-    ".iob2": "conll",
-    ".bio": "conll",
+    **FORMATS_BY_ENDING,
+    **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), cast(FileFormat, "conll")),
+    ".json": "squad",
 }
 _SPLIT_NAMES: dict[SplitName, str] = {"train": "train(ing)?", "dev": "dev|valid(ation)?|val|eval", "test": "test"}
-_LAYOUT_LINES = 20_000
-_QUESTION = re.compile(r"[A-Z]+:\w+ \S")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +48,7 @@ def given_files(
 
     Args:
         data: One file that all splits are cut from, or a folder of files named after the splits.
-        asked_format: None detects it from the extension and the first lines.
+        asked_format: None takes that of the extension.
     """
     named = {split: path for split, path in splits.items() if path is not None}
     if data is not None and named:
@@ -91,62 +78,17 @@ def given_files(
 
 
 def format_of(path: Path) -> FileFormat:
-    """Return the format of a file, from its extension and its first lines (see `sniffing.guesses`).
-
-    Rows with the columns of SQuAD (`context`, `question`, `answers`) are SQuAD, as `datasets` writes it.
-    """
-    found = _format_of(path)
+    """Return the format of a file by its extension; rows with the columns of SQuAD, as `datasets` has it, are SQuAD."""
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if ending not in _BY_ENDING:
+        raise DataError(
+            f"{path}: the ending {ending!r} tells no format. Name it: format={', '.join(get_args(FileFormat))}."
+        )
+    found = _BY_ENDING[ending]
     if found not in ("jsonl", "parquet"):
         return found
     first = next(read_records(path, replace(JSON_LINES, format=found), BadRows("skip")), None)
     return "squad" if first is not None and first.values.keys() >= {"context", "question", "answers"} else found
-
-
-def _format_of(path: Path) -> FileFormat:
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if ending in _BY_ENDING:
-        return _BY_ENDING[ending]
-    start = beginning_of(path, "utf-8")
-    found = guesses(start)
-    if found == ["parquet"] or found == ["conll"]:
-        return found[0]
-    full = [line for line in start.lines if line.strip()]
-    if ending == ".json" or found == ["jsonl"]:
-        return "jsonl" if found == ["jsonl"] and not isinstance(json.loads(full[0]).get("data"), list) else "squad"
-    if full and all(_QUESTION.match(line) for line in full[:100]):
-        return "questions"
-    if ending == ".tsv":
-        return "tsv"
-    if not found and start.text.lstrip()[:1] == "{":  # a JSON object over several lines
-        return "squad"
-    if len(found) == 1:
-        return found[0]
-    if found:
-        why = f"its lines can be {' or '.join(found)}"
-    else:
-        why = "its lines are neither words with tags nor have they as many fields each by tabs or commas"
-    raise DataError(
-        f"{path}: the format cannot be told from the ending {ending!r}, and {why}. Name it: format=csv, tsv, jsonl, "
-        "parquet, conll, squad or questions."
-    )
-
-
-def conll_layout(path: Path, encoding: str, *, tag_column: int = -1) -> dict[str, str]:
-    """Return the `separator` and the `scheme` of a CoNLL file, detected from its lines."""
-    try:
-        codecs.lookup(encoding)
-    except LookupError as error:
-        raise ConfigError(f"encoding is {encoding!r}, which Python does not know.") from error
-    lines = [
-        line for line in beginning_of(path, encoding).lines[:_LAYOUT_LINES] if not line.startswith(("#", "-DOCSTART-"))
-    ]
-    full = [line for line in lines if line.strip()]
-    separator: Separator = "tab" if full and all("\t" in line for line in full) else "whitespace"
-    try:
-        tags = [split_columns(line, separator)[tag_column].strip() if line.strip() else OUTSIDE for line in lines]
-    except IndexError as error:
-        raise DataError(f"{path}: a line has no column {tag_column} (tag_column).") from error
-    return {"separator": separator, "scheme": scheme_of(tags)}
 
 
 def _of_folder(folder: Path) -> dict[SplitName, Path]:
@@ -178,7 +120,7 @@ _BASES: dict[str, str] = {
     "question_answering": "squad",
 }
 _KINDS: dict[FileFormat, tuple[str, ...]] = {
-    "conll": ("token_classification",), "squad": ("question_answering",), "questions": ("classification",),
+    "conll": ("token_classification",), "squad": ("question_answering",),
 }  # fmt: skip
 # Usual names of columns in public data sets, most likely first.
 _TEXTS = ("text", "sentence", "question", "content", "review", "document", "message", "tweet", "body", "utterance")
@@ -220,19 +162,13 @@ def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, An
             f"kind is {kind!r}, and the files are {given.format}, which are for {' or '.join(fitting)}. "
             "Other kinds of task have a file in conf/task; name it with task=."
         )
-    task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
+    task = copy.deepcopy(base(_BASES[kind]))
     for key in ("space", "fine_tuning"):  # specific to the data set of the base configuration
         task[key] = {}
     if given.format == "conll":
         settings = {_CONLL_COLUMNS.get(key, key): value for key, value in settings.items()}
         columns = {key: _number(settings.get(key), place) for key, place in (("word_column", 0), ("tag_column", -1))}
-        encoding = settings.get("encoding", _USUAL["encoding"])
-        layout = conll_layout(given.files["train"], encoding, tag_column=columns["tag_column"])
-        # Only the readers of tables handle a byte order mark.
-        encoding = "utf-8" if encoding == "utf-8-sig" else encoding
-        task["source"] |= {**columns, **layout, "types": None, "encoding": encoding}
-    elif given.format == "questions":
-        task["labels"] = None
+        task["source"] |= {**columns, "separator": "whitespace", "types": None}
     elif given.format != "squad":
         task["source"] |= _table_source(given, settings)
         if kind != "regression":
@@ -265,7 +201,7 @@ def what_is_read(task: Mapping[str, Any], given: GivenFiles | None) -> str:
     """Return the columns that the task reads, as arguments, and those that it leaves out, for display."""
     source = task["source"]
     keys = [key for key in source if key.endswith("_column") and source[key] is not None]
-    told = [f"{key}={source[key]}" for key in [*keys, *({"scheme"} & source.keys())]]
+    told = [f"{key}={source[key]}" for key in keys]
     if given is not None and source["kind"] == "table":
         columns = columns_of(given.files["train"], {**source, "format": given.format})
         left_out = [str(column) for column in columns if column not in [source[key] for key in keys]]
@@ -338,7 +274,7 @@ def _table_source(given: GivenFiles, settings: Mapping[str, Any]) -> dict[str, A
 def _layout(source: Mapping[str, Any]) -> TableLayout:
     keys = ("format", "header", "quoting", "encoding", "separator", "max_fields", "extra_fields")
     try:
-        return TableLayout(**{key: source[key] for key in keys}, options=SOURCE_OPTIONS)
+        return TableLayout(**{key: source[key] for key in keys})
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -374,7 +310,7 @@ def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]
         for record in read_records(path, _layout(source), bad_rows):
             found = record.values.get(source["label_column"])
             try:
-                number = number_in(found, "")
+                number = number_in(found)
             except BadRow:
                 number = math.nan
             if math.isfinite(number):

@@ -20,9 +20,9 @@ from bertline.demo.rows import first_rows, functions_kept, items_by_side, ordere
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.tasks.conll import TaggedSentence, is_visible
+from bertline.tasks.entities import OUTSIDE
 from bertline.tasks.source_files import LabelledRow, SourceRows, same_text
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows
-from bertline.tasks.tags import OUTSIDE
 
 # The task `docs_library`: predict which library a passage documents.
 

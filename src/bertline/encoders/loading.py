@@ -67,7 +67,7 @@ def load_model(
         head: The model's head.
         num_outputs: Number of labels, for a head that has them; None takes those of the folder.
         pooling: How `vectors` are made of hidden states; see `BertTextEncoder`.
-        is_new: Whether to draw the head even if the folder has one; `mlm` is always the folder's.
+        is_new: Whether to draw the head even if the folder has one.
         dropout_prob: Dropout rate of attention, hidden states and the head's input; None keeps the folder's.
         seed: Seed of the weights of a new head, and of weights that the folder lacks.
         attention: Attention kernel of an adopted family; transformers chooses that of a wrapped one.
@@ -75,7 +75,6 @@ def load_model(
     Raises:
         ArtifactError: The folder cannot be read, or its family has no such head.
     """
-    is_new = is_new and head != "mlm"
     if family_of(folder)[0].wrapping is not None:
         from bertline.encoders.wrapped import load_wrapped, load_wrapped_encoder
 

@@ -34,9 +34,9 @@ from bertline.modeling.bert import set_attention
 from bertline.modeling.families import family_of
 from bertline.modeling.huggingface import CONFIG_NAME
 from bertline.tasks.conll import is_visible
+from bertline.tasks.entities import OUTSIDE
 from bertline.tasks.metrics.correlation import spearman
 from bertline.tasks.stored_rows import TaggedRows
-from bertline.tasks.tags import OUTSIDE
 from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

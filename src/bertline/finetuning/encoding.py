@@ -107,7 +107,7 @@ def encode_texts(
     pairs = _token_ids(texts, text_pairs, tokenizer)
     layout = tokenizer.single if text_pairs is None else tokenizer.pair
     room = layout.room(max_length)
-    return _assembled([_truncated(first, second, room) for first, second in pairs], tokenizer)
+    return assembled([_truncated(first, second, room) for first, second in pairs], tokenizer)
 
 
 Part = tuple[list[int], list[int] | None, bool]
@@ -129,7 +129,7 @@ def _truncated(first: list[int], second: list[int] | None, room: int) -> Part:
     return first[:keep_first], second[:keep_second], keep_first + keep_second < len(first) + len(second)
 
 
-def _assembled(parts: Sequence[Part], tokenizer: Tokenizer) -> Sequences:
+def assembled(parts: Sequence[Part], tokenizer: Tokenizer) -> Sequences:
     """Assemble sequences in the tokenizer's layout of one text or of two."""
     sequences, first_lengths = [], []
     for first, second, _ in parts:
@@ -198,7 +198,7 @@ def encode_windows(
             # Windows of a pair may truncate its shorter segment.
             loses = len(first) + len(second) > room and min(len(first), len(second)) > room // 2
             parts += [(*chunks, loses) for chunks in _chunks_of_pair(first, second, room, overlap)]
-    return Windows(_assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))
+    return Windows(assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))
 
 
 def _chunks(segment: list[int], room: int, overlap: int) -> list[list[int]]:

@@ -14,7 +14,7 @@ from bertline.kinds.base import Calibration, TaskKind
 from bertline.kinds.registry import TaskConfig, task_kind
 
 TASK_FILE = "task.json"
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,11 +19,10 @@ from torch import nn
 
 from bertline.encoders.loading import Encoder
 from bertline.finetuning.encoding import encode_texts, scoring_batches
-from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.kinds.base import Calibration, FileColumns, InputColumn, TaskKind, require_texts, row_ids
 from bertline.kinds.classification import Prediction
-from bertline.kinds.retrieval import Hit, Retrieval, best_hits
+from bertline.kinds.retrieval import Hit, Retrieval, VectorIndex, best_hits
 from bertline.modeling.bert import EncodedInDetail, MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled
@@ -260,7 +259,6 @@ class LoadedModel:
         | reranking | queries, candidates (lists) | a list of `Ranked`, best first |
         | retrieval | queries, documents, top_k | a list of `Hit`, best first |
         | summarisation | texts or lists of sentences | `Summary` |
-        | fill_mask | texts | `TextScore` |
         | tagging | texts or lists of words | a list of `TaggedWord` |
         | sentence_labelling | texts or lists of sentences | a list of `LabelledSentence` |
 
@@ -285,7 +283,7 @@ class LoadedModel:
             return self.task.predict(queries, documents, top_k)
         if not len(documents):
             raise DataError("documents is empty; give at least one to search in.")
-        index = VectorIndex.of(_unit(self.embed(documents)))
+        index = VectorIndex(_unit(self.embed(documents)))
         return best_hits(index, _unit(self.embed(queries)), row_ids(len(index)), top_k)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:

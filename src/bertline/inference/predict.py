@@ -19,10 +19,9 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.engine import LocalEngine, shard_folder
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.foundation.files import lock_file, read_json, sha256_of_file, sync_to_disk, write_json, writing
+from bertline.foundation.files import lock_file, sha256_of_file, sync_to_disk, writing
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress, say
 from bertline.inference.model import LoadedModel, RowPredictor, TaskPredictor
@@ -39,10 +38,10 @@ from bertline.inference.row_files import (
     read_rows,
 )
 from bertline.kinds.base import FileColumns, InputColumn
-from bertline.kinds.retrieval import Retrieval, best_hits
+from bertline.kinds.retrieval import Retrieval, VectorIndex, best_hits
 from bertline.modeling.layers import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
-from bertline.tasks.search_files import one_line
+from bertline.tasks.search_data import one_line
 from bertline.tasks.stored_rows import Documents
 from bertline.tasks.table_source import Record, TableLayout
 
@@ -121,7 +120,7 @@ class SearchedDocuments(TaskPredictor):
 
     def __init__(self, task: TaskPredictor, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
         super().__init__(task.kind, task.calibration, task.model, task.tokenizer)
-        self._ids, self._index, self._top_k = ids, VectorIndex.of(vectors), top_k
+        self._ids, self._index, self._top_k = ids, VectorIndex(vectors), top_k
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         hits_of_queries = best_hits(self._index, self.kind.query_vectors(self, inputs[0]), self._ids, self._top_k)
@@ -177,15 +176,14 @@ def predict_file(
     `predicted`, `probability` and `probabilities` (classification; lists if multi-label), `predicted` (regression),
     `entities` (token classification: a list of type, text, start, end, score), `answer`, `answer_start` and `score`
     (question answering), `document_ids` and `scores` (retrieval), `order` and `scores` (re-ranking), `summary` and
-    `sentences` (summarisation), `predicted`, `probability` and `pseudo_perplexity` (fill_mask). `vectors` adds
-    `vector`. Lists and mappings are written as JSON in .csv and .tsv. The extensions give the formats: .txt (a row for
-    each line, with the columns `line` and `text`; input only), .csv, .tsv, .jsonl, each also with .gz, and .parquet;
-    `layout` may set that of the input.
+    `sentences` (summarisation). `vectors` adds `vector`. Lists and mappings are written as JSON in .csv and .tsv. The
+    extensions give the formats: .txt (a row for each line, with the columns `line` and `text`; input only), .csv, .tsv,
+    .jsonl, each also with .gz, and .parquet; `layout` may set that of the input.
 
     Blocks of rows are written to the folder `NAME.unfinished` next to the output and joined at the end, so a complete
-    output of that name stays until then. After a crash, or an error in the input, the same call predicts the blocks
-    that are missing or whose rows are others now. A row's predictions depend neither on resuming nor on the number of
-    threads.
+    output of that name stays until then. After a crash, or an error in the input, the next call predicts the blocks
+    that are missing, or were made from other rows, options, documents or by another model. A row's predictions depend
+    neither on resuming nor on the number of threads.
 
     Args:
         model: Model with a task; for `vectors`, any model.
@@ -199,8 +197,8 @@ def predict_file(
 
     Raises:
         DataError: The input has no rows, a missing column, a text that is not a string, or a malformed or undecodable
-            line (the message names file and line); it already has an output column; an unfinished output was made with
-            another model or other options; or another process is writing it.
+            line (the message names file and line); it already has an output column; or another process is writing the
+            output.
         ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
@@ -208,13 +206,12 @@ def predict_file(
     for path, what in ((source, "the input"), (None if documents is None else documents.path, "the documents")):
         if path is not None and target.exists() and path.exists() and target.samefile(path):
             raise DataError(f"{target} is {what} itself. Choose another name for the output.")
-    made_from = {"model": _digest_of(model), "options": repr((output, columns, how.num_probabilities))}
-    if documents is not None:
+    made_from = repr((_digest_of(model), output, columns, how.num_probabilities))
+    if documents is not None and documents.path.is_file():
         # The digest of the rows covers the layout of the input, but not that of the documents.
-        made_from["options"] += repr((layout, documents.path.suffixes, replace(documents, path=Path())))
-        made_from["documents"] = sha256_of_file(documents.path) if documents.path.is_file() else ""
+        made_from += repr((layout, documents, sha256_of_file(documents.path)))
     with (
-        _work_folder(target, made_from) as work,
+        _work_folder(target) as work,
         prediction_threads(model.device, how.num_threads) as num_threads,
         packed_linears(model.model),
     ):
@@ -222,66 +219,49 @@ def predict_file(
         num_documents_truncated = 0
         if output != "vectors":
             predictor, num_documents_truncated = _task_of(model, layout, documents, how, num_threads)
-        written = _write(source, target, work, layout, predictor, columns, num_threads=num_threads)
-    return replace(written, num_documents_truncated=num_documents_truncated)
+        blocks = blocks_of(read_rows(source, layout))
+        first = next(blocks, None)
+        if first is None:
+            raise DataError(f"{source} has no rows. Give a file with at least one text.")
+        inputs = predictor.file_inputs(columns)
+        reads = _columns_read(first[0], inputs, columns)
+        say(f"{source.name}: {'a text for each line' if format_read(source, layout) == 'txt' else reads}")
+        schema = _schema(source, layout, target)
+        rows_output = RowsOutput.after(first, target, added=predictor.output_schema(), schema=schema)
+        own, num_predicted = _PerThread(predictor), list[int]()
 
+        def predict(shard: tuple[str, list[Record]], folder: Path) -> dict[str, int]:
+            _, block = shard
+            rows, num_truncated = _with_output(own.predictor, inputs, block)
+            rows_output.write_block(rows, folder / _ROWS)
+            num_predicted.append(len(rows))
+            return {"rows": len(rows), "truncated": num_truncated}
 
-def _write(
-    source: Path,
-    target: Path,
-    work: Path,
-    layout: TableLayout,
-    predictor: RowPredictor,
-    columns: FileColumns,
-    *,
-    num_threads: int,
-) -> PredictedFile:
-    blocks = blocks_of(read_rows(source, layout))
-    first = next(blocks, None)
-    if first is None:
-        raise DataError(f"{source} has no rows. Give a file with at least one text.")
-    inputs = predictor.file_inputs(columns)
-    arguments = _arguments_read(first[0], inputs, columns)
-    is_text = format_read(source, layout) == "txt"
-    say(f"{source.name}: {'a text for each line' if is_text else _told(arguments, first[0])}")
-    added = predictor.output_schema()
-    output = RowsOutput.after(first, target, added=added, schema=_schema(source, layout, target))
-    own, num_predicted = _PerThread(predictor), list[int]()
-
-    def predict(shard: tuple[str, list[Record]], folder: Path) -> dict[str, int]:
-        _, block = shard
-        rows, num_truncated = _with_output(own.predictor, inputs, block)
-        output.write_block(rows, folder / _ROWS, where=block[0].where)
-        num_predicted.append(len(rows))
-        return {"rows": len(rows), "truncated": num_truncated}
-
-    # A block is also another one if the first rows, and with them the columns of the output, have changed.
-    form = repr((output.columns, output.schema))
-    shards = ((form, block) for block in chain([first], blocks))
-    engine = LocalEngine(num_threads, in_threads=True)
-    counts = engine.map(predict, shards, work / _BLOCKS, description=f"{target.name}: blocks of rows")
-    with writing(target):
-        output.join([shard_folder(work / _BLOCKS, index) / _ROWS for index in range(len(counts))], work / "joined")
-        sync_to_disk(work / "joined")
-        (work / "joined").replace(target)
+        # A block is another one, too, if the first rows, and with them the columns of the output, have changed.
+        made_from = hashlib.sha256((made_from + repr(rows_output)).encode()).hexdigest()
+        shards = ((made_from, block) for block in chain([first], blocks))
+        engine = LocalEngine(num_threads, in_threads=True)
+        counts = engine.map(predict, shards, work / _BLOCKS, description=f"{target.name}: blocks of rows")
+        with writing(target):
+            finished = [shard_folder(work / _BLOCKS, index) / _ROWS for index in range(len(counts))]
+            rows_output.join(finished, work / "joined")
+            sync_to_disk(work / "joined")
+            (work / "joined").replace(target)
     num_rows = sum(count["rows"] for count in counts)
-    num_resumed = num_rows - sum(num_predicted)
-    if num_resumed:
-        say(f"{target.name}: {num_resumed:,} rows were in place from an earlier start")
-    num_truncated = sum(count["truncated"] for count in counts)
-    return PredictedFile(num_rows=num_rows, num_truncated=num_truncated, num_resumed=num_resumed)
+    return PredictedFile(
+        num_rows=num_rows,
+        num_truncated=sum(count["truncated"] for count in counts),
+        num_resumed=num_rows - sum(num_predicted),
+        num_documents_truncated=num_documents_truncated,
+    )
 
 
 @contextmanager
-def _work_folder(target: Path, made_from: dict[str, str]) -> Iterator[Path]:
+def _work_folder(target: Path) -> Iterator[Path]:
     """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output.
 
-    Args:
-        target: Path of the output.
-        made_from: Everything that determines the predictions of a row; must be the same when resuming.
-
     Raises:
-        DataError: The blocks were made from something else, or another process is writing the output.
+        DataError: Another process is writing the output, or its format is `.txt`.
         MachineError: The folder cannot be written.
     """
     if format_of(target) == "txt":
@@ -295,15 +275,6 @@ def _work_folder(target: Path, made_from: dict[str, str]) -> Iterator[Path]:
     with lock:
         if lock_file(lock) is False:
             raise DataError(f"{target} is being written by another process; wait for it, or end it.")
-        facts = work / "made_from.json"
-        before = read_json(facts) if facts.exists() else made_from
-        for name in sorted({*made_from, *before}):
-            if made_from.get(name) != before.get(name):
-                raise DataError(
-                    f"{target} is unfinished, and was started with another {name}. Give what it was started with, or "
-                    f"remove {work} to start from the first row."
-                )
-        write_json(facts, made_from)
         try:
             yield work
         except BaseException:
@@ -313,33 +284,27 @@ def _work_folder(target: Path, made_from: dict[str, str]) -> Iterator[Path]:
         shutil.rmtree(work)
 
 
-def _told(arguments: dict[str, str | int], first: Record) -> str:
-    """Return which columns are read and which are not, for display."""
-    left_out = ", ".join(str(name) for name in first.values if name not in arguments.values())
-    told = "reads " + ", ".join(f"{key}={name}" for key, name in arguments.items())
-    return f"{told}; not read: {left_out}" if left_out else told
-
-
-def _arguments_read(first: Record, inputs: list[InputColumn], columns: FileColumns) -> dict[str, str | int]:
-    """Return the columns that are read by the arguments of the command line that name them.
+def _columns_read(first: Record, inputs: list[InputColumn], columns: FileColumns) -> str:
+    """Return which columns are read, by the arguments of the command line that name them, and which are not.
 
     Raises:
         DataError: The first row lacks one, or a column is named that this model does not read.
     """
-    column_choices = {f"{each.name}_column": (getattr(columns, each.name), each.default) for each in fields(columns)}
-    argument = {
-        column.name: next(key for key in column_choices if column_choices[key][0] == column.name) for column in inputs
-    }
-    for key, (name, default) in column_choices.items():
-        if name not in (None, default) and name not in argument:
-            raise DataError(f"{key} is {name!r}, and this model reads {', '.join(argument.values())} only.")
+    named = {f"{each.name}_column": getattr(columns, each.name) for each in fields(columns)}
+    argument = {column.name: next(key for key in named if named[key] == column.name) for column in inputs}
+    reads = ", ".join(argument.values())
+    for each in fields(columns):
+        if (name := getattr(columns, each.name)) not in (None, each.default, *argument):
+            raise DataError(f"{each.name}_column is {name!r}, and this model reads {reads} only.")
     for column in inputs:
         if column.name not in first.values:
             raise DataError(
                 f"{first.where}: no column {column.name!r}; found {', '.join(map(str, first.values))}. Name the column "
                 f"that has the {column.holds}: {argument[column.name]}=COLUMN."
             )
-    return {key: name for name, key in argument.items()}
+    left_out = ", ".join(str(name) for name in first.values if name not in argument)
+    reads = "reads " + ", ".join(f"{key}={name}" for name, key in argument.items())
+    return f"{reads}; not read: {left_out}" if left_out else reads
 
 
 def _task_of(
@@ -371,18 +336,14 @@ def _searching(
         DataError: The file has no documents, or one cannot be read.
     """
     ids: list[str] = []
-    num_blank, is_text = 0, format_read(documents.path, layout) == "txt"
+    is_text = format_read(documents.path, layout) == "txt"
     records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
 
     def read() -> Iterator[list[str]]:
-        nonlocal num_blank
         for block in blocks_of(records):
             titles, texts = [], []
             for record in block:
-                if not ids and not is_text:
-                    say(f"{documents.path.name}: {_told(_arguments_of(documents, record), record)}")
                 if is_text and not record.values[TEXT_COLUMN].strip():
-                    num_blank += 1
                     continue
                 identity = record.values.get(documents.id_column)
                 has_title = record.values.get(documents.title_column) is not None
@@ -403,26 +364,8 @@ def _searching(
     encoded = list(ordered_map(encode, read(), num_workers=num_threads, in_threads=True))
     if not ids:
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
-    if num_blank:
-        say(f"{documents.path.name}: {num_blank:,} blank lines are no documents")
     vectors = np.concatenate([vectors for vectors, _ in encoded])
     return SearchedDocuments(task, ids, vectors, documents.top_k), sum(num_cut for _, num_cut in encoded)
-
-
-def _arguments_of(documents: DocumentsFile, first: Record) -> dict[str, str | int]:
-    """Return the columns of the documents that are read by the arguments that name them.
-
-    Raises:
-        DataError: The first row has no text.
-    """
-    named = {f"document_{key}": getattr(documents, key) for key in ("id_column", "text_column", "title_column")}
-    columns_present = {key: name for key, name in named.items() if name in first.values}
-    if "document_text_column" not in columns_present:
-        raise DataError(
-            f"{first.where}: no column {documents.text_column!r}; found {', '.join(map(str, first.values))}. Name the "
-            "column that has the text: document_text_column=COLUMN."
-        )
-    return columns_present
 
 
 def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: list[Record]) -> tuple[list[Row], int]:

@@ -46,8 +46,6 @@ PACKAGES = (
     "torch",
 )
 """Packages that loading and predicting import, and that bertline depends on by name."""
-# Rows of an answer of a few megabytes, whatever the kind.
-_MAX_ROWS = 10_000
 
 _SENTENCES = ("The function returns a list of integers.", "It reads a file.")
 _EXAMPLE: dict[str, Any] = {
@@ -223,11 +221,15 @@ def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int |
         raise DataError(f"unknown columns {', '.join(unknown)}; expected {', '.join(names)}.")
     if not len(table):
         raise DataError("the request has no rows; give at least one.")
-    if max_bytes is not None and len(table) > _MAX_ROWS:
-        raise DataError(f"the request has {len(table):,} rows; at most {_MAX_ROWS:,} are served. Split it.")
     cells = {name: [_plain(value) for value in table[name]] for name in names if name in table.columns}
-    if max_bytes is not None:
-        _check_size(cells, max_bytes)
+    values = (value for column in cells.values() for value in column)
+    texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts if isinstance(text, str))
+    if max_bytes is not None and size > max_bytes:
+        raise DataError(
+            f"the request has {size:,} bytes of text; at most {max_bytes:,} are served (max_request_bytes). Split it, "
+            "or predict a file with bertline predict."
+        )
     records = [
         Record(f"rows[{number}]", dict(zip(cells, row, strict=True)))
         for number, row in enumerate(zip(*cells.values(), strict=True))
@@ -241,17 +243,6 @@ def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int |
             except BadRow as bad:
                 raise DataError(f"{record.where}: column {name!r}: {bad}. Correct the text.") from None
     return [[cell(record, column) for record in records] for column in columns]
-
-
-def _check_size(cells: Mapping[str, list[Any]], max_bytes: int) -> None:
-    values = (value for column in cells.values() for value in column)
-    texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
-    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts if isinstance(text, str))
-    if size > max_bytes:
-        raise DataError(
-            f"the request has {size:,} bytes of text; at most {max_bytes:,} are served (max_request_bytes). Split it, "
-            "or predict a file with bertline predict."
-        )
 
 
 def _plain(value: Any) -> Any:

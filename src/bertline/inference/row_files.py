@@ -18,11 +18,9 @@ import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.parallel import batches
-from bertline.foundation.progress import say
 from bertline.kinds.base import InputColumn
-from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters, text_in
-from bertline.tasks.decoded_files import OptionNames
-from bertline.tasks.table_source import FORMATS_BY_ENDING, Record, TableLayout, read_lines, read_records
+from bertline.tasks.bad_rows import BadRow, require_whole_characters, text_in
+from bertline.tasks.table_source import FORMATS_BY_ENDING, Record, TableLayout, numbered_lines, read_records
 
 RowFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 Row = dict[str, Any]
@@ -30,7 +28,6 @@ Row = dict[str, Any]
 LINE_COLUMN, TEXT_COLUMN = "line", "text"
 PLAIN_LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8")
 """Default layout of input files."""
-_OPTIONS = OptionNames(format="format", encoding="encoding", quoting="quoting", extra_fields="extra_fields")
 # Maximum size of a block: enough rows to sort by length, few enough to distribute over threads and write early.
 _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
@@ -69,8 +66,8 @@ def format_read(path: Path, layout: TableLayout) -> RowFormat:
 def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
     """Yield the rows of a file with their line numbers.
 
-    Each line of a `.txt`, blank ones included, is a row with the columns `line` (from 1) and `text`. Blank lines of a
-    table are no rows; their number is printed.
+    Each line of a `.txt`, blank ones included, is a row with the columns `line` (from 1) and `text`; blank lines of a
+    table are no rows.
 
     Raises:
         DataError: The file is missing, undecodable or malformed; the message names file and line.
@@ -78,24 +75,16 @@ def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
     kind = format_read(path, layout)
     if not path.is_file():
         raise DataError(f"{path} is not a file. Correct its name.")
-    layout = replace(layout, options=_OPTIONS)
-    return _text_rows(path, layout) if kind == "txt" else _table_rows(path, replace(layout, format=kind))
+    return _text_rows(path, layout.encoding) if kind == "txt" else read_records(path, replace(layout, format=kind))
 
 
-def _text_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
+def _text_rows(path: Path, encoding: str) -> Iterator[Record]:
     has_text = False
-    for line in read_lines(path, layout.encoding, layout.options):
-        has_text = has_text or line.values[0].strip() != ""
-        yield Record(line.where, {LINE_COLUMN: int(line.line), TEXT_COLUMN: line.values[0]})
+    for number, line in numbered_lines(path, encoding):
+        has_text = has_text or line.strip() != ""
+        yield Record(f"{path.name}:{number}", {LINE_COLUMN: number, TEXT_COLUMN: line})
     if not has_text:
         raise DataError(f"{path} has no rows. Give a file with at least one text.")
-
-
-def _table_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
-    bad_rows = BadRows("error", option=None)
-    yield from read_records(path, layout, bad_rows)
-    if bad_rows.blank_lines:
-        say(f"{path.name}: {bad_rows.blank_lines:,} blank lines are no rows")
 
 
 def cell(record: Record, column: InputColumn) -> Any:
@@ -161,8 +150,6 @@ class RowsOutput:
     """Columns of the first row, which all rows must have, except in JSON Lines."""
     schema: pa.Schema | None
     """Schema of a Parquet file; None for other formats."""
-    inferred: tuple[str, ...] = ()
-    """Columns of the schema whose types are those that the values of the first block have."""
 
     @classmethod
     def after(cls, block: list[Record], target: Path, *, added: pa.Schema, schema: pa.Schema | None) -> RowsOutput:
@@ -182,15 +169,10 @@ class RowsOutput:
             return cls(target, columns, pa.schema([*schema, *added]))
         with _types_named(target):
             inferred = pa.Table.from_pylist([named_values(record) for record in block]).schema
-        return cls(target, columns, pa.schema([*inferred, *added]), names)
+        return cls(target, columns, pa.schema([*inferred, *added]))
 
-    def write_block(self, rows: list[Row], path: Path, *, where: str) -> None:
-        """Write a block of rows to a file.
-
-        Args:
-            rows: Values by column.
-            path: Path of the block.
-            where: Place of the first row in the input, for messages.
+    def write_block(self, rows: list[Row], path: Path) -> None:
+        """Write a block of rows, values by column, to a file.
 
         Raises:
             DataError: The columns or their types differ from those of the first rows, and the format cannot hold both.
@@ -204,7 +186,6 @@ class RowsOutput:
                 )
         if kind == "parquet":
             with _types_named(self.target):
-                self._require_types(rows, where)
                 pq.write_table(pa.Table.from_pylist(rows, schema=self.schema), path, compression="zstd")
             return
         text = io.StringIO(newline="")
@@ -235,26 +216,12 @@ class RowsOutput:
         is_gzip = self.target.suffix.lower() == ".gz"
         return gzip.compress(text.encode(), mtime=0) if is_gzip else text.encode()
 
-    def _require_types(self, rows: list[Row], where: str) -> None:
-        """Reject types that differ from those of the first rows, which the values would silently be cast to."""
-        assert self.schema is not None  # of Parquet
-        given = [{name: value for name, value in row.items() if name in self.inferred} for row in rows]
-        for column in pa.Table.from_pylist(given).schema if self.inferred else ():
-            first = self.schema.field(column.name).type
-            is_wider = pa.types.is_floating(first) and pa.types.is_integer(column.type)
-            if column.type != first and not pa.types.is_null(column.type) and not is_wider:
-                was = "have nothing but empty values" if pa.types.is_null(first) else f"have {first}"
-                raise DataError(
-                    f"{self.target}: in the column {column.name!r}, the rows from {where} on have {column.type}, the "
-                    f"first rows {was}. Columns of mixed types fit into .jsonl only; choose that ending."
-                )
-
 
 @contextmanager
 def _types_named(target: Path) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OverflowError) as error:
+    except (pa.ArrowException, TypeError, OverflowError) as error:
         raise DataError(
             f"{target}: {error}. Columns of mixed types fit into .jsonl only; choose that ending."
         ) from error

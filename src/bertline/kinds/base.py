@@ -101,7 +101,6 @@ class LossOptions:
     label_smoothing: float = 0.0
     class_weights: Tensor | None = None
     """Weight of each class [labels], on the model's device; None weights all classes equally."""
-    focal_gamma: float = 0.0
     soft_weight: float = 0.0
     """Weight of the loss of soft targets, for batches that have them."""
     soft_temperature: float = 1.0
@@ -324,8 +323,7 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def unused_options(self) -> dict[str, str]:
         """Loss options that do not apply to this kind of task, with the reasons; setting one is an error."""
         counts_labels = type(self).label_counts is not TaskKind.label_counts
-        unused = {"focal_gamma": "the focal loss is for classification"}
-        return unused if counts_labels else {**unused, "class_weights": "it has no classes to weigh"}
+        return {} if counts_labels else {"class_weights": "it has no classes to weigh"}
 
     def label_counts(self, rows: Rows) -> NDArray[np.int64]:
         """Count the occurrences of each label, for `class_weights`; a kind of task without this has no such option."""
@@ -462,6 +460,12 @@ def paired_columns(rows: PairedRows) -> dict[str, Any]:
     """Return the columns `id`, `text` and `text_pair` of a table of predictions."""
     pairs = pa.nulls(len(rows), pa.string()) if rows.text_pairs is None else rows.text_pairs
     return {"id": rows.ids, "text": rows.texts, "text_pair": pairs}
+
+
+def require_different(name: str, targets: Sequence[object], are: str, fix: str) -> None:
+    """Raise a `DataError` if all targets that the task `name` is trained on are the same: there is nothing to learn."""
+    if len(set(targets)) == 1:
+        raise DataError(f"tasks.{name}: all {len(targets)} {are} {targets[0]!r}; there is nothing to learn. {fix}")
 
 
 # Checks of the inputs of users.

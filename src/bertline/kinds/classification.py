@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, assert_never
@@ -26,13 +26,6 @@ from bertline.finetuning.encoding import (
     outputs_of,
     tensors,
 )
-from bertline.finetuning.temperature import (
-    TEMPERATURE,
-    sigmoid_temperature,
-    softmax_temperature,
-    with_sigmoid_temperature,
-    with_softmax_temperature,
-)
 from bertline.finetuning.token_marks import NUM_MATCHES, with_shared_marked
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
@@ -45,6 +38,7 @@ from bertline.kinds.base import (
     TaskKind,
     list_of,
     paired_columns,
+    require_different,
     row_ids,
     texts_and_pairs,
 )
@@ -86,44 +80,28 @@ class ClassificationTaskConfig(BaseTaskConfig):
     """Whether each label is an independent binary decision. Rows may then have no label, and a single label is enough
     if some rows have it and others do not."""
     metric: Literal[
-        "accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "matthews", "f1", "f_beta",
+        "accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "matthews", "f1",
         "auroc", "average_precision", "negative_log_loss", "negative_brier_score",
     ]  # fmt: skip
-    """Metric on dev that selects trials; higher is better, hence the negative losses. `f1` and `f_beta` are of the
-    second of two labels (MRPC, QQP), as are `auroc` and `average_precision`, which are means over more labels."""
-    beta: float | None = None
-    """Weight of recall relative to precision in `f_beta` (2 favours recall, 0.5 precision); None: it is not scored."""
-    threshold_metric: Literal["accuracy", "balanced_accuracy", "macro_f1", "matthews", "f1", "f_beta"] | None = None
+    """Metric on dev that selects trials; higher is better, hence the negative losses. `f1` is of the second of two
+    labels (MRPC, QQP), as are `auroc` and `average_precision`, which are means over more labels."""
+    threshold_metric: Literal["accuracy", "balanced_accuracy", "macro_f1", "matthews", "f1"] | None = None
     """With two labels: metric on dev that chooses the probability from which on the second is predicted; None predicts
     the likelier. With `multi_label`, `metric` chooses the threshold."""
     long_texts: Literal["truncate", "windows"]
-    """`windows` splits a long text into overlapping windows and pools their probabilities."""
+    """`windows` splits a long text into overlapping windows and averages their probabilities."""
     window_overlap: int
     """Number of tokens that consecutive windows share."""
-    window_pooling: Literal["mean", "max"]
-    """Pooling of the probabilities of the windows of a text."""
-    calibration: Literal["none", "temperature"]
-    """`temperature` divides the logits by a temperature that maximizes the likelihood of dev (Guo et al. 2017, arXiv
-    1706.04599, section 4.2). In single-label tasks the predicted label stays the same."""
     shared_tokens: Literal["plain", "marked"]
     """`marked` (pairs only) gives tokens that match the other text, wholly or in part, token types of their own. It
-    helps a small encoder in tasks where overlap matters. Outside bertline, the token types have to be set as the model
-    card describes."""
+    helps a small encoder in tasks where overlap matters. Only bertline sets these token types."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
         # With several labels per row, a single label is still a binary decision.
-        least = 1 if self.multi_label else 2
-        if self.labels is not None and (
-            len(self.labels) < least or len(set(map(label_in, self.labels))) < len(self.labels)
-        ):
-            raise ValueError(f"labels must be {least} at least, each once, found {list(self.labels)}")
+        check_labels(self.labels, least=1 if self.multi_label else 2)
         if self.multi_label and self.metric not in ("accuracy", "macro_f1", "micro_f1"):
             raise ValueError(f"metric {self.metric} is for one label a row; with multi_label take macro_f1 or micro_f1")
-        if "f_beta" in (self.metric, self.threshold_metric) and self.beta is None:
-            raise ValueError("f_beta needs beta, the weight of recall: 2 favours it, 0.5 favours precision")
-        if self.beta is not None and self.beta <= 0:
-            raise ValueError(f"beta must be above 0, found {self.beta}")
         if self.threshold_metric is not None and self.multi_label:
             raise ValueError("threshold_metric is for one label a row; with multi_label, metric chooses the threshold")
         self.check_two_labels(self.labels)
@@ -144,7 +122,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
 
     def check_two_labels(self, labels: Sequence[str] | None) -> None:
         """Raise a ValueError unless there are two labels where a score is of the second; None is not known yet."""
-        metric = self.metric if self.metric in ("f1", "f_beta") else None
+        metric = "f1" if self.metric == "f1" else None
         for key, value in (("metric", metric), ("threshold_metric", self.threshold_metric)):
             if value is not None and labels is not None and len(labels) != 2:
                 raise ValueError(f"{key} {value} is for two labels, found {len(labels)}: {', '.join(labels[:5])}")
@@ -153,6 +131,12 @@ class ClassificationTaskConfig(BaseTaskConfig):
     def reads_pairs(self) -> bool:
         """Whether an input is a pair of texts."""
         return self.source.kind == "docs_match" or getattr(self.source, "text_pair_column", None) is not None
+
+
+def check_labels(labels: Sequence[str] | None, *, least: int) -> None:
+    """Raise a ValueError unless there are at least so many labels, each once; None is not known yet."""
+    if labels is not None and (len(labels) < least or len(set(map(label_in, labels))) < len(labels)):
+        raise ValueError(f"labels must be {least} at least, each once, found {list(labels)}")
 
 
 class Prediction(NamedTuple):
@@ -192,8 +176,8 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
 
     A long text is truncated or split into windows (`long_texts`). In training, each window has the label of its row and
     is weighted by one over the number of the row's windows, so that a long text counts as much as a short one. In
-    prediction, the probabilities of a row's windows are pooled by mean or maximum (arXiv 1905.09217, section 3). A text
-    that fits is one window, encoded as with truncation.
+    prediction, the probabilities of a row's windows are averaged (arXiv 1905.09217, section 3). A text that fits is one
+    window, encoded as with truncation.
     """
 
     config_class = ClassificationTaskConfig
@@ -204,10 +188,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     answers = (Prediction, LabelsPrediction)
     asks = "Classification: which of the {} does a text, or a pair of texts, have?"
     measures = "the share of rows that are right"
-    best_temperature: Callable[[Probabilities, NDArray[np.int64]], float]
-    """Computes the likeliest temperature from probabilities and labels."""
-    with_temperature: Callable[[Probabilities, float], Probabilities]
-    """Rescales probabilities as if the logits had been divided by a temperature."""
 
     @staticmethod
     def build(name: str, config: ClassificationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -223,7 +203,9 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             split: with_known_labels(f"tasks.{name}, {split}", rows, labels, known) for split, rows in splits.items()
         }
         splits = shortened(splits, config, dropped)
-        _check_labels(name, config, splits["train"])
+        smallest = splits["train"][: fewest_train_rows(config, len(splits["train"]))]
+        label_sets = [", ".join(sorted(row.label)) or "no label" for row in smallest]
+        require_different(name, label_sets, "train rows have the label", "Check source.label_column.")
         counts = {split: Counter(label for row in rows for label in row.label) for split, rows in splits.items()}
         return BuiltTask(
             splits={split: _stored(rows, labels, config.multi_label) for split, rows in splits.items()},
@@ -292,37 +274,21 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         """Compute the probability of each label from logits [B, labels]."""
 
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
-        read = self.probabilities
-        return self.pooled(outputs_of(model, encoded.sequences, machine, len(self.labels), read=read), encoded.windows)
-
-    def pooled(self, of_windows: Probabilities, windows: Windows) -> Probabilities:
-        """Pool the probabilities of windows [W, labels] to those of rows [N, labels]."""
+        windows = encoded.windows
+        of_windows = outputs_of(model, windows.sequences, machine, len(self.labels), read=self.probabilities)
         if len(windows.row_starts) == len(of_windows):
             return of_windows
-        if self.config.window_pooling == "max":
-            return np.maximum.reduceat(of_windows, windows.row_starts, axis=0)
         sums = np.add.reduceat(of_windows, windows.row_starts, axis=0)
         return (sums / windows.num_windows[:, None]).astype(np.float32)
 
-    def calibrate(self, rows: ClassifiedRows, predictions: Probabilities) -> Calibration:
-        """Fit the temperature on these rows, if configured."""
-        fits = self.config.calibration == "temperature"
-        return {TEMPERATURE: self.best_temperature(predictions, rows.labels)} if fits else {}
+    @abstractmethod
+    def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
+        """Return the predicted labels as the rows have them: label ids [N], or 0 and 1 for each label [N, L]."""
 
-    def calibrated(self, predictions: Probabilities, calibration: Calibration) -> Probabilities:
-        """Apply the temperature chosen on dev, if any. Returns the probabilities that users see."""
-        temperature = calibration.get(TEMPERATURE)
-        return predictions if temperature is None else self.with_temperature(predictions, temperature)
-
-    def calibration_errors(
-        self, predictions: Probabilities, calibration: Calibration, error: Callable[..., float]
-    ) -> dict[str, float]:
-        """Return the error of probabilities [N, labels] without (`before`) and, if there is one, with the temperature
-        (`after`)."""
-        errors = {"before": error(predictions)}
-        if TEMPERATURE in calibration:
-            errors["after"] = error(self.calibrated(predictions, calibration))
-        return errors
+    def is_degenerate(self, rows: ClassifiedRows, predictions: Probabilities, calibration: Calibration) -> bool:
+        """Return whether every row gets the same labels."""
+        given = self.given(predictions, calibration)
+        return bool((given == given[0]).all())
 
     def table_of(self, rows: ClassifiedRows, probabilities: Probabilities, **columns: Any) -> pa.Table:
         """See `TaskKind.table`; adds the inputs and the probability of each label to the other columns."""
@@ -350,17 +316,24 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         constant = inputs.baseline("majority", title, lambda rows: np.tile(shares, (len(rows), 1)))
         return [constant, *text_baselines(inputs, models)]
 
-    def served_probabilities(
-        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None
-    ) -> Probabilities:
-        """Return the calibrated probabilities [n, labels] of a user's texts."""
+    def serve(
+        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> list[Any]:
+        """Return the prediction of each text or text pair, by the threshold chosen on dev, if any."""
         firsts, seconds = texts_and_pairs(texts, text_pairs)
-        # The labels of the rows are not read.
-        nothing = np.zeros((len(firsts), len(self.labels)), dtype=np.float32)
         if not firsts:
-            return nothing
-        rows = self.rows_class(row_ids(len(firsts)), firsts, seconds, nothing.astype(np.int64))
-        return self.calibrated(predictor.predictions(rows), predictor.calibration)
+            return []
+        unread = np.zeros((len(firsts), len(self.labels)), dtype=np.int64)
+        probabilities = predictor.predictions(self.rows_class(row_ids(len(firsts)), firsts, seconds, unread))
+        given = self.given(probabilities, predictor.calibration)
+        return [
+            self.served(of_row, dict(zip(self.labels, row.tolist(), strict=True)))
+            for of_row, row in zip(given, probabilities, strict=True)
+        ]
+
+    @abstractmethod
+    def served(self, given: Any, probabilities: dict[str, float]) -> Any:
+        """Return the prediction of a text from its entry of `given`."""
 
     def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
         """See `TaskKind.file_outputs`; lists the labels with their probabilities, most likely first."""
@@ -374,57 +347,41 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         from bertline.export.usage import Usage, code_span
 
-        config, labels = self.config, self.labels
+        labels, threshold = self.labels, calibration.get(THRESHOLD)
+        marked = self.config.shared_tokens == "marked"
         inputs = '["One text."], ["The text to compare."]' if pair else '["One text.", "Another text."]'
         theirs = '{"text": "One text.", "text_pair": "The text to compare."}' if pair else '"One text."'
-        several = ', top_k=None, function_to_apply="sigmoid"' if config.multi_label else ""
+        several = ', top_k=None, function_to_apply="sigmoid"' if self.config.multi_label else ""
         texts, named = "pairs of texts" if pair else "texts", ", ".join(map(code_span, labels))
-        calibrated = "they have not been calibrated"
-        if (temperature := calibration.get(TEMPERATURE)) is not None:
-            calibrated = (
-                f"bertline divides the logits by {temperature:.3g} first, which dev chose (`task.json`), transformers "
-                "and ONNX do not"
-            )
-        threshold = calibration.get(THRESHOLD)
-        if config.multi_label:
+        limits = ["The probabilities have not been calibrated."]
+        if self.config.multi_label:
             what = f"Gives {texts} any number of {len(labels)} labels: {named}."
-            of_them = f"of the probabilities, {calibrated}"
-            if temperature is None:
-                of_them = "the probabilities have not been calibrated"
-            limits = [f"A label is given from a probability of {threshold or 0.5:g} on (`task.json`); {of_them}."]
+            limits.append(f"A label is given from a probability of {threshold or 0.5:g} on (`task.json`).")
         else:
             what = f"Sorts {texts} into {len(labels)} classes: {named}."
-            limits = [
-                "Every input gets one of the labels above, also one that fits none of them.",
-                f"The probabilities are those of the softmax; {calibrated}.",
-            ]
+            limits.append("Every input gets one of the labels above, also one that fits none of them.")
             if threshold is not None:
                 limits.append(
                     f"bertline predicts {code_span(labels[1])} from a probability of {threshold:.3g} on, which dev "
                     "chose (`task.json`); transformers and ONNX, whose probabilities are the same, from 0.5 on."
                 )
-        if config.long_texts == "windows":
+        if self.config.long_texts == "windows":
+            limits.append("bertline reads a long text in overlapping windows; transformers cuts it instead.")
+        if marked:
             limits.append(
-                "bertline reads a long text in overlapping windows and pools their scores; transformers cuts it "
-                "instead."
+                "The model reads which tokens match the other text, in their `token_type_ids`, which only bertline "
+                "sets; without them the scores mean little."
             )
         by_bertline = f'import bertline\n\nbertline.load("NAME").predict({inputs})'
         by_transformers = (
             'from transformers import pipeline\n\n# "NAME" is the folder that this file lies in.\n'
             f'classify = pipeline("text-classification", model="NAME")\nclassify({theirs}{several})'
         )
-        marked = config.shared_tokens == "marked"
-        if marked:
-            limits.append(
-                "The model reads which tokens match the other text, in their `token_type_ids`: a token that the other "
-                "text has too is of type 2 in the first text and 3 in the second, one that is part of a word there of "
-                "type 4 and 5. transformers' pipeline does not set them; without them the scores mean little."
-            )
         return Usage(
             what=what,
             tag="text-classification",
             pipeline=not marked,
-            snippets=(by_bertline, _MARKED_BY_TRANSFORMERS) if marked else (by_transformers, by_bertline),
+            snippets=(by_bertline,) if marked else (by_transformers, by_bertline),
             limits=tuple(limits),
         )
 
@@ -433,8 +390,6 @@ class Classification(TextClassifier[TextRows]):
     """Classification with one label per row. The probabilities of a row sum to 1."""
 
     rows_class = TextRows
-    best_temperature = staticmethod(softmax_temperature)
-    with_temperature = staticmethod(with_softmax_temperature)
     output_schema = pa.schema({"predicted": pa.string(), "probability": pa.float64(), "probabilities": _PROBABILITIES})
 
     @classmethod
@@ -451,10 +406,8 @@ class Classification(TextClassifier[TextRows]):
         return logits.softmax(-1)
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute cross-entropy or focal loss; with class weights, the mean is weighted, as in PyTorch."""
+        """Compute cross-entropy; with class weights, the mean is weighted, as in PyTorch."""
         import torch.nn.functional as F
-
-        from bertline.modeling.losses import focal_factor
 
         losses = F.cross_entropy(
             logits,
@@ -463,44 +416,31 @@ class Classification(TextClassifier[TextRows]):
             label_smoothing=options.label_smoothing,
             reduction="none",
         )
-        if options.focal_gamma:
-            log_probabilities = logits.log_softmax(-1).gather(1, batch["labels"][:, None])[:, 0]
-            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
         total = (losses * batch["weights"]).sum()
-        if options.class_weights is None:
-            return total / len(losses)
-        return total / options.class_weights[batch["labels"]].sum()
+        return total / (len(losses) if options.class_weights is None else options.class_weights[batch["labels"]].sum())
 
     def label_counts(self, rows: TextRows) -> NDArray[np.int64]:
         return np.bincount(rows.labels, minlength=len(self.labels))
 
-    def pooled(self, of_windows: Probabilities, windows: Windows) -> Probabilities:
-        """See `TextClassifier.pooled`; maxima are normalized to a sum of 1."""
-        probabilities = super().pooled(of_windows, windows)
-        if self.config.window_pooling == "mean" or len(probabilities) == len(of_windows):
-            return probabilities
-        return probabilities / probabilities.sum(axis=1, keepdims=True)
-
     def calibrate(self, rows: TextRows, predictions: Probabilities) -> Calibration:
-        """Fit the temperature and choose the threshold between two labels, if configured."""
-        calibration, metric = super().calibrate(rows, predictions), self.config.threshold_metric
-        if metric is None:
-            return calibration
-        positive = self.calibrated(predictions, calibration)[:, 1]
-        threshold = metrics.best_threshold(rows.labels, positive, lambda matrix: self.scores_of_matrix(matrix)[metric])
-        return {**calibration, THRESHOLD: threshold}
+        """Choose the threshold between two labels, if configured."""
+        if self.config.threshold_metric is None:
+            return {}
+
+        def score(matrix: NDArray[np.integer]) -> float:
+            return self.scores_of_matrix(matrix)[self.config.threshold_metric]
+
+        return {THRESHOLD: metrics.best_threshold(rows.labels, predictions[:, 1], score)}
 
     def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
         """Return the predicted labels [N]: the likeliest or, of two, the second from the threshold of dev on."""
         if THRESHOLD not in calibration:
             return predictions.argmax(axis=1)
-        positive = self.calibrated(predictions, calibration)[:, 1].astype(np.float64)
-        return (positive >= calibration[THRESHOLD]).astype(np.int64)
+        return (predictions[:, 1].astype(np.float64) >= calibration[THRESHOLD]).astype(np.int64)
 
     def statistics(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
         """Return gold label, predicted label and the probability of each label, [N, 2 + L]."""
-        columns = rows.labels, self.given(predictions, calibration), self.calibrated(predictions, calibration)
-        return np.column_stack(columns).astype(np.float64)
+        return np.column_stack((rows.labels, self.given(predictions, calibration), predictions)).astype(np.float64)
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
         """See `scores_of` and `PROBABILITY_SCORES`; macro F1 is over the labels that the rows have."""
@@ -520,48 +460,32 @@ class Classification(TextClassifier[TextRows]):
 
     def scores_of_matrix(self, matrix: NDArray[np.integer]) -> dict[str, float]:
         """Compute the scores of labels from the number of rows [gold labels, predicted labels]."""
-        return {**metrics.scores_of(matrix, beta=self.config.beta), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
+        return {**metrics.scores_of(matrix), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
 
     def table(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the probability of the predicted label."""
-        predicted = self.given(predictions, calibration)
-        predictions = self.calibrated(predictions, calibration)
+        given = self.given(predictions, calibration)
         return self.table_of(
             rows,
             predictions,
             gold=[self.labels[label] for label in rows.labels],
-            predicted=[self.labels[label] for label in predicted],
-            score=predictions[np.arange(len(rows)), predicted].astype(np.float64),
-            correct=predicted == rows.labels,
+            predicted=[self.labels[label] for label in given],
+            score=predictions[np.arange(len(rows)), given].astype(np.float64),
+            correct=given == rows.labels,
         )
 
     def details(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
         """Return `confusion_matrix` (rows: gold labels) and `calibration_error` of the predicted labels."""
         given = self.given(predictions, calibration)
-        matrix = metrics.confusion_matrix(rows.labels, given, len(self.labels))
+        of_given = predictions[np.arange(len(given)), given]
+        return {
+            "confusion_matrix": metrics.confusion_matrix(rows.labels, given, len(self.labels)).tolist(),
+            "calibration_error": metrics.expected_calibration_error(of_given, given == rows.labels),
+        }
 
-        def error(probabilities: Probabilities) -> float:
-            of_given = probabilities[np.arange(len(given)), given]
-            return metrics.expected_calibration_error(of_given, given == rows.labels)
-
-        errors = self.calibration_errors(predictions, calibration, error)
-        return {"confusion_matrix": matrix.tolist(), "calibration_error": errors}
-
-    def is_degenerate(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> bool:
-        """Return whether every row gets the same label."""
-        return len(np.unique(self.given(predictions, calibration))) == 1
-
-    def serve(
-        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
-    ) -> list[Prediction]:
-        """Return the most likely label of each text or text pair, or by the threshold chosen on dev, if any."""
-        probabilities = self.served_probabilities(predictor, texts, text_pairs)
-        # The temperature is in the probabilities already, so that the threshold is left.
-        chosen = {key: value for key, value in predictor.calibration.items() if key == THRESHOLD}
-        return [
-            Prediction(self.labels[best], float(row[best]), dict(zip(self.labels, row.tolist(), strict=True)))
-            for row, best in zip(probabilities, self.given(probabilities, chosen), strict=True)
-        ]
+    def served(self, given: Any, probabilities: dict[str, float]) -> Prediction:
+        label = self.labels[given]
+        return Prediction(label, probabilities[label], probabilities)
 
     def file_output(self, predicted: Prediction) -> dict[str, Any]:
         return {"predicted": predicted.label, "probability": predicted.probability}
@@ -575,8 +499,6 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
 
     rows_class = MultiLabelRows
     problem_type = "multi_label_classification"
-    best_temperature = staticmethod(sigmoid_temperature)
-    with_temperature = staticmethod(with_sigmoid_temperature)
     output_schema = pa.schema(
         {"predicted": pa.list_(pa.string()), "probability": pa.list_(pa.float64()), "probabilities": _PROBABILITIES}
     )
@@ -585,20 +507,14 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return logits.sigmoid()
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute binary cross-entropy or focal loss, averaged over labels and rows.
+        """Compute binary cross-entropy, averaged over labels (by class weights, if any) and rows.
 
-        Smoothing moves targets towards 0.5. With class weights, the mean over labels is weighted.
+        Smoothing moves targets towards 0.5.
         """
-        import torch
         import torch.nn.functional as F
-
-        from bertline.modeling.losses import focal_factor
 
         targets = options.smoothed(batch["labels"].to(logits.dtype))
         losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-        if options.focal_gamma:
-            log_probabilities = F.logsigmoid(torch.where(batch["labels"] == 1, logits, -logits))
-            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
         if options.class_weights is None:
             by_row = losses.mean(dim=1)
         else:
@@ -610,22 +526,20 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return rows.labels.sum(axis=0)
 
     def calibrate(self, rows: MultiLabelRows, predictions: Probabilities) -> Calibration:
-        """Fit the temperature, if configured, then the threshold with the best score; 0.5 if no other is better."""
-        temperature = super().calibrate(rows, predictions)
+        """Choose the threshold with the best score; 0.5 if no other is better."""
 
         def score(threshold: float) -> float:
-            return self.score(self.statistics(rows, predictions, {**temperature, THRESHOLD: threshold}))
+            return self.score(self.statistics(rows, predictions, {THRESHOLD: threshold}))
 
-        return {**temperature, THRESHOLD: max(_THRESHOLDS, key=score)}
+        return {THRESHOLD: max(_THRESHOLDS, key=score)}
 
-    def given(self, probabilities: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
-        """Return the predicted labels [N, L], 0 or 1 each, from calibrated probabilities."""
-        return (probabilities >= calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)).astype(np.int64)
+    def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
+        """Return the predicted labels [N, L], 0 or 1 each."""
+        return (predictions >= calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)).astype(np.int64)
 
     def statistics(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
         """Return gold labels, then predicted labels, 0 or 1 each, [N, 2 L]."""
-        given = self.given(self.calibrated(predictions, calibration), calibration)
-        return np.concatenate([rows.labels, given], axis=1).astype(np.float64)
+        return np.concatenate([rows.labels, self.given(predictions, calibration)], axis=1).astype(np.float64)
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
         """See `metrics.classification.multi_label_scores`; macro F1 is over the labels that the rows have."""
@@ -636,49 +550,28 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
 
     def table(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the lowest confidence among the row's label decisions."""
-        predictions = self.calibrated(predictions, calibration)
         given = self.given(predictions, calibration)
         return self.table_of(
             rows,
             predictions,
-            gold=self._names(rows.labels),
-            predicted=self._names(given),
+            gold=[", ".join(self._names(row)) for row in rows.labels],
+            predicted=[", ".join(self._names(row)) for row in given],
             score=np.where(given == 1, predictions, 1 - predictions).min(axis=1).astype(np.float64),
             correct=(given == rows.labels).all(axis=1),
         )
 
     def details(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
         """Return `by_label` (F1, precision, recall, number of rows) and `calibration_error` over all labels."""
-
-        def error(probabilities: Probabilities) -> float:
-            return metrics.expected_calibration_error(probabilities.ravel(), rows.labels.ravel() == 1)
-
-        given = self.given(self.calibrated(predictions, calibration), calibration)
         return {
-            "by_label": metrics.scores_by_label(rows.labels, given, self.labels),
-            "calibration_error": self.calibration_errors(predictions, calibration, error),
+            "by_label": metrics.scores_by_label(rows.labels, self.given(predictions, calibration), self.labels),
+            "calibration_error": metrics.expected_calibration_error(predictions.ravel(), rows.labels.ravel() == 1),
         }
 
-    def is_degenerate(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> bool:
-        """Return whether every row gets the same labels."""
-        given = self.given(self.calibrated(predictions, calibration), calibration)
-        return bool((given == given[0]).all())
+    def _names(self, given: NDArray[np.int64]) -> tuple[str, ...]:
+        return tuple(label for label, has in zip(self.labels, given, strict=True) if has)
 
-    def _names(self, labels: NDArray[np.int64]) -> list[str]:
-        return [", ".join(label for label, has in zip(self.labels, row, strict=True) if has) for row in labels]
-
-    def serve(
-        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
-    ) -> list[LabelsPrediction]:
-        """Return the labels of each text or text pair that reach the threshold chosen on dev."""
-        threshold = predictor.calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)
-        return [
-            LabelsPrediction(
-                tuple(label for label, given in zip(self.labels, row >= threshold, strict=True) if given),
-                dict(zip(self.labels, row.tolist(), strict=True)),
-            )
-            for row in self.served_probabilities(predictor, texts, text_pairs)
-        ]
+    def served(self, given: Any, probabilities: dict[str, float]) -> LabelsPrediction:
+        return LabelsPrediction(self._names(given), probabilities)
 
     def file_output(self, predicted: LabelsPrediction) -> dict[str, Any]:
         probabilities = [predicted.probabilities[label] for label in predicted.labels]
@@ -717,8 +610,7 @@ def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -
         return list(map(label_in, config.labels))
     train = splits["train"]
     labels = list(ordered_labels(label for row in train for label in row.label))
-    # A wrong label column (numbers, free text) would otherwise give thousands of classes. Dev and test count too: cut
-    # from one file, they have a row of each label, which may leave train only one.
+    # A wrong label column (numbers, free text) would otherwise give thousands of classes.
     num_rows = sum(len(splits[split]) for split in ("train", "dev", "test"))
     if len(train) > 20 and len(labels) > num_rows / 2:
         raise DataError(
@@ -744,22 +636,6 @@ def with_known_labels(where: str, rows: Sequence[Labelled], labels: Sequence[str
     return usable
 
 
-def _check_labels(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> None:
-    """Check that the smallest requested training set has at least two different labels or label sets.
-
-    In a multi-label task a single label is enough if some rows have it and others do not.
-    """
-    smallest = train[: fewest_train_rows(config, len(train))]
-    label_sets = {tuple(sorted(row.label)) for row in smallest}
-    if len(label_sets) == 1:
-        labels = ", ".join(map(repr, *label_sets)) or "no label"
-        needs = "rows with a label and rows without it" if config.multi_label else "at least two labels"
-        raise DataError(
-            f"tasks.{name}: all {len(smallest)} train rows have the label {labels}; a classifier needs {needs}. Check "
-            "source.label_column, or add rows of the other kind."
-        )
-
-
 def _stored(
     rows: list[LabelledRow[tuple[str, ...]]], labels: list[str], multi_label: bool
 ) -> TextRows | MultiLabelRows:
@@ -770,31 +646,3 @@ def _stored(
     for place, row in enumerate(rows):
         matrix[place, [numbers[label] for label in row.label]] = 1
     return stored(MultiLabelRows, rows, matrix)
-
-
-_MARKED_BY_TRANSFORMERS = """\
-import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-# "NAME" is the folder that this file lies in.
-tokenizer = AutoTokenizer.from_pretrained("NAME")
-model = AutoModelForSequenceClassification.from_pretrained("NAME")
-inputs = tokenizer("One text.", "The text to compare.", return_tensors="pt")
-tokens, segments = inputs.tokens(), inputs["token_type_ids"][0].tolist()
-special = set(tokenizer.all_special_tokens)
-sides = [[t for t, s in zip(tokens, segments) if s == side and t not in special] for side in (0, 1)]
-words = ["".join(t[2:] if t.startswith("##") else " " + t for t in side) for side in sides]
-
-
-def mark(token, segment):
-    text, others = token.removeprefix("##"), words[1 - segment]
-    if token in special:
-        return 0
-    if token in sides[1 - segment]:
-        return 1
-    stem = text[: max(4, len(text) - 3)]
-    return 2 * (len(text) >= 3 and (text in others or (len(text) > 4 and stem in others)))
-
-
-inputs["token_type_ids"] += 2 * torch.tensor([[mark(t, s) for t, s in zip(tokens, segments)]])
-probabilities = model(**inputs).logits.softmax(-1)"""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,22 +17,20 @@ from numpy.typing import NDArray
 
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import INPUT_NAMES, scoring_indices, tensors
+from bertline.finetuning.encoding import INPUT_NAMES, Part, Sequences, assembled, scoring_batches, tensors
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_pairs, row_ids
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.decoded_files import NO_OPTIONS, beginning_of, decoded_text
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, QuestionRows
-from bertline.tasks.table_source import JSON_LINES, read_records
+from bertline.tasks.table_source import JSON_LINES, decoded_text, read_records
 
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
     from bertline.modeling.heads import AnswerLogits
-    from bertline.tokenization.tokenizer import Layout
 
 
 NOT_TRAINED = -1
@@ -41,8 +39,6 @@ NO_ANSWER_THRESHOLD = "no_answer_threshold"
 """Calibration key: an answer is withheld if the null score exceeds its score by more than this threshold."""
 NO_SPAN = -1e9
 """Score of a window without an allowed answer span."""
-MOVED = "answer_moved"
-"""Key under which answers with a corrected start are counted. The question is kept."""
 _AROUND = 160
 """Number of context characters shown on each side of an answer."""
 
@@ -102,77 +98,37 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Contexts:
-    """Distinct contexts; the T tokens of all of them are concatenated."""
-
-    texts: list[str]
-    ids: NDArray[np.int32]
-    """Token ids [T]."""
-    places: NDArray[np.int32]
-    """Start and end of each token in its text, in characters, [T, 2]."""
-    bounds: NDArray[np.int64]
-    """Offsets [contexts + 1]: the tokens of context c are bounds[c] up to bounds[c + 1]."""
-
-
-@dataclass(frozen=True, slots=True)
 class EncodedQuestions:
-    """N questions in W windows `[CLS] question [SEP] part of the context [SEP]`, those of a question in order.
+    """N questions in W windows `[CLS] question [SEP] part of the context [SEP]`, those of a question in order."""
 
-    Windows are assembled batch by batch, so that a hundred thousand questions take little more memory than their text.
-    """
-
-    contexts: Contexts
-    questions: list[list[int]]
-    """Token ids of each question, truncated to `max_question_length`."""
-    context_of: NDArray[np.int64]
-    """Index of each question's context [N]."""
+    sequences: Sequences
+    """The W windows."""
     rows: NDArray[np.int64]
     """Index of each window's question [W]."""
     windows: NDArray[np.int64]
     """Token ranges of the windows [W, 4], as returned by `windows_of`."""
+    firsts: NDArray[np.int64]
+    """Position of each window's first context token [W]."""
     labels: NDArray[np.int64]
     """Positions of the answer's first and last token [W, 2]; 0, [CLS], if the window does not contain all of it."""
-    lengths: NDArray[np.int64]
-    """Number of tokens of each sequence [W]."""
+    contexts: list[str]
+    """Context of each question [N]."""
+    places: list[NDArray[np.int32]]
+    """Start and end in the context of each of its tokens, in characters, for each question [N]."""
     cut: NDArray[np.bool_]
     """Whether the question was truncated [N]."""
-    layout: Layout
-    """Special tokens around question and context."""
-    pad_id: int
 
-    def batch(self, indices: NDArray[np.integer]) -> Batch:
-        """Return the windows at `indices` as one batch, padded to the longest among them.
+    def in_context(self, windows: NDArray[np.integer], length: int) -> NDArray[np.bool_]:
+        """Return which positions up to `length` of some windows are tokens of the context, [B, S]."""
+        firsts, ranges = self.firsts[windows, None], self.windows[windows]
+        positions = np.arange(length)
+        return (positions >= firsts) & (positions < firsts + ranges[:, 1:2] - ranges[:, :1])
 
-        Returns:
-            input_ids, token_type_ids and attention_mask [B, S], `in_context` [B, S] (true at tokens of the context)
-            and `labels` [B, 2].
-        """
-        lengths = self.lengths[indices]
-        shape = (len(indices), int(lengths.max()))
-        input_ids = np.full(shape, self.pad_id, dtype=np.int64)
-        firsts = self.first_positions(indices)
-        lasts = lengths - len(self.layout.after)
-        for place, index in enumerate(indices):
-            row = self.rows[index]
-            begin = self.contexts.bounds[self.context_of[row]]
-            first, stop = self.windows[index, :2]
-            before_context = [*self.layout.before, *self.questions[row], *self.layout.between]
-            input_ids[place, : firsts[place]] = before_context
-            input_ids[place, firsts[place] : lasts[place]] = self.contexts.ids[begin + first : begin + stop]
-            input_ids[place, lasts[place] : lengths[place]] = self.layout.after
-        positions = np.arange(shape[1])
-        in_second = (positions >= firsts[:, None]) & (positions < lengths[:, None])
-        return tensors(
-            input_ids=input_ids,
-            token_type_ids=self.layout.second_type * in_second.astype(np.int64),
-            attention_mask=(positions < lengths[:, None]).astype(np.int64),
-            in_context=in_second & (positions < lasts[:, None]),
-            labels=self.labels[indices],
-        )
-
-    def first_positions(self, indices: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the position in the sequence of each window's first context token."""
-        return self.lengths[indices] - len(self.layout.after) - (self.windows[indices, 1] - self.windows[indices, 0])
+    def batch(self, windows: NDArray[np.integer]) -> Batch:
+        """Return some windows as one batch, with `in_context` [B, S] and `labels` [B, 2]."""
+        batch = self.sequences.batch(windows)
+        in_context = self.in_context(windows, batch["input_ids"].shape[1])
+        return {**batch, **tensors(in_context=in_context, labels=self.labels[windows])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +164,10 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     output_schema = pa.schema([("answer", pa.string()), ("answer_start", pa.int64()), ("score", pa.float64())])
     asks = "Question answering: which span of a passage answers a question, or does none?"
     measures = "F1"
+    unused_options: ClassVar[dict[str, str]] = {
+        "class_weights": "it has no classes to weigh",
+        "label_smoothing": "its targets are positions",
+    }
 
     @staticmethod
     def build(name: str, config: QuestionAnsweringTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -224,19 +184,13 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             dropped=dropped,
             # Who never answers is always right there.
             targets={split: {()} for split, rows in splits.items() if rows and not any(row.answers for row in rows)},
-            more={
-                "articles": {split: len({row.title for row in rows}) for split, rows in splits.items()},
-                "without_answer": {split: sum(not row.answers for row in rows) for split, rows in splits.items()},
-            },
+            more={"without_answer": {split: sum(not row.answers for row in rows) for split, rows in splits.items()}},
         )
 
     # ---- the model
 
     def encode(self, rows: QuestionRows, tokenizer: Tokenizer) -> EncodedQuestions:
         return encode_questions(rows, tokenizer, self.config)
-
-    def lengths(self, encoded: EncodedQuestions) -> NDArray[np.int64]:
-        return encoded.lengths
 
     def num_cut(self, encoded: EncodedQuestions) -> int:
         """Return the number of truncated questions; contexts are split into windows."""
@@ -251,10 +205,10 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
         from bertline.training.devices import evaluating
 
-        soft = np.zeros((len(encoded.rows), int(encoded.lengths.max(initial=0)), 2), dtype=np.float32)
+        sequences = encoded.sequences
+        soft = np.zeros((*sequences.input_ids.shape, 2), dtype=np.float32)
         with evaluating(model, machine) as forward:
-            for indices in scoring_indices(encoded.lengths, max_tokens=machine.scoring_tokens):
-                batch = encoded.batch(indices)
+            for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
                 logits = torch.stack(forward(*(batch[name].to(machine.device) for name in INPUT_NAMES)), dim=-1)
                 soft[indices, : logits.shape[1]] = logits.float().cpu().numpy()
         return soft
@@ -272,34 +226,31 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
     def hard_loss(self, model: nn.Module, outputs: AnswerLogits, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean of the cross-entropies of start and end."""
-        allowed = _with_cls(batch["in_context"])
-        start, end = batch["labels"].unbind(-1)
-        return (
-            _cross_entropy(outputs.start, start, allowed, options.label_smoothing)
-            + _cross_entropy(outputs.end, end, allowed, options.label_smoothing)
-        ) / 2
+        import torch
+        import torch.nn.functional as F
+
+        forbidden = ~_with_cls(batch["in_context"])
+        losses = [
+            F.cross_entropy(logits.float().masked_fill(forbidden, -torch.inf), labels)
+            for logits, labels in zip(outputs, batch["labels"].unbind(-1), strict=True)
+        ]
+        return (losses[0] + losses[1]) / 2
 
     def predict(self, model: nn.Module, encoded: EncodedQuestions, machine: Machine) -> AnswerPredictions:
         import torch
 
         from bertline.modeling.heads import AnswerLogits
-        from bertline.training.devices import evaluating
 
-        values_of_windows = np.zeros((len(encoded.rows), 3), dtype=np.float64)
-        spans = np.zeros((len(encoded.rows), 2), dtype=np.int64)
-        with evaluating(model, machine) as forward:
-            for indices in scoring_indices(encoded.lengths, max_tokens=machine.scoring_tokens):
-                on_device = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
-                logits = AnswerLogits(*forward(*(on_device[name] for name in INPUT_NAMES)))
-                firsts = encoded.first_positions(indices)
-                windows = encoded.windows[indices]
-                may_start = torch.from_numpy(windows[:, 2:] - windows[:, :1] + firsts[:, None]).to(machine.device)
-                values, positions = best_spans(
-                    logits, on_device["in_context"], may_start, max_length=self.config.max_answer_length
-                )
-                values_of_windows[indices] = values.double().cpu().numpy()
-                spans[indices] = positions.cpu().numpy() - firsts[:, None] + windows[:, :1]
-        return _best_of_windows(encoded, values_of_windows, spans)
+        logits = torch.from_numpy(self.soft_targets(model, encoded, machine))
+        in_context = torch.from_numpy(encoded.in_context(np.arange(len(encoded.rows)), logits.shape[1]))
+        starts = (encoded.firsts - encoded.windows[:, 0])[:, None]
+        values, positions = best_spans(
+            AnswerLogits(*logits.unbind(-1)),
+            in_context,
+            torch.from_numpy(encoded.windows[:, 2:] + starts),
+            max_length=self.config.max_answer_length,
+        )
+        return _best_of_windows(encoded, values.double().numpy(), positions.numpy() - starts)
 
     def calibrate(self, rows: QuestionRows, predictions: AnswerPredictions) -> Calibration:
         has_answer = np.array([bool(answers) for answers in rows.answers], dtype=np.bool_)
@@ -353,8 +304,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     # ---- baselines, answers to users, report
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
-        """Return the first-sentence baseline (within the first line) and, if train has unanswerable questions, the
-        no-answer baseline."""
+        """Return the first sentence of the first line and, if train has unanswerable questions, no answer."""
 
         def answers(texts: list[str], starts: list[int]) -> AnswerPredictions:
             """Equal scores for the answer and for no answer: without a threshold, the text decides."""
@@ -429,34 +379,32 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
 def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionAnsweringTaskConfig) -> EncodedQuestions:
     """Encode questions with their contexts, split into windows that share `window_overlap` tokens (`run_squad.py`)."""
-    contexts, context_of = _contexts(rows.contexts, tokenizer)
-    whole = tokenizer.encode_literally(rows.questions)
-    questions = [ids[: config.max_question_length] for ids in whole]
+    texts = list(dict.fromkeys(rows.contexts))
+    contexts = {
+        text: (ids, np.array(places, dtype=np.int32).reshape(-1, 2))
+        for text, (ids, places) in zip(texts, tokenizer.encode_with_places(texts), strict=True)
+    }
+    whole, most = tokenizer.encode_literally(rows.questions), config.max_question_length
     layout = tokenizer.pair
-    shortest = layout.room(config.max_length, question=config.max_question_length, overlap=config.window_overlap)
-    num_before = len(layout.before) + len(layout.between)
-    windows: list[NDArray[np.int64]] = []
-    labels: list[NDArray[np.int64]] = []
-    for row, question in enumerate(questions):
-        begin, stop = contexts.bounds[context_of[row]], contexts.bounds[context_of[row] + 1]
-        room = shortest + config.max_question_length - len(question)
-        windows.append(windows_of(int(stop - begin), room, config.window_overlap))
-        answer = _answer_tokens(contexts.places[begin:stop], rows, row)
-        labels.append(_labels(windows[-1], answer, len(question) + num_before))
-    counts = np.array([len(of_row) for of_row in windows], dtype=np.int64)
-    all_windows = np.concatenate(windows) if windows else np.zeros((0, 4), dtype=np.int64)
-    question_lengths = np.repeat(np.array([len(question) for question in questions], dtype=np.int64), counts)
+    room = layout.room(config.max_length, question=most, overlap=config.window_overlap) + most
+    parts: list[Part] = []
+    windows, labels = [np.zeros((0, 4), dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
+    for row, (text, all_ids) in enumerate(zip(rows.contexts, whole, strict=True)):
+        (ids, places), question = contexts[text], all_ids[:most]
+        of_row = windows_of(len(ids), room - len(question), config.window_overlap)
+        first_position = len(layout.before) + len(question) + len(layout.between)
+        windows.append(of_row)
+        labels.append(_labels(of_row, _answer_tokens(places, rows, row), first_position))
+        parts += [(question, ids[first:stop], False) for first, stop in of_row[:, :2].tolist()]
     return EncodedQuestions(
-        contexts=contexts,
-        questions=questions,
-        context_of=context_of,
-        rows=np.repeat(np.arange(len(questions)), counts),
-        windows=all_windows,
-        labels=np.concatenate(labels) if labels else np.zeros((0, 2), dtype=np.int64),
-        lengths=question_lengths + layout.num_special + all_windows[:, 1] - all_windows[:, 0],
-        cut=np.array([len(ids) > config.max_question_length for ids in whole], dtype=np.bool_),
-        layout=layout,
-        pad_id=tokenizer.pad_id,
+        sequences=assembled(parts, tokenizer),
+        rows=np.repeat(np.arange(len(rows)), [len(of_row) for of_row in windows[1:]]),
+        windows=np.concatenate(windows),
+        firsts=len(layout.before) + len(layout.between) + np.array([len(part[0]) for part in parts], dtype=np.int64),
+        labels=np.concatenate(labels),
+        contexts=rows.contexts,
+        places=[contexts[text][1] for text in rows.contexts],
+        cut=np.array([len(ids) > most for ids in whole], dtype=np.bool_),
     )
 
 
@@ -490,23 +438,6 @@ def windows_of(num_tokens: int, room: int, overlap: int) -> NDArray[np.int64]:
     best = scores.argmax(axis=0)
     best_firsts, best_stops = (np.searchsorted(best, np.arange(len(firsts)), side=side) for side in ("left", "right"))
     return np.stack([firsts, stops, best_firsts, best_stops], axis=1)
-
-
-def _contexts(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Contexts, NDArray[np.int64]]:
-    """Encode the distinct texts; also return the index of each given text among them."""
-    numbers: dict[str, int] = {}
-    context_of = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
-    encoded = tokenizer.encode_with_places(list(numbers))
-    bounds = np.concatenate([[0], np.cumsum([len(ids) for ids, _ in encoded], dtype=np.int64)])
-    ids = [np.array(ids, dtype=np.int32) for ids, _ in encoded]
-    places = [np.array(places, dtype=np.int32).reshape(-1, 2) for _, places in encoded]
-    contexts = Contexts(
-        texts=list(numbers),
-        ids=np.concatenate(ids) if ids else np.zeros(0, dtype=np.int32),
-        places=np.concatenate(places) if places else np.zeros((0, 2), dtype=np.int32),
-        bounds=bounds.astype(np.int64),
-    )
-    return contexts, context_of
 
 
 def _answer_tokens(places: NDArray[np.int32], rows: QuestionRows, row: int) -> tuple[int, int] | None:
@@ -583,44 +514,26 @@ def _with_cls(in_context: Tensor) -> Tensor:
     return allowed
 
 
-def _cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor, label_smoothing: float) -> Tensor:
-    """Compute cross-entropy over the allowed positions; label smoothing is spread over these only."""
-    import torch
-
-    log_probabilities = torch.log_softmax(logits.float().masked_fill(~allowed, -torch.inf), dim=-1)
-    gold = -log_probabilities.gather(1, labels[:, None])[:, 0]
-    if not label_smoothing:
-        return gold.mean()
-    even = -log_probabilities.masked_fill(~allowed, 0.0).sum(dim=1) / allowed.sum(dim=1)
-    return ((1 - label_smoothing) * gold + label_smoothing * even).mean()
-
-
 def _best_of_windows(
     encoded: EncodedQuestions, values: NDArray[np.float64], spans: NDArray[np.int64]
 ) -> AnswerPredictions:
     """Select the best span of each question among its windows by unnormalized score, as in `run_squad.py`."""
     order = np.lexsort((-values[:, 0], encoded.rows))  # stable: ties go to the first window
-    begins = np.searchsorted(encoded.rows, np.arange(len(encoded.questions)))
+    begins = np.searchsorted(encoded.rows, np.arange(len(encoded.contexts)))
     best = order[begins]
     texts: list[str] = []
     starts = np.zeros(len(best), dtype=np.int64)
-    for row, window in enumerate(best):
+    for row, (window, context) in enumerate(zip(best, encoded.contexts, strict=True)):
         if values[window, 0] <= NO_SPAN:
             texts.append("")
             continue
-        context = encoded.context_of[row]
-        places = encoded.contexts.places[encoded.contexts.bounds[context] :]
-        starts[row], stop = places[spans[window, 0], 0], places[spans[window, 1], 1]
-        texts.append(_cut(encoded.contexts.texts[context], int(starts[row]), int(stop)))
+        first, last = spans[window]
+        starts[row], stop = encoded.places[row][first, 0], int(encoded.places[row][last, 1])
+        while stop < len(context) and unicodedata.combining(context[stop]):
+            stop += 1  # a combining mark after the last letter belongs to no token
+        texts.append(context[starts[row] : stop])
     null_scores = np.minimum.reduceat(values[:, 1], begins) if len(begins) else np.zeros(0)
     return AnswerPredictions(texts, starts, values[best, 0], null_scores, values[best, 2])
-
-
-def _cut(context: str, start: int, stop: int) -> str:
-    """Return the text of a span, including combining marks that follow its last letter."""
-    while stop < len(context) and unicodedata.combining(context[stop]):
-        stop += 1
-    return context[start:stop]
 
 
 def _pairs_of_scores(given: list[str], answers: list[list[str]]) -> list[tuple[float, float]]:
@@ -640,60 +553,51 @@ def _marked(context: str, gold: str, predicted: str) -> str:
         return escape(shortened(context, CHARACTERS))
     places.sort()
     done = max(0, places[0][0] - _AROUND)
-    if done:
-        done += context[done:].find(" ") + 1  # begin with a whole word
     parts = ["… " if done else ""]
     for start, end, css in places:
-        between = context[done:start]
-        if len(between) > 3 * _AROUND:
-            between = between[:_AROUND] + " … " + between[-_AROUND:]
-        parts += [escape(between), f'<mark class="{css}">{escape(context[start:end])}</mark>']
+        parts += [escape(context[done:start]), f'<mark class="{css}">{escape(context[start:end])}</mark>']
         done = end
-    rest = context[done:]
-    return "".join(parts) + escape(shortened(rest, _AROUND))
+    return "".join(parts) + escape(shortened(context[done:], _AROUND))
 
 
 # SQuAD files.
 
 
 def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list[Question]:
-    """Read the questions of a SQuAD file of either version, plain or `.gz`: articles, or JSONL or Parquet of questions.
-
-    Where invalid questions are skipped, an answer that is not at its `answer_start` is moved to where it occurs in the
-    context, if it occurs exactly once; `bad_rows` counts moved answers, too.
+    """Read the questions of a SQuAD file of either version, plain or `.gz`: JSON of articles or, as `datasets` writes
+    it, JSONL or Parquet with a question a row.
 
     Raises:
-        DataError: The file is not SQuAD JSON, or a question is invalid and invalid questions are errors. The message
-            names file, article and question.
+        DataError: The file is not SQuAD, or a question is invalid and invalid questions are errors. The message names
+            file, article and question.
     """
     questions: dict[str, Question] = {}
-    flat = _flat_format(path)
-    for where, title, context, qa in _articles(path) if flat is None else _flat_questions(path, flat, bad_rows):
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    flat = ending if ending in (".jsonl", ".parquet") else None
+    for where, title, context, qa in _articles(path) if flat is None else _flat_questions(path, bad_rows):
         try:
-            question, num_moved = _question(title, context, qa, may_move=source.on_bad_row == "skip")
+            question = _question(title, context, qa)
             if question.id in questions:
                 raise BadRow("duplicate_id", "another question of the file has the same id")
         except BadRow as bad:
             bad_rows.report(bad.reason, f"{where}: {bad}. Fix it or remove the question.")
             continue
         questions[question.id] = question
-        bad_rows.dropped[MOVED] += num_moved
     return [*questions.values()]
 
 
 def _articles(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield, for each question, its place (for messages), its article's title, its context and its JSON object."""
     try:
-        content = json.loads(decoded_text(path, "utf-8", NO_OPTIONS))
+        content = json.loads(decoded_text(path, "utf-8"))
     except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole?") from error
-    articles = _member(content, "data")
-    if not isinstance(articles, list):
-        raise DataError(f'{path}: expected SQuAD JSON, {{"data": [articles]}}, but found no list "data" in it.')
-    for number, article in enumerate(articles, start=1):
-        title = _member(article, "title")
+        raise DataError(
+            f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole? One with a question a "
+            "line has to end in .jsonl."
+        ) from error
+    for number, article in enumerate(_list(content, "data", f"{path}"), start=1):
         # Annotation tools omit titles; a number keeps the articles apart.
-        title = title if isinstance(title, str) and title.strip() else f"article {number}"
+        title = str(_member(article, "title") or "").strip() or f"article {number}"
         for paragraph in _list(article, "paragraphs", f"{path}, article {title!r}"):
             for qa in _list(paragraph, "qas", f"{path}, article {title!r}, a paragraph"):
                 where = f"{path}, article {title!r}, question {_member(qa, 'id')!r}"
@@ -712,38 +616,22 @@ def _list(value: Any, key: str, where: str) -> list[Any]:
     return inner
 
 
-def _flat_format(path: Path) -> Literal["jsonl", "parquet"] | None:
-    """Return the format of a file with a question a row, as `datasets` writes SQuAD; None for a file of articles."""
-    start = beginning_of(path, "utf-8") if path.is_file() else None
-    if start is None or start.is_parquet:
-        return None if start is None else "parquet"
-    try:
-        first = json.loads(next((line for line in start.lines if line.strip()), ""))
-    except (ValueError, RecursionError):
-        return None
-    return "jsonl" if isinstance(first, dict) and "context" in first else None
-
-
-def _flat_questions(
-    path: Path, kind: Literal["jsonl", "parquet"], bad_rows: BadRows
-) -> Iterator[tuple[str, str, Any, Any]]:
+def _flat_questions(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield what `_articles` does. Questions without a title have one for each context, without an id their line."""
     titles: dict[str, str] = {}
-    for record in read_records(path, replace(JSON_LINES, format=kind), bad_rows):
+    for record in read_records(path, replace(JSON_LINES, format="auto"), bad_rows):
         row = record.values
         answers, context, title = row.get("answers"), row.get("context"), row.get("title")
         if isinstance(answers, dict) and isinstance(answers.get("text"), list):
             # A missing start is reported as the question's.
             pairs = zip_longest(answers["text"], answers.get("answer_start") or [])
             answers = [{"text": text, "answer_start": start} for text, start in pairs]
-        if not isinstance(title, str) or not title.strip():
-            title = titles.setdefault(str(context), f"context {len(titles) + 1}")
+        title = title or titles.setdefault(str(context), f"context {len(titles) + 1}")
         qa = {"is_impossible": answers == [], **row, "id": row.get("id", record.where), "answers": answers}
-        yield f"{path}:{record.line}, question {qa['id']!r}", title, context, qa
+        yield f"{path}:{record.line}, question {qa['id']!r}", str(title), context, qa
 
 
-def _question(title: str, context: Any, qa: Any, *, may_move: bool) -> tuple[Question, int]:
-    """Return the question, and how many of its answers were moved."""
+def _question(title: str, context: Any, qa: Any) -> Question:
     if not isinstance(_member(qa, "id"), str | int):
         raise BadRow("missing_key", 'it has no "id"')
     require_whole_characters([title, context, qa])
@@ -760,30 +648,20 @@ def _question(title: str, context: Any, qa: Any, *, may_move: bool) -> tuple[Que
         raise BadRow("impossible_with_answers", "it is marked is_impossible and has answers all the same")
     if not impossible and not answers:
         raise BadRow("no_answer", "it has no answers and is not marked is_impossible (SQuAD 2.0), so none can be right")
-    texts = [_member(answer, "text") for answer in answers]
-    given = [_member(answer, "answer_start") for answer in answers]
-    starts = [_start(context, text, start, may_move) for text, start in zip(texts, given, strict=True)]
-    num_moved = sum(start != place for start, place in zip(given, starts, strict=True))
-    return Question(str(qa["id"]), title, qa["question"], context, texts, starts), num_moved
+    texts, starts = ([_member(answer, key) for answer in answers] for key in ("text", "answer_start"))
+    for text, start in zip(texts, starts, strict=True):
+        _check_answer(context, text, start)
+    return Question(str(qa["id"]), title, qa["question"], context, texts, starts)
 
 
-def _start(context: str, text: Any, start: Any, may_move: bool) -> int:
-    """Return where an answer starts: at `start`, or where it occurs if that is one place and it may be moved."""
+def _check_answer(context: str, text: Any, start: Any) -> None:
     if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
         raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"')
     if not text.strip():
         raise BadRow("empty_answer", "an answer is empty")
-    if start < 0:
-        raise BadRow("answer_not_in_context", f"answer_start of {text!r} is {start}; places count from 0")
-    if context.startswith(text, start):
-        return start
-    first = context.find(text)
-    if may_move and first >= 0 and context.find(text, first + 1) < 0:
-        return first
-    stands = context[start : start + len(text)]
-    hint = "it stands nowhere in the context" if first < 0 else f"it stands at {first}"
-    raise BadRow(
-        "answer_not_in_context",
-        f"the answer {text!r} should stand at answer_start {start}, where the context has {stands!r}; {hint} "
-        "(starts count characters, not bytes)",
-    )
+    if start < 0 or not context.startswith(text, start):
+        raise BadRow(
+            "answer_not_in_context",
+            f"the answer {text!r} should stand at answer_start {start}, where the context has "
+            f"{context[max(start, 0) :][: len(text)]!r}; starts count characters from 0, not bytes",
+        )

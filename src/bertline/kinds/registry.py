@@ -9,7 +9,6 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.plugins import with_plugins
 from bertline.kinds.base import TaskKind
 from bertline.kinds.classification import Classification
-from bertline.kinds.fill_mask import FillMask
 from bertline.kinds.question_answering import QuestionAnswering
 from bertline.kinds.regression import Regression
 from bertline.kinds.reranking import Reranking
@@ -27,7 +26,6 @@ _OWN: dict[str, type[TaskKind[Any, Any, Any]]] = {
     "retrieval": Retrieval,
     "reranking": Reranking,
     "summarisation": Summarisation,
-    "fill_mask": FillMask,
     "tagging": Tagging,
     "sentence_labelling": SentenceLabelling,
 }

@@ -23,6 +23,7 @@ from bertline.kinds.base import (
     Statistics,
     TaskKind,
     paired_columns,
+    require_different,
     row_ids,
     texts_and_pairs,
 )
@@ -110,12 +111,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             split: stored(NumberRows, rows, np.array([row.label for row in rows], dtype=np.float64))
             for split, rows in shorter.items()
         }
-        smallest = splits["train"].numbers[: fewest_train_rows(config, len(splits["train"]))]
-        if len(smallest) and (smallest == smallest[0]).all():
-            raise DataError(
-                f"tasks.{name}: all {len(smallest)} train rows have the number {smallest[0]:g}; there is nothing to "
-                "learn. Check source.label_column, or add rows with other numbers."
-            )
+        smallest = splits["train"].numbers[: fewest_train_rows(config, len(splits["train"]))].tolist()
+        require_different(name, smallest, "train rows have the number", "Check source.label_column.")
         return BuiltTask(
             splits={**splits},
             dropped=source.dropped,
@@ -127,7 +124,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             },
             more={
                 "pair": splits["train"].text_pairs is not None,
-                "mean_by_split": {split: float(rows.numbers.mean()) for split, rows in splits.items() if len(rows)},
             },
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,20 +33,19 @@ from bertline.kinds.base import (
     LossOptions,
     Statistics,
     TaskKind,
+    require_different,
     require_lists,
     require_texts,
     row_ids,
 )
-from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.metrics import ranking
-from bertline.tasks.search_data import search_splits
-from bertline.tasks.search_files import one_line, relevance_of
+from bertline.tasks.search_data import one_line, relevance_of, search_splits
 from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
-from bertline.tasks.table_source import TableLayout, read_records
+from bertline.tasks.table_source import Record, TableLayout, parsed_records, value_in
 
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
@@ -61,7 +59,6 @@ MOST_PAIRS = 100_000
 """Maximum number of candidates that are read from the first rows of train, always all candidates of a query."""
 # Range of logits below which candidates differ only by rounding.
 _DEGENERATE_SPREAD = 1e-3
-_OPTIONS = OptionNames(encoding="source.encoding", quoting="source.quoting")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,7 +142,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
             for split, rows in source.splits.items()
         }
         _check_candidates(name, config, splits["train"], "Raise num_candidates, or check the judgements.")
-        return BuiltTask(splits={**splits}, dropped=source.dropped, more={**source.more, "num_documents": len(texts)})
+        return BuiltTask(splits={**splits}, dropped=source.dropped, more=source.more)
 
     # ---- the model
 
@@ -203,9 +200,10 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     def table(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` has the relevant candidates, `predicted` the top one; `correct` is the task's
         metric."""
+        from scipy.special import expit
+
         first = [
-            int(ranking.trec_order(ids, scores)[0]) if len(ids) else None
-            for ids, scores in zip(rows.candidate_ids, predictions, strict=True)
+            ranking.trec_order(ids, scores)[:1] for ids, scores in zip(rows.candidate_ids, predictions, strict=True)
         ]
         return pa.table(
             {
@@ -215,11 +213,8 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
                     " | ".join(text for text, value in zip(texts, values, strict=True) if value > 0)
                     for texts, values in zip(rows.candidates, rows.relevances, strict=True)
                 ],
-                "predicted": ["" if place is None else rows.candidates[row][place] for row, place in enumerate(first)],
-                "score": [
-                    0.0 if place is None else _sigmoid(float(predictions[row][place]))
-                    for row, place in enumerate(first)
-                ],
+                "predicted": ["".join(texts[n] for n in of) for texts, of in zip(rows.candidates, first, strict=True)],
+                "score": [float(expit(scores[of]).sum()) for scores, of in zip(predictions, first, strict=True)],
                 "correct": self.row_scores(rows, predictions, calibration),
             }
         )
@@ -321,10 +316,6 @@ def _sampled_batches(encoded: EncodedCandidates, *, num_negatives: int, batch_si
     return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 
 
-def _sigmoid(value: float) -> float:
-    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
-
-
 def _candidates_of(
     queries: QueryRows, documents: Documents, texts: Sequence[str], bm25: Bm25, k: int, *, adds_missed: bool
 ) -> CandidateRows:
@@ -372,25 +363,17 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
         scores = bm25.scores(each.text)[np.array([numbers[text] for text in each.answers])].tolist()
         return [each.id, each.text, each.ids, each.answers, each.relevances, scores, each.relevances]
 
-    always_right = {
-        split: sum(ranking.num_relevant(each.relevances) == len(each.answers) for each in questions)
-        for split, questions in splits.items()
-    }
     rows = {split: CandidateRows.of(map(stored, questions)) for split, questions in splits.items()}
     fix = f"Check {source.label_column!r} (source.label_column), or add others."
     _check_candidates(name, config, rows["train"], fix)
-    return BuiltTask(splits={**rows}, dropped=dropped, more={"questions_with_right_answers_only": always_right})
+    return BuiltTask(splits={**rows}, dropped=dropped)
 
 
 def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, fix: str) -> None:
     """Check that the smallest requested training set has both relevant and irrelevant candidates."""
-    num_queries = fewest_train_rows(config, len(train))
-    is_right = [value > 0 for values in train.relevances[:num_queries] for value in values]
-    if len(set(is_right)) == 1:
-        raise DataError(
-            f"tasks.{name}: all {len(is_right)} candidates of the {num_queries} train queries are "
-            f"{'right' if is_right[0] else 'wrong'}; there is no order to learn. {fix}"
-        )
+    smallest = train.relevances[: fewest_train_rows(config, len(train))]
+    found = ["right" if value > 0 else "wrong" for values in smallest for value in values]
+    require_different(name, found, "candidates of train queries are", fix)
 
 
 def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
@@ -400,33 +383,28 @@ def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> 
     quotes only in its middle is plain text.
 
     Raises:
-        DataError: A column is missing or named twice, quotes are unbalanced, the encoding is wrong, or a row is invalid
-            and invalid rows are errors. The message names the file and line.
+        DataError: Quotes are unbalanced, the encoding is wrong, or a row is invalid and invalid rows are errors. The
+            message names the file and line.
     """
     kind: Literal["csv", "tsv"] = "tsv" if ".tsv" in path.suffixes else "csv"
-    layout = TableLayout(kind, header=True, quoting=source.quoting, encoding=source.encoding, options=_OPTIONS)
+    layout = TableLayout(kind, header=True, quoting=source.quoting, encoding=source.encoding)
     questions: dict[str, Question] = {}
-    for row in read_records(path, layout, bad_rows):
-        cells = {}
-        for option in ("query_column", "text_column", "label_column"):
-            column = getattr(source, option)
-            if column not in row.values:
-                existing = ", ".join(map(str, row.values))
-                raise DataError(f"{path} has no column {column!r} (source.{option}). It has {existing}.")
-            cells[column] = one_line(row.values[column])
-        query, text, cell = cells.values()
-        relevance = relevance_of(cell)
+
+    def parse(row: Record) -> None:
+        options = ("query_column", "text_column", "label_column")
+        query, text, label = (one_line(value_in(row, getattr(source, name), f"source.{name}")) for name in options)
         if not query or not text:
             column = source.text_column if query else source.query_column
-            bad_rows.report("empty_text", f"{path}:{row.line}: the text in column {column!r} is empty.")
-        elif relevance is None:
-            message = f"{path}:{row.line}: the label is {cell!r}; expected 0, 1 or another whole number."
-            bad_rows.report("bad_label", message)
-        else:
-            question = questions.setdefault(query, Question(query, [], [], []))
-            question.ids.append(row.where)
-            question.answers.append(text)
-            question.relevances.append(relevance)
+            raise BadRow("empty_text", f"the text in column {column!r} is empty")
+        relevance = relevance_of(label)
+        if relevance is None:
+            raise BadRow("bad_label", f"the label is {label!r}; expected 0, 1 or another whole number")
+        question = questions.setdefault(query, Question(query, [], [], []))
+        question.ids.append(row.where)
+        question.answers.append(text)
+        question.relevances.append(relevance)
+
+    parsed_records(path, layout, bad_rows, parse)
     if not questions:
         raise DataError(f"{path} has no rows that can be used.")
     return list(questions.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,6 @@ from bertline.tasks.source_config import (
 from bertline.tasks.stored_rows import COLLECTION, BuiltTask, Documents, QueryRows, SplitName, read_rows
 
 if TYPE_CHECKING:
-    from bertline.finetuning.vector_index import VectorIndex
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
     from bertline.sweep.baselines.vectors import Name, TextVectors
     from bertline.tasks.bm25 import Bm25
@@ -104,6 +103,31 @@ class Hit(NamedTuple):
     score: float
 
 
+class VectorIndex:
+    """Exact search by inner product (the cosine, for unit vectors) in vectors [N, H] with FAISS (arXiv 2401.08281)."""
+
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        import faiss
+
+        self._index = faiss.IndexFlatIP(vectors.shape[1])
+        self._index.add(np.ascontiguousarray(vectors, dtype=np.float32))
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find the vectors with the largest inner products with each query, in descending order.
+
+        Returns:
+            Indices of the vectors and their inner products, both [Q, min(k, N)].
+        """
+        k = min(k, len(self))
+        if not len(queries):
+            return np.zeros((0, k), dtype=np.int64), np.zeros((0, k), dtype=np.float32)
+        scores, numbers = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), k)
+        return numbers, scores
+
+
 class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     """Finds documents for queries (Dense Passage Retrieval, arXiv 2004.04906, with shared weights).
 
@@ -119,12 +143,14 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     answers = (Hit,)
     output_schema = pa.schema({"document_ids": pa.list_(pa.string()), "scores": pa.list_(pa.float64())})
     asks = "Retrieval: find the documents of a collection that belong to a query."
+    unused_options: ClassVar[dict[str, str]] = {
+        "class_weights": "it has no classes to weigh",
+        "label_smoothing": "its targets are documents of a batch",
+    }
 
     def __init__(self, config: RetrievalTaskConfig, labels: Sequence[str]) -> None:
         super().__init__(config, labels)
         self._collection: Documents | None = None
-        self._numbers: dict[str, int] = {}
-        self._places: NDArray[np.int64] | None = None
         self._encoded: tuple[Tokenizer, Sequences] | None = None
         self._bm25: Bm25 | None = None
         self._indexed: tuple[object, str, VectorIndex] | None = None
@@ -143,7 +169,10 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         """Set the documents to search."""
         self._collection = documents
         self._numbers = {identity: number for number, identity in enumerate(documents.ids)}
-        self._encoded = self._bm25 = self._indexed = self._places = None
+        # Rank of each document's id among all ids in ascending order, [documents].
+        self._places = np.empty(len(documents.ids), dtype=np.int64)
+        self._places[sorted(range(len(documents.ids)), key=documents.ids.__getitem__)] = np.arange(len(documents.ids))
+        self._encoded = self._bm25 = self._indexed = None
 
     @property
     def collection(self) -> Documents:
@@ -247,12 +276,8 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def hard_loss(self, model: nn.Module, outputs: list[Tensor], batch: Batch, options: LossOptions) -> Tensor:
         """See `TaskKind.hard_loss`: softmax over the documents of the batch."""
         queries, documents = outputs
-        return contrastive_loss(
-            queries @ documents.T / self.config.temperature,
-            batch["targets"],
-            batch["also_relevant"],
-            label_smoothing=options.label_smoothing,
-        )
+        similarities = queries @ documents.T / self.config.temperature
+        return contrastive_loss(similarities, batch["targets"], batch["also_relevant"])
 
     def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
         """Compute the vector of each sequence, [N, H]; unit vectors if the similarity is cosine."""
@@ -317,13 +342,12 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def _index(self, model: nn.Module, documents: Sequences, machine: Machine) -> VectorIndex:
         """Return the index of the collection under these weights; the latest is cached, so that all splits share it."""
-        from bertline.finetuning.vector_index import VectorIndex
         from bertline.modeling.weight_files import digest_of_weights
 
         weights = f"{machine.precision} {digest_of_weights(model)}"
         if self._indexed is None or self._indexed[0] is not documents or self._indexed[1] != weights:
             self._indexed = None  # freed first, so that only one is in memory
-            self._indexed = documents, weights, VectorIndex.of(self.vectors(model, documents, machine))
+            self._indexed = documents, weights, VectorIndex(self.vectors(model, documents, machine))
         return self._indexed[2]
 
     def _comparable(self, vectors: Tensor) -> Tensor:
@@ -335,16 +359,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         """Return the indices of the documents found for a query, in the order of `ranking.trec_order`."""
         is_hit = predictions.documents[row] >= 0
         numbers, scores = predictions.documents[row][is_hit], predictions.scores[row][is_hit].astype(np.float32)
-        return numbers[np.lexsort((-self._places_of_ids[numbers], -scores))]
-
-    @property
-    def _places_of_ids(self) -> NDArray[np.int64]:
-        """Rank of each document's id among all ids in ascending order, [documents]."""
-        if self._places is None:
-            ids = self.collection.ids
-            self._places = np.empty(len(ids), dtype=np.int64)
-            self._places[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
-        return self._places
+        return numbers[np.lexsort((-self._places[numbers], -scores))]
 
     # ---- baselines, answers to users, report
 
@@ -358,9 +373,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         self, predictor: TaskPredictor, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
     ) -> list[list[Hit]]:
         """Return the `top_k` documents for each query, best first; document ids are their indices."""
-        from bertline.finetuning.vector_index import VectorIndex
-
-        index = VectorIndex.of(self.document_vectors(predictor, documents))
+        index = VectorIndex(self.document_vectors(predictor, documents))
         return best_hits(index, self.query_vectors(predictor, queries), row_ids(len(index)), top_k)
 
     def query_vectors(self, predictor: TaskPredictor, queries: Sequence[str]) -> NDArray[np.float32]:
@@ -415,11 +428,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
                 similarity=config.similarity,
                 prompts={"query": config.query_prefix, "document": config.document_prefix},
             ),
-            limits=(
-                "It finds what is nearest, also where no document has the answer.",
-                f"bertline cuts queries at {config.query_max_length} tokens, as in training; sentence-transformers at "
-                f"{config.max_length}, as documents.",
-            ),
+            limits=("It finds what is nearest, also where no document has the answer.",),
         )
 
 
@@ -457,16 +466,13 @@ def pair_batches(encoded: EncodedSearch, *, batch_size: int, num_hard_negatives:
     return Epochs(len(query_of), batch_size, batches)
 
 
-def contrastive_loss(
-    similarities: Tensor, targets: Tensor, also_relevant: Tensor, *, label_smoothing: float = 0.0
-) -> Tensor:
+def contrastive_loss(similarities: Tensor, targets: Tensor, also_relevant: Tensor) -> Tensor:
     """Compute softmax cross-entropy over the documents of the batch (arXiv 2004.04906, section 3.2).
 
     Args:
         similarities: Similarities [B, D], already divided by the temperature.
         targets: Index of each query's target document [B].
         also_relevant: Bool mask [B, D] of other relevant documents, left out of the softmax; never the target.
-        label_smoothing: Fraction of the target spread evenly over all documents in the softmax.
 
     >>> import torch
     >>> loss = contrastive_loss(torch.zeros(1, 3), torch.tensor([0]), torch.tensor([[False, True, False]]))
@@ -476,14 +482,7 @@ def contrastive_loss(
     import torch
     import torch.nn.functional as F
 
-    logits = similarities.float().masked_fill(also_relevant, -torch.inf)
-    if not label_smoothing:
-        return F.cross_entropy(logits, targets)
-    log_probabilities = F.log_softmax(logits, dim=-1)
-    right = log_probabilities.gather(1, targets[:, None])[:, 0]
-    counted = (~also_relevant).sum(dim=1)
-    spread = log_probabilities.masked_fill(also_relevant, 0.0).sum(dim=1) / counted
-    return -((1 - label_smoothing) * right + label_smoothing * spread).mean()
+    return F.cross_entropy(similarities.float().masked_fill(also_relevant, -torch.inf), targets)
 
 
 def _judged(rows: QueryRows) -> list[list[tuple[str, int]]]:
@@ -553,7 +552,6 @@ def found_by(bm25: Bm25, rows: QueryRows) -> Found:
 
 def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
     """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
-    from bertline.finetuning.vector_index import VectorIndex
     from bertline.sweep.baselines.base import Baseline
     from bertline.sweep.baselines.linear import one_thread
     from bertline.sweep.baselines.vectors import TITLES, choices_of, unit
@@ -564,7 +562,7 @@ def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
         of_documents = vectors(texts)
         mean = of_documents.mean(axis=0)
         with one_thread():
-            index = VectorIndex.of(unit(of_documents - mean))
+            index = VectorIndex(unit(of_documents - mean))
             return [Found(*index.search(unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
 
     what, _, title = TITLES[name]

@@ -31,11 +31,12 @@ from bertline.kinds.base import (
     Statistics,
     TaskKind,
     list_of,
+    require_different,
     require_several,
     require_texts,
     row_ids,
 )
-from bertline.kinds.classification import with_known_labels
+from bertline.kinds.classification import check_labels, with_known_labels
 from bertline.tasks.bad_rows import BadRow, BadRows, label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
@@ -85,10 +86,7 @@ class SentenceLabellingTaskConfig(BaseTaskConfig):
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
-        if self.labels is not None and (
-            len(self.labels) < 2 or len(set(map(label_in, self.labels))) < len(self.labels)
-        ):
-            raise ValueError(f"labels must be 2 at least, each once, found {list(self.labels)}")
+        check_labels(self.labels, least=2)
         if self.max_length < 3:
             raise ValueError(f"max_length must leave room for [CLS], a token and [SEP], found {self.max_length}")
 
@@ -235,12 +233,9 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
             stored[split] = SentenceRows.of(
                 (row.id, row.sentences, [numbers[label] for label in row.label]) for row in known
             )
-        smallest = stored["train"].first(fewest_train_rows(config, len(stored["train"])))
-        if len({label for of_row in smallest.labels for label in of_row}) < 2 and len(smallest):
-            raise DataError(
-                f"tasks.{name}: all sentences of the {len(smallest)} train rows have the same label; there is nothing "
-                "to learn. Check source.labels_column, or add rows."
-            )
+        smallest = stored["train"].labels[: fewest_train_rows(config, len(stored["train"]))]
+        found = [labels[number] for of_row in smallest for number in of_row]
+        require_different(name, found, "sentences of train rows have the label", "Check source.labels_column.")
         counts = {split: Counter(label for row in rows.labels for label in row) for split, rows in stored.items()}
         return BuiltTask(
             splits={**stored},
@@ -248,7 +243,6 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
             dropped=bad_rows.dropped + dropped,
             targets={split: {(labels[number],) for number in of_split} for split, of_split in counts.items()},
             more={
-                "sentences_by_split": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},
                 "labels_by_split": {
                     split: {label: of_split[number] for number, label in enumerate(labels)}
                     for split, of_split in counts.items()

@@ -105,16 +105,7 @@ class Summarisation(SentenceReader[SummaryRows]):
             )
             for split, rows in splits.items()
         }
-        return BuiltTask(
-            splits={**stored},
-            dropped=dropped,
-            more={
-                "num_sentences": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},
-                "without_chosen_sentence": {
-                    split: sum(not any(chosen) for chosen in rows.chosen) for split, rows in stored.items()
-                },
-            },
-        )
+        return BuiltTask(splits={**stored}, dropped=dropped)
 
     # ---- the model
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import scoring_batches
 from bertline.finetuning.token_marks import NUM_CASES, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, token_ids_in_rows, word_means
-from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.foundation.progress import warn
 from bertline.kinds.base import (
@@ -30,12 +28,10 @@ from bertline.kinds.base import (
     require_several,
     require_texts,
 )
-from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.config import WordTaskConfig
-from bertline.tasks.conll import TaggedSentence, tagged_rows, tagged_splits
-from bertline.tasks.decoded_files import NO_OPTIONS, decoded_text
+from bertline.tasks.conll import read_conllu, tagged_rows, tagged_splits
 from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
-from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
+from bertline.tasks.source_config import ConlluSourceConfig
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 
 if TYPE_CHECKING:
@@ -44,26 +40,11 @@ if TYPE_CHECKING:
 
 OUTSIDE_MARGIN = "outside_margin"
 """Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
-_NUM_COLUMNS = 10
-_ID, _FORM = 0, 1
-_TAGS = {"upos": 3, "xpos": 4}
-_MISSING = "_"
 # Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
 # punctuation mark is a word.
 _WORD = re.compile(r"\w+(?:[-'’.@/&:]\w+)*|[^\w\s]")
 Places = list[tuple[int, int]]
 """Start and end of each word in its text, in characters."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConlluSourceConfig(FilesSourceConfig):
-    """CoNLL-U files (universaldependencies.org/format.html)."""
-
-    kind: Literal["conllu"]
-    tags: Literal["upos", "xpos"]
-    """Column of the tags: universal parts of speech, or those of the language."""
-    on_bad_row: OnBadRow
-    """Handling of a line that does not have ten columns, or has no word or no tag. `skip` drops its whole sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,7 +148,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return options.cross_entropy(outputs, batch["word_labels"])
 
     def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's distribution over words; a CRF's emissions are logits."""
+        """Compute the mean divergence from the teacher's distribution over words."""
         from bertline.modeling.losses import softmax_divergence
 
         theirs = self.word_logits(teacher[:, : batch["input_ids"].shape[1]], batch)
@@ -375,65 +356,6 @@ def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -
         np.split(np.exp(of_words), ends),
         word_log_probabilities,
     )
-
-
-def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
-    """Read the sentences of a CoNLL-U file, plain or gzip.
-
-    Multiword tokens (`1-2`) and empty nodes (`8.1`) are not words and are skipped. A comment `# newdoc` starts a
-    document.
-
-    Raises:
-        DataError: The file cannot be decoded or has no valid sentence, or a row is invalid and invalid rows are errors.
-            The message names the file and, where there is one, the line.
-    """
-    sentences: list[TaggedSentence] = []
-    document: str | None = None
-    lines: list[tuple[int, str]] = []
-    for number, line in enumerate([*decoded_text(path, "utf-8", NO_OPTIONS).split("\n"), ""], start=1):
-        line = line.removesuffix("\r")
-        if line.startswith("#"):
-            document = f"{path.name}:{number}" if line.startswith("# newdoc") else document
-        elif line.strip():
-            lines.append((number, line))
-        elif lines:
-            try:
-                words, tags = _words_and_tags(path, lines, source)
-            except BadRow as bad:
-                bad_rows.found(bad)
-            else:
-                begin = f"{path.name}:{lines[0][0]}"
-                sentences.append(TaggedSentence(begin, document or begin, words, tags))
-            lines = []
-    if not sentences:
-        raise DataError(
-            f"{path} has no sentence that can be used. Give a CoNLL-U file: ten columns, separated by tabs."
-        )
-    return sentences
-
-
-def _words_and_tags(
-    path: Path, lines: list[tuple[int, str]], source: ConlluSourceConfig
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    tagged = []
-    for number, line in lines:
-        columns = line.split("\t")
-        if len(columns) != _NUM_COLUMNS:
-            raise BadRow(
-                "wrong_number_of_columns",
-                f"{path}:{number} has {len(columns)} columns separated by tabs, CoNLL-U has ten: {line[:60]!r}.",
-            )
-        if not columns[_ID].isdecimal():
-            continue
-        word, tag = columns[_FORM].strip(), columns[_TAGS[source.tags]].strip()
-        if not word or tag in ("", _MISSING):
-            missing = f"no tag in its column {source.tags}" if word else "no word"
-            raise BadRow("missing_tag" if word else "missing_word", f"{path}:{number} has {missing}: {line[:60]!r}.")
-        tagged.append((word, tag))
-    if not tagged:
-        raise BadRow("sentence_without_words", f"{path}:{lines[0][0]}: the sentence has no word.")
-    words, tags = zip(*tagged, strict=True)
-    return words, tags
 
 
 def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[tuple[str, Places]]:

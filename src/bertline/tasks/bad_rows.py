@@ -37,8 +37,6 @@ class BadRows:
         self._option = option
         self.dropped: Counter[str] = Counter()
         """Number of dropped rows by reason."""
-        self.blank_lines = 0
-        """Number of blank lines in tables, which are no rows."""
 
     def found(self, bad: BadRow) -> None:
         """Count a row, or fail the stage.

@@ -1,8 +1,7 @@
-"""Reader of CoNLL files: one word per line with its tag, blank lines between sentences."""
+"""Readers of CoNLL and CoNLL-U: one word per line with its tag, blank lines between sentences."""
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from collections import Counter
@@ -13,23 +12,19 @@ from typing import Any
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.decoded_files import decoded_text
-from bertline.tasks.source_config import ConllSourceConfig, Separator
+from bertline.tasks.entities import TAG, to_iob2, types_of
+from bertline.tasks.source_config import ConllSourceConfig, ConlluSourceConfig, Separator
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import SplitName, TaggedRows
-from bertline.tasks.tags import TAG, to_iob2, types_of
-
-REPAIRED = "broken_tag_repaired"
-"""Key under which repaired tags are counted. The sentence is kept."""
+from bertline.tasks.table_source import decoded_text
 
 _UNSEEN = {"Cc", "Cf", "Co", "Zs", "Zl", "Zp", "Mn"}
-_DOCUMENT_MARK = "-DOCSTART-"
-_NEW_DOCUMENT_COMMENT = "# newdoc"
+_CONLLU_WIDTH, _CONLLU_WORD, _CONLLU_TAGS = 10, 1, {"upos": 3, "xpos": 4}
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentence:
-    """One sentence of a source with IOB2 tags."""
+    """One sentence of a source with its tags (IOB2, where they mark entities)."""
 
     id: str
     """File and first line of the sentence, such as `train.conll:17`."""
@@ -41,79 +36,85 @@ class TaggedSentence:
 
 
 def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
-    """Read the sentences of one file, plain or gzip.
+    """Read the sentences of a CoNLL file, plain or gzip; tags of any scheme become IOB2 (`to_iob2`).
 
-    Lines with only white space are blank. A line that begins with `-DOCSTART-`, or a comment `# newdoc`, starts a
-    document. Other comments are skipped: lines between sentences that begin with `#` and are not a word with its tag
-    (`# id 5`; `#tag O` and `# O` are words), and in tab-separated files any line that begins with `#` and has no tab.
+    A line that begins with `-DOCSTART-`, or a comment `# newdoc`, starts a document. A line before a sentence that
+    begins with `#` and has no tag in its place is a comment (`# id 5`; `#tag O` and `# O` are words).
 
     Raises:
-        DataError: The file cannot be decoded, lacks a configured column or has no valid sentence, a tag is broken and
-            `on_broken_tags` is `error`, or a row is invalid and invalid rows are errors. The message names the file
-            and, where there is one, the line.
+        DataError: The file cannot be decoded, lacks a configured column or has no valid sentence, or a row is invalid
+            and invalid rows are errors. The message names the file and, where there is one, the line.
     """
-    reader = _Reader(path, config)
-    sentences: list[TaggedSentence] = []
-    document: str | None = None
-    last: BadRow | None = None
-    for begin, lines in _blocks(path, config):
-        name = f"{path.name}:{begin}"
-        if not lines:
-            document = name
-            continue
-        try:
-            words, tags, repaired = reader.tagged(lines)
-        except BadRow as bad:
-            bad_rows.found(bad)
-            last = bad
-            continue
-        bad_rows.dropped[REPAIRED] += repaired
-        sentences.append(TaggedSentence(name, document or name, words, tags))
-    if last is not None and not sentences:
-        raise DataError(f"{path}: no sentence can be used. The last one: {last}")
-    if not sentences:
-        raise DataError(f"{path} has no sentences: every line is blank or a comment. Give a file with words and tags.")
-    return sentences
+    first: list[tuple[str, int]] = []  # place and number of columns of the first row
+
+    def is_comment(line: str) -> bool:
+        tag = (split_columns(line, config.separator)[config.tag_column :] or [""])[0]
+        return line.startswith("#") and not TAG.fullmatch(tag.strip(" "))
+
+    def word_and_tag(where: str, line: str) -> tuple[str, str]:
+        columns = split_columns(line, config.separator)
+        problem = f"{where} has {len(columns)} column(s) by source.separator {config.separator!r}"
+        for key in () if first else ("word_column", "tag_column"):
+            if not -len(columns) <= (index := getattr(config, key)) < len(columns):
+                raise DataError(
+                    f"{problem}; source.{key} is {index}: {line[:60]!r}. Fix the line or set the column, or the "
+                    "separator (tab, whitespace). A file without tags cannot be scored: set it to null."
+                )
+        if not first:
+            first.append((where, len(columns)))
+        if len(columns) != first[0][1]:
+            raise BadRow(
+                "too_many_columns" if len(columns) > first[0][1] else "too_few_columns",
+                f"{problem}, the file's first row ({first[0][0]}) has {first[0][1]}: {line[:60]!r}. Fix the line, or "
+                "set the separator (tab, whitespace). A word cannot hold it.",
+            )
+        word, tag = (columns[index].strip(" ") for index in (config.word_column, config.tag_column))
+        if not word or not tag:
+            missing = "tag" if word else "word"
+            raise BadRow(f"empty_{missing}", f"{where} has an empty {missing}: {line[:60]!r}. Fix the line.")
+        if not TAG.fullmatch(tag):
+            raise BadRow(
+                "unknown_tag",
+                f"{where}: the tag is {tag!r}; expected O, B-TYPE, I-TYPE or another letter of IOBES. Set "
+                "source.tag_column, or fix the tag.",
+            )
+        if config.types is not None and not {*types_of([tag])} <= {*config.types}:
+            types = ", ".join(config.types)
+            raise BadRow(
+                "unknown_type", f"{where}: the tag is {tag!r}; source.types has {types}. Fix the tag, or add the type."
+            )
+        return word, tag
+
+    sentences = _sentences(path, config.encoding, is_comment, word_and_tag, bad_rows)
+    return [replace(sentence, tags=tuple(to_iob2(sentence.tags))) for sentence in sentences]
 
 
-_Line = tuple[int, str]
-"""Line number, from 1, and text of the line."""
+def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
+    """Read the sentences of a CoNLL-U file, plain or gzip.
 
+    Multiword tokens (`1-2`) and empty nodes (`8.1`) are not words and are skipped. A comment `# newdoc` starts a
+    document.
 
-def _blocks(path: Path, config: ConllSourceConfig) -> Iterator[tuple[int, list[_Line]]]:
-    """Yield (number of the first line, lines) for each sentence, and (number, []) for each document marker."""
-    lines: list[_Line] = []
-    # Only line feeds end a line: words may contain rarer separators.
-    read = [line.removesuffix("\r") for line in decoded_text(path, config.encoding).split("\n")]
-    first = next((line for line in read if line.strip() and not line.startswith(("#", _DOCUMENT_MARK))), None)
-    width = 0 if first is None else len(split_columns(first, config.separator))
-    for number, line in enumerate(read, start=1):
-        comment = _is_comment(line, width, config, inside=bool(lines))
-        mark = line.startswith(_DOCUMENT_MARK) or (comment and line.startswith(_NEW_DOCUMENT_COMMENT))
-        if lines and (mark or not line.strip()):
-            yield lines[0][0], lines
-            lines = []
-        if mark:
-            yield number, []
-        elif line.strip() and not comment:
-            lines.append((number, line))
-    if lines:
-        yield lines[0][0], lines
-
-
-def _is_comment(line: str, width: int, config: ConllSourceConfig, *, inside: bool) -> bool:
-    """Return whether a line is no word of a sentence; `width` is the number of columns of rows without `#`, or 0.
-
-    `#` and `#tag` can be words. Then the line has the columns of the other rows, and a tag stands in its place.
+    Raises:
+        DataError: As `read_conll`.
     """
-    if not line.startswith("#"):
-        return False
-    if config.separator == "tab" and ("\t" not in line or (not inside and line[1] == " ")):
-        return True
-    columns = split_columns(line, config.separator)
-    tag = (columns[config.tag_column :] or [""])[0].strip(" ")
-    is_row = len(columns) == (width or len(columns)) and (line[1:2].strip() != "" or TAG.fullmatch(tag) is not None)
-    return not inside and not is_row
+
+    def word_and_tag(where: str, line: str) -> tuple[str, str] | None:
+        columns = line.split("\t")
+        if len(columns) != _CONLLU_WIDTH:
+            raise BadRow(
+                "wrong_number_of_columns",
+                f"{where} has {len(columns)} columns separated by tabs, CoNLL-U has ten: {line[:60]!r}.",
+            )
+        if not columns[0].isdecimal():
+            return None
+        word, tag = columns[_CONLLU_WORD].strip(), columns[_CONLLU_TAGS[source.tags]].strip()
+        if not word or tag in ("", "_"):
+            missing = f"no tag in its column {source.tags}" if word else "no word"
+            raise BadRow("missing_tag" if word else "missing_word", f"{where} has {missing}: {line[:60]!r}.")
+        return word, tag
+
+    return _sentences(path, "utf-8", lambda line: line.startswith("#"), word_and_tag, bad_rows)
 
 
 def split_columns(line: str, separator: Separator) -> list[str]:
@@ -122,96 +123,56 @@ def split_columns(line: str, separator: Separator) -> list[str]:
     >>> split_columns("10\\xa0000 \\t O", "whitespace")
     ['10\\xa0000', 'O']
     """
-    match separator:
-        case "tab":
-            return line.split("\t")
-        case "space":
-            return line.strip(" ").split(" ")
-        case _:
-            return re.findall(r"[^ \t]+", line)
+    return line.split("\t") if separator == "tab" else re.findall(r"[^ \t]+", line)
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Parser of the words and tags of one file. The first line sets the number of columns."""
-
-    path: Path
-    config: ConllSourceConfig
-    first: _Line | None = None
-    width: int = 0
-
-    def tagged(self, lines: list[_Line]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-        """Return the words of a sentence, its IOB2 tags, and how many tags were repaired.
-
-        Raises:
-            BadRow: A line of the sentence is invalid.
-            DataError: The file lacks a configured column, or a tag is broken and `on_broken_tags` is `error`.
-        """
-        words, tags = zip(*(self._word_and_tag(number, line) for number, line in lines), strict=True)
-        for (number, _), tag in zip(lines, tags, strict=True):
-            self._check_tag(number, tag)
-        converted, broken = to_iob2(tags, self.config.scheme)
-        if broken and self.config.on_broken_tags == "error":
-            raise DataError(
-                f"{self.path}:{lines[broken[0].index][0]}: {broken[0].problem}, which {self.config.scheme} does not "
-                "allow. Fix the tag, set source.scheme to the file's scheme, or set source.on_broken_tags to repair: "
-                "an entity then begins or ends there, and is counted."
-            )
-        return words, tuple(converted), len(broken)
-
-    def _word_and_tag(self, number: int, line: str) -> tuple[str, str]:
-        columns = self._columns(number, line)
-        word, tag = (columns[index].strip(" ") for index in (self.config.word_column, self.config.tag_column))
-        if not word or not tag:
-            missing = "word" if not word else "tag"
-            raise BadRow(
-                f"empty_{missing}",
-                f"{self.path}:{number} has an empty {missing}: {_shown(line)}. Fix the line, or the column's number.",
-            )
-        return word, tag
-
-    def _columns(self, number: int, line: str) -> list[str]:
-        columns = split_columns(line, self.config.separator)
-        problem = f"{self.path}:{number} has {len(columns)} column(s) by source.separator {self.config.separator!r}"
-        if self.first is None:
-            for key, index in (("word_column", self.config.word_column), ("tag_column", self.config.tag_column)):
-                if not -len(columns) <= index < len(columns):
-                    raise DataError(
-                        f"{problem}; source.{key} is {index}: {_shown(line)}. Fix the line or set the column, or the "
-                        "separator (tab, space, whitespace). A file without tags cannot be scored: set it to null."
-                    )
-            self.first, self.width = (number, line), len(columns)
-        if len(columns) != self.width:
-            raise BadRow(
-                "too_many_columns" if len(columns) > self.width else "too_few_columns",
-                f"{problem}, the file's first row (line {self.first[0]}) has {self.width}: {_shown(line)}. Fix the "
-                "line, or set the separator (tab, space, whitespace). A word cannot hold it.",
-            )
-        return columns
-
-    def _check_tag(self, number: int, tag: str) -> None:
-        types = self.config.types
+def _sentences(
+    path: Path,
+    encoding: str,
+    is_comment: Callable[[str], bool],
+    word_and_tag: Callable[[str, str], tuple[str, str] | None],
+    bad_rows: BadRows,
+) -> list[TaggedSentence]:
+    """Return the sentences of a file; `word_and_tag` reads a line at a place, `is_comment` a line before a sentence."""
+    sentences: list[TaggedSentence] = []
+    last = None
+    for document, block in _blocks(path, encoding, is_comment):
+        begin = f"{path.name}:{block[0][0]}"
         try:
-            (converted,), _ = to_iob2([tag], self.config.scheme)
-        except ValueError as error:
-            raise BadRow(
-                "unknown_tag",
-                f"{self.path}:{number}: {error}. Set source.scheme (iob1, iob2, iobes) or source.tag_column, or fix "
-                "the tag.",
-            ) from None
-        for kind in types_of([converted]):
-            if types is not None and kind not in types:
-                close = difflib.get_close_matches(kind, types, n=1)
-                meant = f" Is {close[0]!r} meant?" if close else ""
-                raise BadRow(
-                    "unknown_type",
-                    f"{self.path}:{number}: the tag is {tag!r}; source.types has {', '.join(types)}.{meant} Fix the "
-                    "tag, or add the type.",
-                )
+            read = [word_and_tag(f"{path}:{number}", line) for number, line in block]
+            pairs = [pair for pair in read if pair is not None]
+            if not pairs:
+                raise BadRow("sentence_without_words", f"{path}:{block[0][0]}: the sentence has no word.")
+        except BadRow as bad:
+            bad_rows.found(bad)
+            last = bad
+            continue
+        words, tags = zip(*pairs, strict=True)
+        sentences.append(TaggedSentence(begin, document or begin, words, tags))
+    if not sentences:
+        why = "every line is blank or a comment" if last is None else f"the last one: {last}"
+        raise DataError(f"{path} has no sentences that can be used: {why}. Give a file with words and tags.")
+    return sentences
 
 
-def _shown(line: str, most: int = 60) -> str:
-    return repr(line if len(line) <= most else f"{line[:most]}...")
+def _blocks(
+    path: Path, encoding: str, is_comment: Callable[[str], bool]
+) -> Iterator[tuple[str | None, list[tuple[int, str]]]]:
+    """Yield the document and the numbered lines of each sentence; None before the first mark of a document."""
+    document: str | None = None
+    block: list[tuple[int, str]] = []
+    # Only line feeds end a line: words may contain rarer separators.
+    for number, line in enumerate([*decoded_text(path, encoding).split("\n"), ""], start=1):
+        line = line.removesuffix("\r")
+        comment = not block and is_comment(line)
+        is_mark = line.startswith("-DOCSTART-") or (comment and line.startswith("# newdoc"))
+        if block and (is_mark or not line.strip()):
+            yield document, block
+            block = []
+        if is_mark:
+            document = f"{path.name}:{number}"
+        elif line.strip() and not comment:
+            block.append((number, line))
 
 
 def tagged_splits(

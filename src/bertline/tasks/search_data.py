@@ -1,10 +1,13 @@
-"""Collections with queries and relevance judgements, from any source, as splits of a retrieval task."""
+"""Search collections (BEIR, SMART, TREC, line-aligned translations, docstrings) as splits of a retrieval task."""
 
 from __future__ import annotations
 
+import html
+import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, assert_never
 
 from bertline.demo.config import DocsSearchSourceConfig
@@ -12,18 +15,8 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
-from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.bad_rows import BadRow, BadRows, json_object, text_in
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.search_files import (
-    Collection,
-    RawText,
-    beir_collection,
-    existing_file,
-    numbered_lines,
-    sentence_pairs_collection,
-    smart_collection,
-    trec_collection,
-)
 from bertline.tasks.source_config import (
     BeirSourceConfig,
     SentencePairsSourceConfig,
@@ -32,11 +25,41 @@ from bertline.tasks.source_config import (
 )
 from bertline.tasks.source_files import capped, cut_by_key, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
+from bertline.tasks.table_source import decoded_text, numbered_lines
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
 CollectionSource = DocsSearchSourceConfig | _FilesSource
 _Judged = dict[str, dict[str, int]]
-"""Relevance by query id, then document id."""
+"""Relevance by query id, then document id; 0 or below: judged not relevant."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A document or query as read from its file."""
+
+    where: str
+    """File and line, for messages."""
+    id: str
+    text: str
+    title: str = ""
+
+
+_Judgement = tuple[str, str, int | None]
+"""Query, document and relevance; None if it is not a whole number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Collection:
+    """A collection in its files; documents and queries are read when they are iterated over."""
+
+    documents: Iterable[_Text]
+    queries: Iterable[_Text]
+    judgements: Mapping[SplitName, Path | _Judged]
+    """Judgements of each split, or the file with one a line."""
+    judgement_in: Callable[[str], _Judgement | None] = lambda line: None
+    """Parses such a line; None if it is malformed."""
+    expected: str = ""
+    """What a line should have, for messages."""
 
 
 def search_splits(
@@ -60,18 +83,18 @@ def search_splits(
         raise DataError("The collection has no document with a text. Check the files that the task's source names.")
     documents = Documents([each.id for each in texts], [each.title for each in texts], [each.text for each in texts])
     queries = {query.id: query.text for query in _kept(collection.queries, "query", bad_rows)[0]}
-    judgements = collection.judged | {
-        split: _judged(collection, name, queries, known, bad_rows) for split, name in collection.judgement_files.items()
+    judgements = {
+        split: _judged(path, collection, queries, known, bad_rows) if isinstance(path, Path) else path
+        for split, path in collection.judgements.items()
     }
     dropped = Counter(bad_rows.dropped)
     relevant = {split: _with_relevant(task, split, judged, dropped) for split, judged in judgements.items()}
     dropped["query_without_judgements"] += len(queries) - len({query for each in judgements.values() for query in each})
-    chosen = _chosen_queries(relevant, queries, config, dropped)
     # A split that was cut uses the judgements of the split it was cut from.
     source_of_cuts = relevant.get("train", relevant["test"])
     rows = {
         split: _rows(capped(ids, str, split, config, dropped), queries, relevant.get(split, source_of_cuts))
-        for split, ids in chosen.items()
+        for split, ids in _chosen_queries(relevant, queries, config, dropped).items()
     }
     more: dict[str, Any] = {}
     if not len(rows["dev"]) and trains_nothing(config):
@@ -83,25 +106,25 @@ def _capped(rows: QueryRows, split: SplitName, config: BaseTaskConfig, dropped: 
     return rows.take(capped(range(len(rows)), lambda place: rows.ids[place], split, config, dropped))
 
 
-def _collection(source: _FilesSource, bad_rows: BadRows) -> Collection:
+def _collection(source: _FilesSource, bad: BadRows) -> _Collection:
     match source:
         case BeirSourceConfig():
-            return beir_collection(source, bad_rows)
+            return _beir_collection(source, bad)
         case SmartSourceConfig():
-            return smart_collection(source, bad_rows)
+            return _smart_collection(source)
         case TrecSourceConfig():
-            return trec_collection(source, bad_rows)
+            return _trec_collection(source, bad)
         case SentencePairsSourceConfig():
-            return sentence_pairs_collection(source, bad_rows)
+            return _sentence_pairs(source, bad)
         case _:
             assert_never(source)
 
 
-def _kept(found: Iterable[RawText], name: str, bad_rows: BadRows) -> tuple[list[RawText], Container[str]]:
+def _kept(found: Iterable[_Text], name: str, bad_rows: BadRows) -> tuple[list[_Text], Container[str]]:
     """Return the non-empty texts, each id once, and the ids of all: judgements may name empty documents, which are not
     indexed."""
     places: dict[str, str] = {}
-    usable: list[RawText] = []
+    usable: list[_Text] = []
     for each in found:
         if each.id in places:
             message = f"{each.where}: the {name} {each.id!r} stands at {places[each.id]} already."
@@ -116,21 +139,17 @@ def _kept(found: Iterable[RawText], name: str, bad_rows: BadRows) -> tuple[list[
 
 
 def _judged(
-    collection: Collection, name: str, queries: Mapping[str, str], documents: Container[str], bad_rows: BadRows
+    path: Path, collection: _Collection, queries: Mapping[str, str], documents: Container[str], bad_rows: BadRows
 ) -> _Judged:
-    """Read a file of judgements; known queries and documents tell a header from a malformed judgement."""
-    path = existing_file(collection.folder, name)
     judged: _Judged = {}
     for number, line in numbered_lines(path):
-        if not line.strip():
+        if not line.strip() or (number == 1 and line.casefold().startswith("query-id")):
             continue
-        where, found = f"{path}:{number}", collection.judgement_in(line)
-        query, document, relevance = found or ("", "", None)
-        names_nothing = query.casefold() == "query-id" or (query not in queries and document not in documents)
+        where = f"{path}:{number}"
+        query, document, relevance = collection.judgement_in(line) or ("", "", None)
         if relevance is None:
-            if not (number == 1 and collection.may_have_header and found and names_nothing):
-                message = f"{where} is {line[:80]!r}; expected {collection.expected}."
-                bad_rows.report("malformed_judgement", message)
+            message = f"{where} is {line[:80]!r}; expected {collection.expected}."
+            bad_rows.report("malformed_judgement", message)
         elif query not in queries:
             hint = " Does source.query_ids say rightly how queries are named?"
             message = f"{where} names the query {query!r}, which is not there.{hint}"
@@ -139,10 +158,8 @@ def _judged(
             message = f"{where} names the document {document!r}, which is not there."
             bad_rows.report("judgement_of_unknown_document", message)
         elif judged.setdefault(query, {}).setdefault(document, relevance) != relevance:
-            message = (
-                f"{where} gives the document {document!r} the relevance {relevance}; "
-                f"an earlier line gave it {judged[query][document]}."
-            )
+            before = judged[query][document]
+            message = f"{where} gives {document!r} the relevance {relevance}; an earlier line gave it {before}."
             bad_rows.report("contradicting_judgement", message)
     return judged
 
@@ -183,9 +200,219 @@ def _unseen(
 
 
 def _rows(ids: list[str], queries: Mapping[str, str], judged: _Judged) -> QueryRows:
-    return QueryRows(
-        ids,
-        [queries[query] for query in ids],
-        [list(judged[query]) for query in ids],
-        [list(judged[query].values()) for query in ids],
+    return QueryRows.of((query, queries[query], list(judged[query]), list(judged[query].values())) for query in ids)
+
+
+# Readers of each format: documents, queries and judgements.
+
+
+def one_line(text: str) -> str:
+    """Replace every run of white space by one space, and strip both ends.
+
+    >>> one_line("  a wing\\nin a  slipstream . ")
+    'a wing in a slipstream .'
+    """
+    return " ".join(text.split())
+
+
+def relevance_of(text: str) -> int | None:
+    """Parse a relevance as an integer (`1`, `-1`, `2.0`); None if it is not one.
+
+    >>> relevance_of("2"), relevance_of("1.0"), relevance_of("high"), relevance_of("nan")
+    (2, 1, None, None)
+    """
+    try:
+        value = float(text)
+        return int(value) if value == int(value) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _existing(folder: str, name: str) -> Path:
+    """Return the path of a source's file, or of `NAME.gz` if only that exists; opening it says what is missing."""
+    path = Path(folder) / name
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.is_file() and not path.is_file() else path
+
+
+def _beir_collection(source: BeirSourceConfig, bad: BadRows) -> _Collection:
+    """Return the parts of a BEIR folder (arXiv 2104.08663).
+
+    `corpus.jsonl` has `_id`, `text` and, if present, `title`; `queries.jsonl` has `_id` and `text`. A qrels file has
+    query, document and relevance between tabs, with or without the header `query-id ...`.
+    """
+
+    def judgement_in(line: str) -> _Judgement | None:
+        fields = [field.strip() for field in line.split("\t")]
+        return (fields[0], fields[1], relevance_of(fields[2])) if len(fields) == 3 else None
+
+    files = {"train": source.train_qrels, "dev": source.dev_qrels, "test": source.test_qrels}
+    return _Collection(
+        documents=_beir_texts(_existing(source.path, "corpus.jsonl"), bad, title_key="title"),
+        queries=_beir_texts(_existing(source.path, "queries.jsonl"), bad, title_key=""),
+        judgements={split: _existing(source.path, name) for split, name in files.items() if name is not None},
+        judgement_in=judgement_in,
+        expected="query id, document id and whole number between tabs",
     )
+
+
+def _beir_texts(path: Path, bad: BadRows, *, title_key: str) -> Iterator[_Text]:
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            record = json_object(line)
+            identity, text, title = record.get("_id"), text_in(record.get("text")), record.get(title_key)
+            if isinstance(identity, bool) or not isinstance(identity, str | int) or not str(identity).strip():
+                raise BadRow("malformed_line", f"it has the _id {identity!r}; expected a text or a whole number")
+            if text is None:
+                raise BadRow("malformed_line", f"it has {record.get('text')!r} as its text; expected a text")
+        except BadRow as problem:
+            bad.report(problem.reason, f"{where}: {problem}.")
+            continue
+        yield _Text(where, str(identity), one_line(text), one_line(text_in(title) or ""))
+
+
+def _records(path: Path, begin: str, pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield the place and the match of each record of a file.
+
+    Raises:
+        DataError: The file has no record, or `begin` matches where none is whole.
+    """
+    content = decoded_text(path, "utf-8").replace("\r\n", "\n")
+    num_records, line, end = 0, 1, 0
+    for match in re.finditer(pattern, content, re.IGNORECASE | re.DOTALL | re.MULTILINE):
+        line, end = line + content.count("\n", end, match.start()), match.start()
+        num_records += 1
+        yield f"{path}:{line}", match
+    if not num_records or num_records != len(re.findall(begin, content, re.IGNORECASE | re.MULTILINE)):
+        raise DataError(
+            f"{path} has {num_records} whole records, or not as many beginnings {begin!r}. Is it the right file?"
+        )
+
+
+def _smart_collection(source: SmartSourceConfig) -> _Collection:
+    """Return the parts of a SMART collection such as CISI: records begin with `.I NUMBER`, fields with `.T`, `.W`, ...
+
+    `.T` is the title and `.W` the text of a document, and `.W` that of a query; other fields are ignored. A relation
+    file has query number, number of a relevant document and, in CISI, `0 0.000000`.
+    """
+
+    def judgement_in(line: str) -> _Judgement | None:
+        fields = line.split()
+        is_plain = len(fields) == 2 or (len(fields) == 4 and not any(map(relevance_of, fields[2:])))
+        return (fields[0], fields[1], 1) if is_plain else None
+
+    return _Collection(
+        documents=_smart_texts(_existing(source.path, source.documents_file), title_field="T"),
+        queries=_smart_texts(_existing(source.path, source.queries_file), title_field=""),
+        judgements={"test": _existing(source.path, source.judgements_file)},
+        judgement_in=judgement_in,
+        expected="a query number and a document number (and perhaps `0 0.000000`)",
+    )
+
+
+def _smart_texts(path: Path, *, title_field: str) -> Iterator[_Text]:
+    begin = r"^\.I\s+(\S+)[ \t]*$"
+    for where, match in _records(path, begin, rf"{begin}(.*?)(?=^\.I\s+\S+[ \t]*$|\Z)"):
+        # A field's mark is alone on its line: a line of text may begin with a full stop, too.
+        _, *parts = re.split(r"^\.([A-Z])[ \t]*$", match[2], flags=re.MULTILINE)
+        fields = [*zip(parts[::2], parts[1::2], strict=True)]
+        text, title = (one_line(" ".join(part for mark, part in fields if mark == name)) for name in ("W", title_field))
+        yield _Text(where, match[1], text, title)
+
+
+_MARKUP = re.compile(r"<[^<>]*>")
+_TREC_FIELDS = "docno|title|headline|text|num|desc|narr"
+
+
+def _trec_collection(source: TrecSourceConfig, bad: BadRows) -> _Collection:
+    """Return the parts of a TREC collection; a qrels file has query, iteration (ignored), document and relevance.
+
+    A `<DOC>` has `<DOCNO>`, `<TITLE>` or `<HEADLINE>`, and `<TEXT>`; a `<TOP>` has `<NUM>`, and `<TITLE>` or `<DESC>`.
+    The files are SGML, not XML: without a root element, with fields that are not closed, and with bare `&`.
+    """
+
+    def documents() -> Iterator[_Text]:
+        for where, match in _records(_existing(source.path, source.documents_file), "<doc[ >]", _element("doc")):
+            if identity := _field(match[1], "docno"):
+                title = _field(match[1], "title") or _field(match[1], "headline")
+                yield _Text(where, identity, _field(match[1], "text"), title)
+            else:
+                bad.report("malformed_line", f"{where}: a <doc> without <docno>.")
+
+    def queries() -> Iterator[_Text]:
+        topics = _records(_existing(source.path, source.queries_file), "<top[ >]", _element("top"))
+        for position, (where, match) in enumerate(topics, start=1):
+            number = str(position) if source.query_ids == "position" else _field(match[1], "num")
+            if number:
+                yield _Text(where, number, _field(match[1], "title") or _field(match[1], "desc"))
+            else:
+                bad.report("malformed_line", f"{where}: a <top> without <num>.")
+
+    def judgement_in(line: str) -> _Judgement | None:
+        fields = line.split()
+        return (fields[0], fields[2], relevance_of(fields[3])) if len(fields) == 4 else None
+
+    return _Collection(
+        documents=documents(),
+        queries=queries(),
+        judgements={"test": _existing(source.path, source.judgements_file)},
+        judgement_in=judgement_in,
+        expected="four columns: query, 0, document, relevance",
+    )
+
+
+def _element(name: str) -> str:
+    return rf"<{name}(?: [^<>]*)?>(.*?)</{name}>"
+
+
+def _field(content: str, name: str) -> str:
+    """Return the text of all fields of this name, up to their end or the next field, without markup and without the
+    labels of classic topics (`<num> Number: 301`).
+
+    >>> _field("<text>lift <i>and</i> drag &lt; 1</text>", "text"), _field("<num> Number: 9 <title> Topic: heat", "num")
+    ('lift and drag < 1', '9')
+    """
+    found = re.findall(
+        rf"<{name}(?:\s[^<>]*)?>(.*?)(?=</?(?:{_TREC_FIELDS})[\s>]|\Z)", content, re.IGNORECASE | re.DOTALL
+    )
+    text = one_line(html.unescape(_MARKUP.sub(" ", " ".join(found))))
+    return re.sub(r"^(number|topic|description)\s*:\s*", "", text, flags=re.IGNORECASE)
+
+
+def _sentence_pairs(source: SentencePairsSourceConfig, bad: BadRows) -> _Collection:
+    """Return the sentences of every language as queries and their translations as documents.
+
+    A translation that occurs several times, for whichever language, is one document; a sentence that occurs several
+    times in a language is one query, and all its translations are relevant.
+
+    Notes:
+        XTREME (arXiv 2003.11080, Tatoeba) searches the 1,000 translations of one language; with several languages the
+        collection here has those of all, which is harder.
+
+    Raises:
+        DataError: A file is missing or not UTF-8, or the two files of a language have different numbers of lines.
+    """
+    documents: dict[str, _Text] = {}
+    queries: dict[tuple[str, str], _Text] = {}
+    judged: _Judged = {}
+    for language in source.languages:
+        names = (source.queries_file, source.documents_file)
+        paths = [_existing(source.path, name.replace("{language}", language)) for name in names]
+        sides = [[one_line(line) for _, line in numbered_lines(path)] for path in paths]
+        if len(sides[0]) != len(sides[1]):
+            raise DataError(
+                f"{paths[0]} has {len(sides[0])} lines, {paths[1]} has {len(sides[1])}. Line n of one is the "
+                "translation of line n of the other."
+            )
+        for number, (query, document) in enumerate(zip(*sides, strict=True), start=1):
+            if not query or not document:
+                bad.report("empty_sentence", f"{paths[1 if query else 0]}:{number}: the line is blank.")
+                continue
+            name = f"{language}:{number}"
+            found = documents.setdefault(document, _Text(f"{paths[1]}:{number}", name, document))
+            asked = queries.setdefault((language, query), _Text(f"{paths[0]}:{number}", name, query))
+            judged.setdefault(asked.id, {})[found.id] = 1
+    return _Collection(documents=documents.values(), queries=queries.values(), judgements={"test": judged})

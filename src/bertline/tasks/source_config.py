@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Separator = Literal["tab", "space", "whitespace"]
+Separator = Literal["tab", "whitespace"]
 """Separator of the columns of CoNLL files."""
 OnBadRow = Literal["error", "skip"]
 """Handling of invalid rows: `error` fails the stage and names file and row; `skip` drops and counts the row."""
@@ -127,7 +127,10 @@ class HubSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConllSourceConfig(FilesSourceConfig):
-    """CoNLL files: one word per line with its tag, blank lines between sentences, `-DOCSTART-` between documents."""
+    """CoNLL files: one word per line with its tag, blank lines between sentences, `-DOCSTART-` between documents.
+
+    Tags are those of IOB1, IOB2, IOBES, BILOU or BMES; they are stored as IOB2.
+    """
 
     kind: Literal["conll"]
     word_column: int
@@ -136,22 +139,28 @@ class ConllSourceConfig(FilesSourceConfig):
     """Column numbers from 0; negative numbers count from the end."""
     separator: Separator
     """Character between columns; `whitespace`: any number of spaces and tabs."""
-    scheme: Literal["iob1", "iob2", "iobes"]
-    """Tagging scheme of the file (`iobes`: BILOU and BMES too); tags are stored as IOB2."""
-    on_broken_tags: Literal["error", "repair"]
-    """Handling of tags that their neighbours do not allow, such as an I- that continues nothing or an entity that no E-
-    closes. `repair` begins or ends the entity there and counts it."""
     types: tuple[str, ...] | None
     """Entity types; None takes all types found. A tag with another type makes the row invalid."""
     encoding: str
     """Character encoding of the files."""
     on_bad_row: OnBadRow
-    """Handling of a line with another number of columns than the file's first, an empty word or tag, or a tag outside
-    the scheme or `types`. `skip` drops its whole sentence."""
+    """Handling of a line with another number of columns than the file's first, an empty word, no tag, or a tag outside
+    `types`. `skip` drops its whole sentence."""
 
     def __post_init__(self) -> None:
         if self.types is not None and (not self.types or len(set(self.types)) < len(self.types)):
             raise ValueError(f"types must be one at least, each once, found {list(self.types)}; null takes all")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConlluSourceConfig(FilesSourceConfig):
+    """CoNLL-U files (universaldependencies.org/format.html)."""
+
+    kind: Literal["conllu"]
+    tags: Literal["upos", "xpos"]
+    """Column of the tags: universal parts of speech, or those of the language."""
+    on_bad_row: OnBadRow
+    """Handling of a line that does not have ten columns, or has no word or no tag. `skip` drops its whole sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,9 +169,8 @@ class SquadSourceConfig(FilesSourceConfig):
 
     kind: Literal["squad"]
     on_bad_row: OnBadRow
-    """Handling of an answer whose text is not at its `answer_start` (`skip` moves it if the text occurs exactly once in
-    the context), an empty question, context or answer, a repeated id, or a question without answers that is not marked
-    as impossible."""
+    """Handling of an answer whose text is not at its `answer_start`, an empty question, context or answer, a repeated
+    id, or a question without answers that is not marked as impossible."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -269,20 +277,6 @@ class SummariesSourceConfig(FilesSourceConfig):
     on_bad_row: OnBadRow
     """Handling of rows with a missing column, an empty document or summary, or a summary without a word that ROUGE
     counts."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlainTextSourceConfig(FilesSourceConfig):
-    """Unlabelled text, with one passage per line (`.txt`) or per row (CSV, TSV, JSONL, Parquet with `text_column`)."""
-
-    kind: Literal["text"]
-    text_column: str
-    """Name of the text column of a table."""
-    encoding: str
-    """Character encoding of the files."""
-    on_bad_row: OnBadRow
-    """Handling of table rows with an empty or non-text value or a missing column. Blank lines of a text file are
-    skipped."""
 
 
 def check_delimiting(separator: str | None, max_fields: int | None, *, quoting: bool) -> None:

@@ -258,18 +258,6 @@ class SummaryRows(StoredRows):
         return [" ".join(sentences) for sentences in self.sentences]
 
 
-@dataclass(frozen=True, slots=True)
-class PlainRows(StoredRows):
-    """Passages without labels (`fill_mask`)."""
-
-    texts: list[str]
-
-    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT)])
-
-    def texts_read(self) -> list[str]:
-        return list(self.texts)
-
-
 def _joined(first: list[str], second: list[str] | None) -> list[str]:
     if second is None:
         return list(first)

@@ -1,13 +1,14 @@
-"""Labelled rows from tables (the user's own files, or a Hugging Face dataset), and readers of label cells."""
+"""Reader of text files and of labelled rows from tables: the user's own files, or a Hugging Face dataset."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
-import io
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,23 +22,10 @@ from bertline.corpus.files import open_dataset
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.progress import say
 from bertline.tasks.bad_rows import BadRow, BadRows, json_object, label_in, text_in
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.decoded_files import (
-    GZIP_MAGIC,
-    NO_OPTIONS,
-    OptionNames,
-    beginning_of,
-    check_encoding,
-    guesses,
-    gzip_damage_named,
-    undecodable,
-)
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig, check_delimiting
 from bertline.tasks.source_files import Label, LabelledRow, SourceRows, split_files, with_all_splits
-
-# Reader of the user's tables: records with their line numbers, and errors for typical damage.
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Parsed = TypeVar("Parsed")
@@ -49,6 +37,65 @@ FORMATS_BY_ENDING: dict[str, TableFormat] = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
+_GZIP_MAGIC = b"\x1f\x8b"
+_QUOTES_HINT = "If the file has quotes that do not pair up, set quoting to false; else fix the row."
+
+
+@contextmanager
+def opened_text(path: Path, encoding: str, *, newline: str = "\n") -> Iterator[IO[str]]:
+    """Open a text file, plain or gzip (by its name or its first bytes), for errors that name the file.
+
+    Args:
+        path: The file.
+        encoding: Character encoding.
+        newline: As for `open`; by default only line feeds end a line, as texts may contain rarer separators.
+
+    Raises:
+        DataError: The file does not exist, the encoding is unknown, a line cannot be decoded, or a gzip file is
+            truncated or corrupt.
+    """
+    if not path.is_file():
+        raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the path.")
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise DataError(f"encoding is {encoding!r}, which Python does not know (utf-8, latin-1, ...).") from error
+    with path.open("rb") as binary:
+        is_gzip = path.suffix == ".gz" or binary.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    open_file: Any = gzip.open if is_gzip else open
+    try:
+        with open_file(path, "rt", encoding=encoding, newline=newline) as handle:
+            yield handle
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
+    except UnicodeError as error:
+        # The file is decoded in blocks, so it is read again to find the line.
+        with open_file(path, "rb") as handle:
+            line = _undecodable_line(handle.read(), encoding)
+        raise DataError(
+            f"{path}:{line} is not text in {encoding}. Set encoding (latin-1, cp1252, utf-16, ...) or fix the file."
+        ) from error
+
+
+def _undecodable_line(content: bytes, encoding: str) -> int:
+    try:
+        content.decode(encoding)
+    except UnicodeDecodeError as error:
+        return 1 + content[: error.start].count(b"\n")
+    return 1
+
+
+def decoded_text(path: Path, encoding: str) -> str:
+    """Return the text of a whole file without a byte order mark; see `opened_text`."""
+    with opened_text(path, encoding) as handle:
+        return handle.read().removeprefix("\ufeff")
+
+
+def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Yield line numbers, from 1, and lines of a file without line ends and byte order mark; see `opened_text`."""
+    with opened_text(path, encoding) as handle:
+        for number, line in enumerate(handle, start=1):
+            yield number, (line.removeprefix("\ufeff") if number == 1 else line).rstrip("\r\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +111,6 @@ class TableLayout:
     max_fields: int | None = None
     """Maximum number of fields of a line; the last one keeps the rest. None means no limit."""
     extra_fields: Literal["error", "ignore"] = "error"
-    options: OptionNames = NO_OPTIONS
-    """Names of the user's options, for messages."""
 
     def __post_init__(self) -> None:
         check_delimiting(self.separator, self.max_fields, quoting=self.quoting)
@@ -103,41 +148,55 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
             is invalid and invalid rows are errors. The message names the file and, where there is one, the line.
     """
     if not path.is_file():
-        raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's path.")
-    kind = _format_of(path, layout) if layout.format == "auto" else layout.format
+        raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the path.")
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    kind = FORMATS_BY_ENDING.get(ending) if layout.format == "auto" else layout.format
+    if kind is None:
+        raise DataError(f"{path}: the ending {ending!r} tells no format. Set format to csv, tsv, jsonl or parquet.")
     if bad_rows is None:
         bad_rows = BadRows("error", option=None)
     if kind == "parquet":
         yield from _parquet_records(path)
         return
-    try:
-        with gzip_damage_named(path):
-            if kind == "jsonl":
-                yield from _json_records(path, layout, bad_rows)
-            else:
-                separator = layout.separator or ("," if kind == "csv" else "\t")
-                yield from _delimited_records(path, separator, layout, bad_rows)
-    except UnicodeError as error:
-        # The reader decodes in blocks, so the whole file is decoded again to find the line.
-        with gzip_damage_named(path), _open_bytes(path) as handle:
-            content = handle.read()
-        raise undecodable(path, content, layout.encoding, layout.options) from error
+    # newline="" leaves line ends inside quoted fields to the csv module.
+    newline = "" if layout.quoting and kind != "jsonl" else "\n"
+    with opened_text(path, layout.encoding, newline=newline) as handle:
+        if kind == "jsonl":
+            yield from _json_records(path, handle, bad_rows)
+        else:
+            separator = layout.separator or ("," if kind == "csv" else "\t")
+            yield from _delimited_records(path, handle, separator, layout, bad_rows)
 
 
 def parsed_records(
     path: Path, layout: TableLayout, bad_rows: BadRows, parse: Callable[[Record], Parsed]
 ) -> list[Parsed]:
-    """Parse the rows of a file; `parse` raises `BadRow` for an invalid one."""
-    found = []
-    for record in read_records(path, layout, bad_rows):
+    """Parse the rows of a file; `parse` raises `BadRow` for an invalid one, with a message without its place."""
+    return _parsed(read_records(path, layout, bad_rows), str(path), bad_rows, parse)
+
+
+def _parsed(
+    records: Iterable[Record], source: str, bad_rows: BadRows, parse: Callable[[Record], Parsed]
+) -> list[Parsed]:
+    """Parse records of a source.
+
+    Raises:
+        DataError: A row is invalid and invalid rows are errors, or all rows are, which indicates a wrong configuration.
+    """
+    rows: list[Parsed] = []
+    last = None
+    for record in records:
         try:
-            found.append(parse(record))
+            rows.append(parse(record))
         except BadRow as bad:
-            bad_rows.report(bad.reason, f"{path}:{record.line}: {bad}. Fix or remove the row.")
-    return found
+            last = f"{source}:{record.line}: {bad}. Fix or remove the row."
+            bad_rows.report(bad.reason, last)
+    if last is not None and not rows:
+        raise DataError(f"{source}: no row can be used. The last one: {last}")
+    return rows
 
 
-def value_in(record: Record, column: str, option: str = "") -> Any:
+def value_in(record: Record, column: str | int, option: str = "") -> Any:
     """Return the value of a column; `option` is what names the column, for the message.
 
     Raises:
@@ -150,64 +209,17 @@ def value_in(record: Record, column: str, option: str = "") -> Any:
     return record.values[column]
 
 
-def read_lines(path: Path, encoding: str, options: OptionNames) -> Iterator[Record]:
-    """Yield the lines of a text file, plain or `.gz`, as records with a single column 0.
-
-    Raises:
-        DataError: See `read_records`.
-    """
-    # A text file is a table with one unnamed column: max_fields=1 keeps lines whole.
-    layout = TableLayout("tsv", header=False, quoting=False, encoding=encoding, max_fields=1, options=options)
-    return read_records(path, layout)
-
-
-def _format_of(path: Path, layout: TableLayout) -> TableFormat:
-    """Return the format by the ending of the name or, for other endings (`.txt`, `.data`, none), by the first lines."""
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if ending in FORMATS_BY_ENDING:
-        return FORMATS_BY_ENDING[ending]
-    formats = guesses(beginning_of(path, layout.encoding))
-    if len(formats) == 1 and formats[0] != "conll":
-        return formats[0]
-    if formats == ["conll"]:
-        why = "its lines look like CoNLL, a word with its tag each, which is no table (a task with source.kind: conll)"
-    elif formats:
-        why = f"its lines can be {' or '.join(formats)}"
-    else:
-        why = "its lines are neither JSON objects nor have they as many fields each by tabs or commas"
-    option = layout.options.format
-    way_out = f"Set {option} to" if option is not None else "Let it end in"
-    raise DataError(
-        f"{path}: the format cannot be told from the ending {ending!r}, and {why}. {way_out} csv, "
-        "tsv, jsonl or parquet."
-    )
-
-
-def _open_bytes(path: Path) -> IO[bytes]:
-    with path.open("rb") as handle:
-        is_gzip = path.suffix == ".gz" or handle.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    return cast(IO[bytes], gzip.open(path, "rb")) if is_gzip else path.open("rb")
-
-
-def _open_text(path: Path, layout: TableLayout, *, newline: str) -> io.TextIOWrapper:
-    with _open_bytes(path) as handle:
-        check_encoding(path, layout.encoding, handle.read(len(codecs.BOM_UTF8)), layout.options)
-    return io.TextIOWrapper(_open_bytes(path), encoding=layout.encoding, newline=newline)
-
-
-def _json_records(path: Path, layout: TableLayout, bad_rows: BadRows) -> Iterator[Record]:
-    with _open_text(path, layout, newline="\n") as handle:
-        for line, content in enumerate(handle, start=1):
-            content = content.removeprefix("\ufeff").strip()
-            if not content:
-                bad_rows.blank_lines += 1
-                continue
-            try:
-                values = json_object(content)
-            except BadRow as bad:
-                bad_rows.report(bad.reason, f"{path}:{line}: {bad}. Fix or remove the row.")
-                continue
-            yield Record(f"{path.name}:{line}", cast("dict[str | int, Any]", values))
+def _json_records(path: Path, lines: Iterable[str], bad_rows: BadRows) -> Iterator[Record]:
+    for line, content in enumerate(lines, start=1):
+        content = content.removeprefix("\ufeff").strip()
+        if not content:
+            continue
+        try:
+            values = json_object(content)
+        except BadRow as bad:
+            bad_rows.report(bad.reason, f"{path}:{line}: {bad}. Fix or remove the row.")
+            continue
+        yield Record(f"{path.name}:{line}", cast("dict[str | int, Any]", values))
 
 
 def _parquet_records(path: Path) -> Iterator[Record]:
@@ -219,28 +231,19 @@ def _parquet_records(path: Path) -> Iterator[Record]:
         raise DataError(f"{path} is not a whole Parquet file ({error}). Copy it again.") from error
 
 
-def _delimited_records(path: Path, separator: str, layout: TableLayout, bad_rows: BadRows) -> Iterator[Record]:
-    """Yield the rows of CSV, TSV and similar files. A quote that swallowed lines is an error even if invalid rows are
-    skipped, because the number of lost rows is unknown."""
-    # newline="" leaves line ends inside quoted fields to the csv module; without quoting a row ends only at "\n".
-    with _open_text(path, layout, newline="" if layout.quoting else "\n") as handle:
-        yield from _rows_of_fields(path, handle, separator, layout, bad_rows)
-
-
-def _rows_of_fields(
+def _delimited_records(
     path: Path, handle: IO[str], separator: str, layout: TableLayout, bad_rows: BadRows
 ) -> Iterator[Record]:
+    """Yield the rows of CSV, TSV and similar files. A quote that swallowed lines is an error even if invalid rows are
+    skipped, because the number of lost rows is unknown."""
     lines = (
-        quoted_rows(handle, separator, where=str(path), hint=_quotes_hint(layout.options))
+        quoted_rows(handle, separator, where=str(path), hint=_QUOTES_HINT)
         if layout.quoting
         else unquoted_rows(handle, separator, layout.max_fields)
     )
     names: list[str | int] | None = None
     width: int | None = None
-    expected = 1
     for line, num_lines, fields in lines:
-        bad_rows.blank_lines += line - expected
-        expected = line + num_lines
         if line == 1:
             fields[0] = fields[0].removeprefix("\ufeff")
         if names is None and layout.header:
@@ -248,43 +251,30 @@ def _rows_of_fields(
             check_header(str(path), line, names)
             width = len(names)
             continue
-        if width is None and layout.extra_fields == "error":
+        if layout.extra_fields == "ignore":
+            fields = fields[:width]
+        elif width is None:
             width = len(fields)
         if width is not None and len(fields) != width:
-            if len(fields) < width or layout.extra_fields == "error":
-                bad = _wrong_width(path, line, len(fields), width, layout)
-                # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
-                if num_lines > 1:
-                    raise DataError(str(bad))
-                bad_rows.found(bad)
-                continue
-            fields = fields[:width]
+            bad = _wrong_width(f"{path}:{line}", len(fields), width, layout)
+            # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
+            if num_lines > 1:
+                raise DataError(str(bad))
+            bad_rows.found(bad)
+            continue
         yield Record(f"{path.name}:{line}", dict(zip(names or range(len(fields)), fields, strict=True)))
 
 
-def _wrong_width(path: Path, line: int, found: int, width: int, layout: TableLayout) -> BadRow:
+def _wrong_width(where: str, found: int, width: int, layout: TableLayout) -> BadRow:
     first = "the header" if layout.header else "the first row"
-    hint = _quotes_hint(layout.options) if layout.quoting else "Fix the row."
-    if found > width and layout.options.extra_fields is not None:
-        hint += f" {layout.options.extra_fields}: ignore reads the first fields alone."
-    return BadRow(
-        "too_many_fields" if found > width else "too_few_fields",
-        f"{path}:{line} has {found} fields, {first} has {width}. {hint}",
-    )
+    problem = f"{where} has {found} fields, {first} has {width}. {_QUOTES_HINT if layout.quoting else 'Fix the row.'}"
+    if found < width:
+        return BadRow("too_few_fields", problem)
+    return BadRow("too_many_fields", f"{problem} extra_fields: ignore reads the first fields alone.")
 
 
-def _quotes_hint(options: OptionNames) -> str:
-    if options.quoting is None:
-        return "A quote that begins a field has to end it, and one inside of such a field is written twice; fix it."
-    return f"If the file has quotes that do not pair up, set {options.quoting} to false; else fix the row."
-
-
-SOURCE_OPTIONS = OptionNames(
-    format="source.format", encoding="source.encoding", quoting="source.quoting", extra_fields="source.extra_fields"
-)
-
-Labels: TypeAlias = Callable[[object, str], Label]
-"""Function from a cell and its place (for messages) to the label.
+Labels: TypeAlias = Callable[[object], Label]
+"""Function from a cell to the label.
 
 Raises:
     BadRow: The cell is not a valid label.
@@ -300,30 +290,35 @@ def _labelled(
     labels: Labels[Label],
     bad_rows: BadRows,
 ) -> list[LabelledRow[Label]]:
-    """Return the labelled rows of the records of one file.
+    def row(record: Record) -> LabelledRow[Label]:
+        value = value_in(record, config.label_column, "source.label_column")
+        pair, group = config.text_pair_column, config.group_column
+        return LabelledRow(
+            record.where,
+            _text(record, config.text_column, "source.text_column"),
+            None if pair is None else _text(record, pair, "source.text_pair_column"),
+            labels(value),
+            None if group is None else _group(record, group),
+        )
 
-    Raises:
-        DataError: A row is invalid and invalid rows are errors, or all rows are invalid, which indicates a wrong
-            configuration of the source.
-    """
-    rows: list[LabelledRow[Label]] = []
-    last: BadRow | None = None
-    pair_column = config.text_pair_column
-    for record in records:
-        place = f"{source}:{record.line}"
-        try:
-            value = _cell(record, config.label_column, place, "label_column")
-            pair = None if pair_column is None else _text(record, pair_column, place, "text_pair_column")
-            text = _text(record, config.text_column, place, "text_column")
-            column = config.group_column
-            group = None if column is None else _group(record, column, place)
-            rows.append(LabelledRow(record.where, text, pair, labels(value, place), group))
-        except BadRow as bad:
-            bad_rows.found(bad)
-            last = bad
-    if last is not None and not rows:
-        raise DataError(f"{source}: no row can be used. The last one: {last}")
-    return rows
+    return _parsed(records, source, bad_rows, row)
+
+
+def _text(record: Record, column: str | int, option: str) -> str:
+    value = value_in(record, column, option)
+    text = "" if value is None else text_in(value)
+    # NaN, lists or booleans are mistakes and must not be trained on as text.
+    if text is None:
+        raise BadRow("wrong_type", f"column {column!r} is {value!r}, which is no text")
+    if not (text := text.strip()):
+        raise BadRow("empty_text", f"the text in column {column!r} is empty")
+    return text
+
+
+def _group(record: Record, column: str | int) -> str:
+    if not (group := label_in(value_in(record, column, "source.group_column"))):
+        raise BadRow("empty_group", f"the group in column {column!r} (source.group_column) is empty")
+    return group
 
 
 def layout_of(config: TableSourceConfig) -> TableLayout:
@@ -336,7 +331,6 @@ def layout_of(config: TableSourceConfig) -> TableLayout:
         separator=config.separator,
         max_fields=config.max_fields,
         extra_fields=config.extra_fields,
-        options=SOURCE_OPTIONS,
     )
 
 
@@ -358,8 +352,6 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> Sou
 
     read = {split: rows_of(path) for split, path in split_files(config).items()}
     extra = {name: rows_of(folder / file) for name, file in config.extra_tests.items()}
-    if bad_rows.blank_lines:
-        say(f"{folder}: {bad_rows.blank_lines:,} blank lines are no rows")
     return SourceRows(read["train"], read.get("dev"), read.get("test"), bad_rows.dropped, extra)
 
 
@@ -376,10 +368,7 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceR
         # With several labels per row, the feature is a list of class labels.
         feature = data.features.get(config.label_column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
-        records = (
-            Record(f"{split}:{number}", cast("dict[str | int, Any]", values))
-            for number, values in enumerate(data, start=1)
-        )
+        records = (Record(f"{split}:{number}", cast(Any, values)) for number, values in enumerate(data, start=1))
         return _labelled(records, f"{config.name}/{split}", config, read_labels(None, None, names), bad_rows)
 
     splits = (config.train_split, config.dev_split, config.test_split)
@@ -396,36 +385,6 @@ def _dataset(config: HubSourceConfig, split: str) -> Any:
             f"The dataset {config.name!r} cannot be read (subset {config.subset!r}, split {split!r}, "
             f"revision {config.revision!r}): {error}"
         ) from error
-
-
-def _cell(record: Record, column: str | int, place: str, option: str) -> object:
-    if column not in record.values:
-        existing = ", ".join(repr(name) for name in record.values)
-        hint = " Unlabelled test rows cannot be scored: set that file to null and a test is cut from train."
-        message = f"{place}: there is no column {column!r} (source.{option}). The columns are {existing}."
-        raise BadRow("missing_column", message + (hint if option == "label_column" else ""))
-    return record.values[column]
-
-
-def _text(record: Record, column: str | int, place: str, option: str) -> str:
-    value = _cell(record, column, place, option)
-    text = "" if value is None else text_in(value)
-    # NaN, lists or booleans are mistakes and must not be trained on as text.
-    if text is None:
-        raise BadRow("wrong_type", f"{place}: column {column!r} is {value!r}, which is no text. Fix or remove the row.")
-    if not (text := text.strip()):
-        raise BadRow("empty_text", f"{place}: the text in column {column!r} is empty. Fix or remove the row.")
-    return text
-
-
-def _group(record: Record, column: str | int, place: str) -> str:
-    if not (group := label_in(_cell(record, column, place, "group_column"))):
-        raise BadRow(
-            "empty_group",
-            f"{place}: the group in column {column!r} (source.group_column) is empty, so its split cannot be told. "
-            "Fix or remove it.",
-        )
-    return group
 
 
 def read_table(
@@ -452,11 +411,27 @@ class _Words:
     names: list[str] | None
     """Class names of a dataset by index; None if cells are the labels themselves."""
 
+    def word(self, value: object) -> str:
+        """Return the label of one value, empty if it is missing; `pattern` matches a text as it is written."""
+        if self.names is not None and isinstance(value, int | np.integer) and not isinstance(value, bool):
+            if not 0 <= value < len(self.names):
+                raise BadRow(
+                    "unknown_label",
+                    f"the label is {value}, and there are {len(self.names)} classes. A split without labels cannot be "
+                    "scored: set it to null in the task's source, and it is cut from train",
+                )
+            word = self.names[int(value)]
+        elif isinstance(value, dict):
+            raise BadRow("unknown_label", f"the label is {value!r}; expected a word or a number")
+        else:
+            word = value.strip() if isinstance(value, str) else label_in(value)
+        return label_in(_matched(word, self.pattern)) if word else ""
+
 
 class OneLabel(_Words):
     """Reader of one label per row; it does not use the separator."""
 
-    def __call__(self, value: object, place: str) -> str:
+    def __call__(self, value: object) -> str:
         """Return the label of a cell.
 
         Raises:
@@ -464,33 +439,28 @@ class OneLabel(_Words):
         """
         if isinstance(value, list | tuple | np.ndarray):
             raise BadRow(
-                "several_labels",
-                f"{place}: the label is a list ({value!r}). Set multi_label: true if rows have several labels.",
+                "several_labels", f"the label is a list ({value!r}). Set multi_label: true if rows have several labels"
             )
-        label = _word(value, self.names, place)
-        if not label:
-            raise BadRow("empty_label", f"{place}: the label is empty. Fix or remove the row.")
-        return label_in(_matched(label, self.pattern, place))
+        if not (label := self.word(value)):
+            raise BadRow("empty_label", "the label is empty")
+        return label
 
 
 class SeveralLabels(_Words):
     """Reader of zero or more labels per row, from a list or from text with separators."""
 
-    def __call__(self, value: object, place: str) -> tuple[str, ...]:
+    def __call__(self, value: object) -> tuple[str, ...]:
         """Return the labels of a cell in order, without duplicates.
 
         Raises:
             BadRow: A label is an unknown class index or does not match the pattern.
         """
-        words: Sequence[object]
+        values: Iterable[object] = [value]
         if isinstance(value, list | tuple | np.ndarray):
-            words = list(value)
+            values = value
         elif isinstance(value, str) and self.separator is not None:
-            words = value.split(self.separator)
-        else:
-            words = [value]
-        labels = (_word(word, self.names, place) for word in words)
-        return tuple(dict.fromkeys(label_in(_matched(label, self.pattern, place)) for label in labels if label))
+            values = value.split(self.separator)
+        return tuple(dict.fromkeys(label for each in values if (label := self.word(each))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,7 +472,7 @@ class ANumber:
     pattern: re.Pattern[str] | None = None
     """Regular expression whose first group is the number; None takes the whole cell."""
 
-    def __call__(self, value: object, place: str) -> float:
+    def __call__(self, value: object) -> float:
         """Return the number of a cell.
 
         Raises:
@@ -510,48 +480,26 @@ class ANumber:
         """
         cell = "" if value is None or value != value else str(value).strip()
         if not cell:
-            raise BadRow("empty_label", f"{place}: the number is empty. Fix or remove the row.")
-        cell = _matched(cell, self.pattern, place)
+            raise BadRow("empty_label", "the number is empty")
+        cell = _matched(cell, self.pattern)
         try:
             number = math.nan if isinstance(value, bool) else float(cell)
         except ValueError:
             number = math.nan
         if math.isnan(number):
-            raise BadRow(
-                "not_a_number",
-                f"{place}: {cell!r} is no number. Is source.label_column the right column? Else fix the row.",
-            )
+            raise BadRow("not_a_number", f"{cell!r} is no number. Is source.label_column the right column?")
         if not self.low <= number <= self.high:
-            raise BadRow(
-                "number_outside_the_scale",
-                f"{place}: {cell} is not on the scale from {self.low:g} to {self.high:g} (the task's low and high). "
-                "Fix the row or the scale.",
-            )
+            scale = f"from {self.low:g} to {self.high:g} (the task's low and high)"
+            raise BadRow("number_outside_the_scale", f"{cell} is not on the scale {scale}")
         return number
 
 
-def _word(value: object, names: list[str] | None, place: str) -> str:
-    if names is not None and isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if not 0 <= value < len(names):
-            raise BadRow(
-                "unknown_label",
-                f"{place}: the label is {value}, and there are {len(names)} classes. A split without labels cannot "
-                "be scored: set it to null in the task's source, and it is cut from train.",
-            )
-        return names[int(value)]
-    if isinstance(value, dict):
-        raise BadRow("unknown_label", f"{place}: the label is {value!r}; expected a word or a number.")
-    return value.strip() if isinstance(value, str) else label_in(value)  # a pattern matches a text as it is written
-
-
-def _matched(label: str, pattern: re.Pattern[str] | None, place: str) -> str:
+def _matched(label: str, pattern: re.Pattern[str] | None) -> str:
     if pattern is None:
         return label
     match = pattern.search(label)
     if match is None or not match[1]:
         raise BadRow(
-            "label_without_pattern",
-            f"{place}: the label {label!r} does not match source.label_pattern {pattern.pattern!r}. Fix the row or "
-            "the pattern.",
+            "label_without_pattern", f"the label {label!r} does not match source.label_pattern {pattern.pattern!r}"
         )
     return match[1]

@@ -99,10 +99,6 @@ ADVICE: dict[str, tuple[str, str, str, str]] = {
     "no scale": ("a.csv", lines("x,1"), "kind=regression on_bad_row=skip low=3 high=2", "low=1 high=2"),
     "an unknown format": ("a", "one\ntwo\n", "", "format=csv"),
     "an unknown type": ("a.conll", TAGGED, "types=[LOC]", "types=[LOC,PER]"),
-    "a scheme": ("a.conll", TAGGED + "x E-PER\n", "scheme=iob2", "scheme=iobes"),
-    "a broken tag": (
-        "a.conll", TAGGED.replace("Bob3 B-PER", "Bob3 I-LOC"), "scheme=iob2", "on_broken_tags=repair",
-    ),
     "a column of tags": ("a.conll", TAGGED, "tag_column=3", "tag_column=1"),
     "a bad line": ("a.conll", TAGGED + "one O x y\n", "", "on_bad_row=skip"),
     "no room for an answer": ("a.json", '{"data": []}', "max_length=20", "max_question_length=2 window_overlap=1"),

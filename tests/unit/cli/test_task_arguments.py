@@ -14,7 +14,6 @@ import pytest
 from bertline.cli.finetune import student_of
 from bertline.cli.task_arguments import (
     GivenFiles,
-    conll_layout,
     format_of,
     given_files,
     placed,
@@ -25,19 +24,16 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.tasks.build import build_task
-from bertline.tasks.decoded_files import beginning_of, guesses
 from no_packages import NO_PACKAGES
 from shipped_tasks import shipped_task
 
 NO_SPLITS: dict[Any, Path | None] = {"train": None, "dev": None, "test": None}
 CONLL = "".join(f"Ada B-PER\nmet O\nBob{i} B-PER\n\nno{i} O\none O\n\n" for i in range(30))
-QUESTIONS = "NUM:dist How far is it to {0} ?\nHUM:ind Who saw number {0} ?\n"
 FILES = {
     "csv": "text,label\n" + "".join(f"text number {i},{'ab'[i % 2]}\n" for i in range(60)),
     "tsv": "text\tlabel\n" + "".join(f"text, number {i}\t{'ab'[i % 2]}\n" for i in range(60)),
     "jsonl": "".join(f'{{"text": "number {i}", "label": "{"ab"[i % 2]}"}}\n' for i in range(60)),
     "conll": CONLL,
-    "questions": "".join(QUESTIONS.format(i) for i in range(40)),
 }
 
 
@@ -54,7 +50,7 @@ def built(given: GivenFiles, tmp_path: Path, **changes: Any) -> dict[str, float 
     return build_task("mine", config, NO_PACKAGES, tmp_path / "rows")
 
 
-def given_text(tmp_path: Path, content: str, name: str = "rows.txt") -> GivenFiles:
+def given_text(tmp_path: Path, content: str, name: str = "rows.csv") -> GivenFiles:
     (tmp_path / name).write_text(content)
     given = given_files(tmp_path / name, NO_SPLITS, None)
     assert given is not None
@@ -62,17 +58,11 @@ def given_text(tmp_path: Path, content: str, name: str = "rows.txt") -> GivenFil
 
 
 @pytest.mark.parametrize("kind", list(FILES))
-def test_each_format_is_told_by_its_lines_and_one_file_becomes_three_splits(tmp_path: Path, kind: str) -> None:
-    given = given_text(tmp_path, FILES[kind])
+def test_each_format_is_told_by_its_ending_and_one_file_becomes_three_splits(tmp_path: Path, kind: str) -> None:
+    given = given_text(tmp_path, FILES[kind], f"rows.{kind}")
     assert given.format == kind
     figures = built(given, tmp_path)
     assert min(figures[f"{split}_rows"] for split in ("train", "dev", "test")) >= 1
-
-
-def test_a_json_file_of_articles_is_squad_and_one_of_rows_is_not(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"version": "1.1", "data": []}')
-    (tmp_path / "b.json").write_text('{"text": "a", "label": "b"}\n{"text": "c", "label": "d"}\n')
-    assert [format_of(tmp_path / name) for name in ("a.json", "b.json")] == ["squad", "jsonl"]
 
 
 def test_rows_with_the_columns_of_squad_are_squad(tmp_path: Path) -> None:
@@ -82,52 +72,6 @@ def test_rows_with_the_columns_of_squad_are_squad(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text(json.dumps(rows[0]) + "\n")
     found = [format_of(tmp_path / name) for name in ("a.parquet", "b.parquet", "c.jsonl")]
     assert found == ["squad", "parquet", "squad"]
-
-
-@pytest.mark.parametrize(
-    ("lines", "tag_column", "separator", "scheme"),
-    [
-        ("a\tB-X\nb\tI-X\n\nc\tO\n\n", -1, "tab", "iob2"),
-        ("one\x85two\tB-X\nmore\tI-X\n\n", -1, "tab", "iob2"),  # a rare separator in a word
-        ("# text = send an E-mail\nBob\tB-PER\nmet\tO\n\n", -1, "tab", "iob2"),
-        ("a I-X\nb I-X\n\nc O\n\n", -1, "whitespace", "iob1"),
-        ("Bob NNP I-PER B-NP\nmet V O B-VP\n\n", 2, "whitespace", "iob1"),
-        ("a S-X\nb O\n\nc O\n\n", -1, "whitespace", "iobes"),
-        ("Ada B-PER\nBerg L-PER\n", -1, "whitespace", "iobes"),
-        ("Ada U-PER\n", -1, "whitespace", "iobes"),
-        ("a B-X\nb M-X\nc E-X\n", -1, "whitespace", "iobes"),
-        ("10\u00a0000 B-X\nb I-X\n", -1, "whitespace", "iob2"),
-        ("Bob B-PER", -1, "whitespace", "iob2"),
-    ],
-)
-def test_the_layout_and_the_scheme_are_told_by_the_tags(
-    tmp_path: Path, lines: str, tag_column: int, separator: str, scheme: str
-) -> None:
-    (tmp_path / "tags").write_text(lines)
-    found = conll_layout(tmp_path / "tags", "utf-8", tag_column=tag_column)
-    assert found == {"separator": separator, "scheme": scheme}
-
-
-CONTENTS = {
-    "rare separator": "text\tlabel\none\u2028two\tx\nthree\ty\n",
-    "quoted lines": 'text,label\n"Dear Sir,\nthank you",x\n"one\ttwo",y\n',
-    "one long sentence": "".join(f"word{i}\tO\n" for i in range(300)) + "\nlast\tB-X\n",
-    "document mark": "-DOCSTART- -X- O\nEU B-ORG\nrejects O\n",
-    "one comma": "one text, no table\nanother\n",
-    "either": "a\tb,c\nd\te,f\n",
-    "broken object": '{"text": "a"}\n{"text": \n',
-}
-
-
-@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-def test_the_command_line_and_a_source_detect_the_same_format(tmp_path: Path, content: str) -> None:
-    (tmp_path / "rows").write_text(content)
-    guessed = guesses(beginning_of(tmp_path / "rows", "utf-8"))
-    if len(guessed) == 1:
-        assert format_of(tmp_path / "rows") == guessed[0]
-    else:
-        with pytest.raises(DataError, match="the format cannot be told.*format=csv"):
-            format_of(tmp_path / "rows")
 
 
 def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None:
@@ -153,7 +97,7 @@ def test_the_same_content_is_the_same_place_and_other_content_another(tmp_path: 
     def place(content: str) -> str:
         given = given_text(tmp_path, content)
         task, own = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
-        assert list(own.values()) == [str(tmp_path / "rows.txt")]
+        assert list(own.values()) == [str(tmp_path / "rows.csv")]
         return task["source"]["path"]
 
     first = place(FILES["csv"])
@@ -211,7 +155,7 @@ def test_what_cannot_be_told_is_named_with_what_there_is(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="kind is 'token_classification', and the files are csv"):
         task_of_files(given, "token_classification", {}, shipped_task)
     (tmp_path / "words").write_text("nothing here is a row\nnor here\n")
-    with pytest.raises(DataError, match="the format cannot be told.*format=csv"):
+    with pytest.raises(DataError, match="the ending .* tells no format.*format=csv"):
         format_of(tmp_path / "words")
 
 

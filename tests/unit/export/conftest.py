@@ -73,8 +73,6 @@ def task_config(**changes: Any) -> ClassificationTaskConfig:
         "metric": "accuracy",
         "long_texts": "truncate",
         "window_overlap": 8,
-        "window_pooling": "mean",
-        "calibration": "none",
         "shared_tokens": "plain",
     }
     return ClassificationTaskConfig(**{**tiny.task_fields(max_length=48), **fields, **changes})

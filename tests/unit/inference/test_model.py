@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import bertline
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
-from bertline.tasks.metrics.entities import entities
+from bertline.tasks.entities import entities
 from finished_tasks import Finished, collection, finish
 from tiny import load_pretraining_model
 
@@ -140,7 +139,7 @@ def test_a_cosine_is_that_of_the_vectors_of_embed(open_task: Open) -> None:
         model.predict(finished.rows.texts)
 
 
-@pytest.mark.parametrize("name", ["softmax", "cased", "crf"])
+@pytest.mark.parametrize("name", ["softmax", "cased"])
 def test_entities_are_those_of_evaluation(open_task: Open, name: str) -> None:
     finished, model = open_task(name)
     found = model.predict(finished.rows.words)
@@ -155,27 +154,6 @@ def test_entities_are_those_of_evaluation(open_task: Open, name: str) -> None:
             assert 0 < entity.score <= 1
         total += len(row_entities)
     assert total > 3
-
-
-def test_marginals_of_a_crf_are_those_of_all_its_paths(open_task: Open) -> None:
-    import itertools
-
-    import torch
-
-    from bertline.kinds.token_classification import _marginals
-
-    finished, _ = open_task("crf")
-    crf: Any = finished.model.crf
-    emissions = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(1))
-    start, transitions, end = (scores.detach() for scores in crf.scores())
-    expected = torch.zeros(3, 5)
-    for path in itertools.product(range(5), repeat=3):
-        score = start[path[0]] + end[path[2]] + transitions[path[0], path[1]] + transitions[path[1], path[2]]
-        weight = (score + sum(emissions[0, place, label] for place, label in enumerate(path))).exp()
-        for place, label in enumerate(path):
-            expected[place, label] += weight
-    found = _marginals(crf, emissions, torch.tensor([3]))[0]
-    torch.testing.assert_close(found, expected / expected.sum(1, keepdim=True), atol=1e-5, rtol=0)
 
 
 def test_answers_are_those_of_evaluation_with_their_place(open_task: Open) -> None:
@@ -234,18 +212,6 @@ def test_summaries_are_those_of_evaluation(open_task: Open) -> None:
     assert [summary.places for summary in model.predict(running)] == [found[place].places for place in long]
     with pytest.raises(DataError, match=r"texts\[1\] has no sentence"):
         model.predict(["Word1.", " "])
-
-
-def test_texts_are_scored_as_evaluation_does_and_blanks_filled(open_task: Open) -> None:
-    finished, model = open_task("fill_mask")
-    table = finished.table()
-    found = model.predict(finished.rows.texts)
-    np.testing.assert_allclose([score.log_prob for score in found], table["log_prob"], atol=1e-4)
-    assert [score.num_tokens for score in found] == table["tokens"]
-    assert [score.accuracy for score in found] == table["correct"]
-    assert found[0].pseudo_perplexity == pytest.approx(math.exp(-table["log_prob"][0] / table["tokens"][0]), rel=1e-4)
-    assert math.isnan(model.predict([""])[0].pseudo_perplexity)
-    assert len(model.fill_mask("word1 [MASK] word2", top_k=3)[0]) == 3
 
 
 @pytest.mark.parametrize(

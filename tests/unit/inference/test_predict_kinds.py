@@ -145,16 +145,6 @@ def test_candidates_in_a_list_or_as_json_in_a_field(open_model: Open, tmp_path: 
             predict_file(model, tmp_path / "in.jsonl", tmp_path / "new.jsonl")
 
 
-def test_blanks_are_filled_and_whole_texts_scored(open_model: Open, tmp_path: Path) -> None:
-    model = open_model("fill_mask")
-    rows = [{"text": "word1 [MASK] word2 [MASK]"}, {"text": "word3 word4"}]
-    blanks, whole = predicted(model, tmp_path, rows)
-    assert blanks["predicted"] == [best[0].token for best in model.fill_mask(rows[0]["text"], top_k=1)]
-    assert blanks["pseudo_perplexity"] is None
-    assert whole["predicted"] == []
-    assert whole["pseudo_perplexity"] == pytest.approx(model.predict(["word3 word4"])[0].pseudo_perplexity)
-
-
 @pytest.mark.parametrize(
     ("name", "row", "cut"),
     [

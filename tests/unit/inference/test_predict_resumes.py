@@ -96,17 +96,16 @@ def test_a_torn_block_is_predicted_again(
     assert target.read_bytes() == whole.read_bytes()
 
 
-def test_an_unfinished_output_is_continued_only_with_what_it_was_begun_with(
-    model: LoadedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", ["model", "options"])
+def test_blocks_of_another_model_or_other_options_are_predicted_again(
+    model: LoadedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     target = tmp_path / "out.jsonl"
     leave_unfinished(model, source, target, monkeypatch, num_blocks=2)
-    with pytest.raises(DataError, match=r"out\.jsonl is unfinished, .* another options\. .* remove .*out\.jsonl"):
-        predict_file(model, source, target, columns=FileColumns(text="text", text_pair="text"))
-    next(iter(model.model.parameters())).data.add_(0.1)
-    with pytest.raises(DataError, match="started with another model"):
-        predict_file(model, source, target)
-    next(iter(model.model.parameters())).data.sub_(0.1)
+    if change == "model":
+        next(iter(model.model.parameters())).data.add_(0.1)
+    how = Predicting(num_probabilities=1 if change == "options" else None)
+    assert predict_file(model, source, target, how=how).num_resumed == 0
 
 
 def test_rows_that_have_changed_since_are_predicted_again(

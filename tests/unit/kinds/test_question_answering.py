@@ -135,7 +135,7 @@ def test_a_window_is_laid_out_as_bert_does_and_long_questions_are_cut():
     assert tokens[0] == ["[CLS]", "a", "b", "[SEP]", "c", "d", "e", "[SEP]"]
     assert tokens[1] == ["[CLS]", "a", "b", "c", "[SEP]", "j", "[SEP]", "[PAD]"]
     assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 0, 1, 1, 0]]
-    assert batch["attention_mask"].sum(1).tolist() == encoded.lengths.tolist() == [8, 7]
+    assert batch["attention_mask"].sum(1).tolist() == encoded.sequences.lengths.tolist() == [8, 7]
     assert batch["in_context"].nonzero().tolist() == [[0, 4], [0, 5], [0, 6], [1, 5]]
     assert batch["labels"].tolist() == [[5, 5], [0, 0]]
 
@@ -257,8 +257,7 @@ def test_a_context_without_tokens_has_no_answer():
 # ---- loss
 
 
-@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-def test_the_loss_is_the_mean_cross_entropy_of_both_ends_over_cls_and_context(label_smoothing):
+def test_the_loss_is_the_mean_cross_entropy_of_both_ends_over_cls_and_context():
     kind = QuestionAnswering(config(), ())
     rows = rows_of(("a b", "c d e", "d e"), ("a", "f g h i j", "j"), ("a b c", "d", None))
     batch = kind.encode(rows, TOKENIZER).batch(np.arange(3))
@@ -269,8 +268,8 @@ def test_the_loss_is_the_mean_cross_entropy_of_both_ends_over_cls_and_context(la
         allowed = [0, *batch["in_context"][row].nonzero()[:, 0].tolist()]
         for side, label in zip(logits, batch["labels"][row].tolist(), strict=True):
             target = torch.tensor(allowed.index(label))
-            expected.append(F.cross_entropy(side[row, allowed], target, label_smoothing=label_smoothing))
-    loss = kind.loss(model, batch, LossOptions(label_smoothing, None))
+            expected.append(F.cross_entropy(side[row, allowed], target))
+    loss = kind.loss(model, batch, LossOptions())
     torch.testing.assert_close(loss, torch.stack(expected).mean())
 
 
@@ -454,10 +453,9 @@ def test_questions_without_an_answer_are_kept_and_counted(build):
 
 
 BAD = {
-    "moved": (qa(start=3), r"'The dog' should stand at answer_start 3.*it stands at 24"),
-    "nowhere": (qa(text="the bird"), r"stands nowhere in the context"),
-    "negative": (qa(text="barked.", start=-7), r"places count from 0"),
-    "beyond": (qa(start=4000), r"it stands at 24"),
+    "moved": (qa(start=3), r"'The dog' should stand at answer_start 3, where the context has ' cat sa'"),
+    "negative": (qa(text="barked.", start=-7), r"starts count characters from 0"),
+    "beyond": (qa(start=4000), r"where the context has ''"),
     "empty_question": (qa(question=" "), r"question is empty"),
     "empty_answer": (qa(text="", start=0), r"an answer is empty"),
     "no_start": ({"id": "q1", "question": "?", "answers": [{"text": "cat"}]}, r'lacks "text" or "answer_start"'),
@@ -465,7 +463,6 @@ BAD = {
     "no_answers": ({"id": "q1", "question": "?"}, r'no list "answers"'),
     "not_marked": ({"id": "q1", "question": "?", "answers": []}, r"not marked is_impossible"),
     "marked": (qa(is_impossible=True), r"has answers all the same"),
-    "half_question": (qa(question="\udc00?"), r"it has '.udc00', which is half of a character"),
     "half_answer": (qa(text="The \ud800dog"), r"it has '.ud800', which is half of a character"),
 }
 
@@ -477,21 +474,11 @@ def test_a_bad_question_is_named_with_file_article_and_id(build, name):
         build(*many_articles(5), article(bad))
 
 
-@pytest.mark.parametrize("name", sorted(set(BAD) - {"moved", "beyond"}))
+@pytest.mark.parametrize("name", sorted(BAD))
 def test_a_bad_question_is_left_out_and_counted_where_that_is_wanted(build, name):
     out = build(*many_articles(5), article(BAD[name][0]), on_bad_row="skip")
     assert "q1" not in [identity for rows in all_rows(out) for identity in rows.ids]
     assert sum(read_task_manifest(out)["dropped"].values()) == 1
-
-
-def test_an_answer_that_stands_in_one_other_place_is_moved_there_and_counted(build):
-    out = build(*many_articles(5), article(qa(start=3)), on_bad_row="skip")
-    [(context, answers, starts)] = [
-        row for rows in all_rows(out) for row in zip(rows.contexts, rows.answers, rows.starts, strict=True)
-        if "day" not in row[0]
-    ]  # fmt: skip
-    assert context[starts[0] :].startswith(answers[0])
-    assert read_task_manifest(out)["dropped"] == {"answer_moved": 1}
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])

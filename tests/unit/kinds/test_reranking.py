@@ -191,7 +191,6 @@ class TestAnswers:
         task = built(answers_source(answers))
         assert task.splits["test"].queries == ["b", "c"]
         assert task.dropped["question_without_right_answer"] == 1
-        assert task.more["questions_with_right_answers_only"] == {"train": 0, "dev": 0, "test": 1}
 
     def test_a_question_of_the_test_is_not_trained_on(self, answers, built):
         write_answers(answers, "train", ["WHO of  test ?,1,x", "other,1,y", "other,0,z"])

@@ -34,8 +34,7 @@ def task():
     def make(source, **changes):
         fields = {
             "kind": "classification", "source": source, "labels": None, "multi_label": False, "metric": "accuracy",
-            "long_texts": "truncate", "window_overlap": 4, "window_pooling": "mean", "calibration": "none",
-            "shared_tokens": "plain", **COMMON,
+            "long_texts": "truncate", "window_overlap": 4, "shared_tokens": "plain", **COMMON,
         }  # fmt: skip
         return ClassificationTaskConfig(**{**fields, **changes})
 

@@ -125,7 +125,7 @@ def test_building_twice_gives_the_same_bytes(build, reviews):
         ([("x", "a"), (" ", "b")], ("text", "label"), {}, ["all.csv:3", "empty"]),
         ([("x", "a"), ("y", "")], ("text", "label"), {}, ["all.csv:3", "label is empty"]),
         ([("x", "a"), ("y", "-1")], ("text", "label"), {"labels": ("a", "b")}, ["'-1'", "'a', 'b'"]),
-        ([(f"x{n}", "a") for n in range(40)], ("text", "label"), {}, ["all", "'a'", "at least two labels"]),
+        ([(f"x{n}", "a") for n in range(40)], ("text", "label"), {}, ["all", "'a'", "nothing to learn"]),
         ([(f"x{n}", f"l{n}") for n in range(60)], ("text", "label"), {}, ["different labels", "label_column"]),
         ([], ("text", "label"), {}, ["train split has no rows"]),
         ([(f"x{n}", "ab"[n % 2]) for n in range(60)], ("text", "label"), {"num_train_rows": 500}, ["500", "at most"]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +13,14 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels, TableLayout, read_records
 
-OPTIONS = OptionNames(
-    format="source.format", encoding="source.encoding", quoting="source.quoting", extra_fields="source.extra_fields"
-)
-PLAIN = TableLayout(format="auto", header=True, quoting=True, encoding="utf-8-sig", options=OPTIONS)
+PLAIN = TableLayout(format="auto", header=True, quoting=True, encoding="utf-8-sig")
 ROWS = [{"text": "a, b", "label": "x"}, {"text": "line\nbreak", "label": "y"}]
 
 
 def layout(**changes):
-    fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8-sig", "options": OPTIONS}
+    fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8-sig"}
     return TableLayout(**{**fields, **changes})
 
 
@@ -63,8 +58,8 @@ def damaged(tmp_path, name, content, **changes):
 @pytest.mark.parametrize(
     ("name", "content", "line", "says"),
     [
-        ("a.tsv", b'a\tb\n"open\tx\nnext\ty\n', 2, "source.quoting to false"),
-        ("b.csv", b'a,b\n"x"y,z\n', 2, "source.quoting to false"),
+        ("a.tsv", b'a\tb\n"open\tx\nnext\ty\n', 2, "quoting to false"),
+        ("b.csv", b'a,b\n"x"y,z\n', 2, "quoting to false"),
         ("c.csv", b"a,b\n1,2\n1,2,3\n", 3, "3 fields, the header has 2"),
         ("d.csv", b"a,b\n1\n", 2, "1 fields, the header has 2"),
         ("e.csv", b"a,b\n1,2\n1,\xe9\n", 3, "not text in utf-8"),
@@ -131,12 +126,12 @@ COARSE = re.compile(r"^(\w+):")
     ],
 )  # fmt: skip
 def test_one_label_is_a_word(value, label):
-    assert OneLabel(None, None, None)(value, "here") == label
+    assert OneLabel(None, None, None)(value) == label
 
 
 def test_class_numbers_get_their_names():
-    assert OneLabel(None, None, ["no", "yes"])(1, "here") == "yes"
-    assert SeveralLabels(None, None, ["a", "b", "c"])([2, 0], "here") == ("c", "a")
+    assert OneLabel(None, None, ["no", "yes"])(1) == "yes"
+    assert SeveralLabels(None, None, ["a", "b", "c"])([2, 0]) == ("c", "a")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +151,7 @@ def test_class_numbers_get_their_names():
     ],
 )
 def test_several_labels_are_a_list_or_words_between_separators(value, labels):
-    assert SeveralLabels(None, "|", None)(value, "here") == labels
+    assert SeveralLabels(None, "|", None)(value) == labels
 
 
 @pytest.mark.parametrize(
@@ -179,41 +174,7 @@ def test_several_labels_are_a_list_or_words_between_separators(value, labels):
         (ANumber(1, 5), "inf", "number_outside_the_scale", "from 1 to 5"),
     ],
 )
-def test_what_is_no_label_says_where_and_why(labels, value, reason, says):
+def test_what_is_no_label_says_why(labels, value, reason, says):
     with pytest.raises(BadRow) as error:
-        labels(value, "rows.csv:7")
-    assert error.value.reason == reason
-    assert str(error.value).startswith("rows.csv:7: ") and says in str(error.value)
-
-
-LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8", options=OptionNames(format="source.format"))
-CONTENTS = {
-    "jsonl": '{"text": "a, b", "label": "x"}\n\n{"text": "c", "label": "y"}\n',
-    "csv": 'text,label\n"a, b",x\nc,y\n',
-    "tsv": "text\tlabel\na, b\tx\nc, d, e\ty\n",
-}
-
-
-@pytest.mark.parametrize("name", ["rows.txt", "rows.data", "rows", "rows.data.gz"])
-@pytest.mark.parametrize("kind", CONTENTS)
-def test_content_says_the_format_where_the_name_does_not(tmp_path: Path, kind: str, name: str) -> None:
-    data = CONTENTS[kind].encode()
-    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    rows = [record.values for record in read_records(tmp_path / name, LAYOUT)]
-    assert rows[0] == {"text": "a, b", "label": "x"}
-    assert len(rows) == 2
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("a\tb,c\nd\te,f\n", r"its lines can be tsv or csv\. Set source\.format to csv, tsv"),
-        ("one text\nanother\n", "neither JSON objects nor have they as many fields"),
-        ("EU B-ORG\nrejects O\n\nGerman B-MISC\n", "look like CoNLL.*source.kind: conll"),
-        ("", "neither"),
-    ],
-)
-def test_doubt_is_an_error_that_says_what_to_set(tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "rows.txt").write_text(content)
-    with pytest.raises(DataError, match=message):
-        list(read_records(tmp_path / "rows.txt", LAYOUT))
+        labels(value)
+    assert error.value.reason == reason and says in str(error.value)

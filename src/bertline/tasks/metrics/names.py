@@ -6,7 +6,6 @@ _METRICS = {
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
     "f1": "F1",
-    "f_beta": "F-beta",
     "auroc": "AUROC",
     "negative_brier_score": "negative Brier score",
     "matthews": "Matthews correlation",
@@ -21,9 +20,6 @@ _METRICS = {
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
-    "top1_accuracy": "top-1 accuracy",
-    "topk_accuracy": "top-k accuracy",
-    "negative_log_perplexity": "negative log perplexity",
 }
 _CUT_METRICS = {"ndcg": "nDCG", "mrr": "MRR", "recall": "recall", "precision": "precision", "map": "MAP"}
 

@@ -1,4 +1,4 @@
-"""Entity-level metrics of tagged words, as in the default mode of seqeval (a test compares both).
+"""Entities as tags of words: conversion of other schemes to IOB2, labels, and scores as in seqeval's default mode.
 
 An entity is correct if its type, first word and last word are correct; scores are micro averages over all entities. The
 CoNLL-2000 script `conlleval` counts in the same way.
@@ -6,23 +6,65 @@ CoNLL-2000 script `conlleval` counts in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertline.tasks.metrics.classification import precision_recall_f1
-from bertline.tasks.tags import OUTSIDE
 
+OUTSIDE = "O"
+TAG = re.compile(r"[BIESLUMW]-\S+|O")
+"""A tag of IOB1, IOB2 or IOBES, or of the same under other letters: BILOU has L and U for E and S, BMES M for I."""
 _WORD_COLUMNS = 2
 _ENTITY_COLUMNS = 3
+
+
+def to_iob2(tags: Sequence[str]) -> list[str]:
+    """Convert the tags of one sentence, which all match `TAG`, to IOB2: B- on the first word of every entity, else I-.
+
+    One rule reads every scheme: B, S, U and W begin an entity; the other letters continue one of their type that has
+    not ended (by E, S, L, U or W), or begin one. So an I- in a wrong place begins an entity, as in seqeval.
+
+    Example:
+        >>> to_iob2(["I-PER", "I-PER", "B-PER", "O"]), to_iob2(["S-LOC", "B-PER", "E-PER"])
+        (['B-PER', 'I-PER', 'B-PER', 'O'], ['B-LOC', 'B-PER', 'I-PER'])
+    """
+    converted: list[str] = []
+    open_type = ""  # of the entity that the next word may continue
+    for tag in tags:
+        letter, _, kind = tag.partition("-")
+        continues = letter in "IMEL" and kind == open_type
+        converted.append(f"{'I' if continues else 'B'}-{kind}" if kind else OUTSIDE)
+        open_type = kind if letter in "BIM" else ""
+    return converted
+
+
+def iob2_labels(types: Iterable[str]) -> tuple[str, ...]:
+    """Return the labels of a tagger: O, then B- and I- of each type in alphabetical order.
+
+    Example:
+        >>> iob2_labels({"PER", "LOC"})
+        ('O', 'B-LOC', 'I-LOC', 'B-PER', 'I-PER')
+    """
+    return (OUTSIDE, *(f"{letter}-{kind}" for kind in sorted(set(types)) for letter in "BI"))
+
+
+def types_of(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return the entity types among labels or tags, sorted.
+
+    Example:
+        >>> types_of(["O", "B-LOC", "I-LOC", "B-creative-work"])
+        ('LOC', 'creative-work')
+    """
+    return tuple(sorted({label.partition("-")[2] for label in labels if label != OUTSIDE}))
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """Return the entities of one sentence as (type, first word, last word).
 
-    Tags in a broken order are read leniently: an I- that continues no entity of its type begins one. Tags must be IOB;
-    tags of other schemes are converted to IOB2 first (`bertline.tasks.tags`).
+    An I- that continues no entity of its type begins one. Tags are B-, I- or O (see `to_iob2`).
 
     References:
         seqeval 1.2.2, `metrics/sequence_labeling.py`, `get_entities`.
