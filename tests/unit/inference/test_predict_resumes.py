@@ -14,7 +14,7 @@ from bertline.foundation.files import lock_file
 from bertline.inference import row_files
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
-from bertline.inference.predict import FileColumns, Predicting, predict_file
+from bertline.inference.predict import Predicting, predict_file
 
 WORDS = ("cat", "dog", "mat", "the cat sat on the mat", "a dog", "the", "cafe.", "sat")
 FORMATS = ("jsonl", "csv", "tsv.gz", "jsonl.gz", "parquet")
