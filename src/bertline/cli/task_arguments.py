@@ -27,7 +27,7 @@ FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad"]
 
 _BY_ENDING: dict[str, FileFormat] = {
     **FORMATS_BY_ENDING,
-    **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), cast(FileFormat, "conll")),
+    **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), "conll"),
     ".json": "squad",
 }
 _SPLIT_NAMES: dict[SplitName, str] = {"train": "train(ing)?", "dev": "dev|valid(ation)?|val|eval", "test": "test"}

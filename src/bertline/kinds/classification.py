@@ -424,11 +424,11 @@ class Classification(TextClassifier[TextRows]):
 
     def calibrate(self, rows: TextRows, predictions: Probabilities) -> Calibration:
         """Choose the threshold between two labels, if configured."""
-        if self.config.threshold_metric is None:
+        if (metric := self.config.threshold_metric) is None:
             return {}
 
         def score(matrix: NDArray[np.integer]) -> float:
-            return self.scores_of_matrix(matrix)[self.config.threshold_metric]
+            return self.scores_of_matrix(matrix)[metric]
 
         return {THRESHOLD: metrics.best_threshold(rows.labels, predictions[:, 1], score)}
 
