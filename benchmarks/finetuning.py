@@ -375,7 +375,7 @@ def fine_tuning_config(batch_size: int) -> FineTuningConfig:
     return FineTuningConfig(
         learning_rate=LEARNING_RATE, batch_size=batch_size, num_epochs=1, warmup_fraction=0.1, weight_decay=0.01,
         dropout_prob=DROPOUT_PROB, max_grad_norm=1.0, trained_layers=None, layer_decay=1.0, reinitialized_layers=0,
-        bias_correction=True, label_smoothing=0.0, class_weights="none", early_stopping_epochs=None,
+        bias_correction=True, label_smoothing=0.0, focal_gamma=0.0, class_weights="none", early_stopping_epochs=None,
         soft_weight=0.0, soft_temperature=1.0,
     )  # fmt: skip
 

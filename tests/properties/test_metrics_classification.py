@@ -114,23 +114,25 @@ def test_scores_of_probabilities_are_defined_where_a_label_has_no_row():
     assert all(np.isfinite(value) for value in found.values())
 
 
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9)), min_size=1, max_size=30))
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9)), min_size=1, max_size=30), st.sampled_from([0.5, 1.0, 2.0])
+)
 @settings(max_examples=80)
-def test_f1_and_its_best_threshold_are_those_of_a_plain_search(rows):
+def test_f_beta_and_its_best_threshold_are_those_of_a_plain_search(rows, beta):
     gold, positive = (np.array(column) for column in zip(*rows, strict=True))
     positive = (positive / 9).astype(np.float32)
 
     def at(threshold):
         predicted = (positive >= threshold).astype(int)
-        return scores_of(confusion_matrix(gold, predicted, 2))["f1"]
+        return scores_of(confusion_matrix(gold, predicted, 2), beta=beta)["f_beta"]
 
     predicted = (positive >= 0.5).astype(int)
-    expected = reference.f1_score(gold, predicted, zero_division=0)
+    expected = reference.fbeta_score(gold, predicted, beta=beta, zero_division=0)
     assert at(0.5) == pytest.approx(expected)
     # Between two neighbouring probabilities, every threshold predicts the same; beyond the ends nothing is learnt.
     values = np.unique(positive.astype(np.float64))
     tried = [0.5, *((values[1:] + values[:-1]) / 2)]
-    found = best_threshold(gold, positive, lambda matrix: scores_of(matrix)["f1"])
+    found = best_threshold(gold, positive, lambda matrix: scores_of(matrix, beta=beta)["f_beta"])
     assert at(found) == max(map(at, tried))
     assert found == min((one for one in tried if at(one) == at(found)), key=lambda one: (abs(one - 0.5), one))
 

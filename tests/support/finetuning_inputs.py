@@ -83,6 +83,7 @@ def fine_tuning(**changes: Any) -> FineTuningConfig:
         "reinitialized_layers": 0,
         "bias_correction": True,
         "label_smoothing": 0.0,
+        "focal_gamma": 0.0,
         "class_weights": "none",
         "soft_weight": 0.5,
         "soft_temperature": 2.0,

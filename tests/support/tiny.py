@@ -104,7 +104,7 @@ def conll_source(**changes: Any) -> ConllSourceConfig:
 def tagging_task(**changes: Any) -> TokenClassificationTaskConfig:
     """Softmax over the first token of each word, nothing marked, no margin."""
     fields: dict[str, Any] = {
-        "kind": "token_classification", "source": conll_source(), "word_logits": "first",
+        "kind": "token_classification", "source": conll_source(), "head": "softmax", "word_logits": "first",
         "word_case": "plain", "outside_margin": "none", "window_overlap": 4, "metric": "entity_f1",
     }  # fmt: skip
     return TokenClassificationTaskConfig(**{**fields, **task_fields(), **changes})

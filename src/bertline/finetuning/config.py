@@ -36,7 +36,10 @@ class FineTuningConfig:
     """Whether AdamW corrects its bias. BERT's own optimizer does not, which makes training on small datasets unstable
     (arXiv 2006.05987, section 4)."""
     label_smoothing: float
-    """Fraction of the target spread evenly over all labels. An error for a loss without labels (numbers)."""
+    """Fraction of the target spread evenly over all labels. An error for a loss without labels (numbers, a CRF)."""
+    focal_gamma: float
+    """Exponent of the focal loss, by which rows that the model is sure of count less (arXiv 1708.02002, section 3.2; 2
+    worked best there); 0 is cross-entropy. An error for a task other than classification."""
     class_weights: Literal["none", "balanced"]
     """`balanced` weights each label by rows / (labels * rows of that label), counted on train: the mean weight over the
     rows is 1, and a label absent from train gets 0. An error for a task without classes."""
@@ -61,6 +64,8 @@ class FineTuningConfig:
             raise ValueError(f"layer_decay must be above 0 and at most 1, found {self.layer_decay}")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and below 1, found {self.label_smoothing}")
+        if self.focal_gamma < 0:
+            raise ValueError(f"focal_gamma must be at least 0 (0 is cross-entropy), found {self.focal_gamma}")
         if not 0 <= self.soft_weight <= 1 or not self.soft_temperature > 0:
             raise ValueError(
                 f"soft_weight must be from 0 to 1, found {self.soft_weight}, and soft_temperature positive, found "

@@ -25,7 +25,7 @@ from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine
 
 EncoderWeights = Literal["pretrained", "random"]
-_OFF: dict[str, Any] = {"class_weights": "none", "label_smoothing": 0.0}
+_OFF: dict[str, Any] = {"class_weights": "none", "label_smoothing": 0.0, "focal_gamma": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,7 +173,9 @@ def _train(
             more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
             parts.append((more, others.soft_targets))
         batches = distilled_batches(parts, seed=job.seed)
-    options = LossOptions(config.label_smoothing, _class_weights(job), config.soft_weight, config.soft_temperature)
+    options = LossOptions(
+        config.label_smoothing, _class_weights(job), config.focal_gamma, config.soft_weight, config.soft_temperature
+    )
     module = FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
     evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
     callbacks = [Divergence(job.machine.device), Progress(every_s=job.runtime.progress_every_s), evaluation]

@@ -131,6 +131,7 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
         case "BertForTokenClassification" if has_head and all(_IOB2_LABEL.fullmatch(label) for label in labels):
             config = TokenClassificationTaskConfig(
                 kind="token_classification",
+                head="softmax",
                 outside_margin="none",
                 metric="entity_f1",
                 **word_settings,

@@ -101,6 +101,7 @@ class LossOptions:
     label_smoothing: float = 0.0
     class_weights: Tensor | None = None
     """Weight of each class [labels], on the model's device; None weights all classes equally."""
+    focal_gamma: float = 0.0
     soft_weight: float = 0.0
     """Weight of the loss of soft targets, for batches that have them."""
     soft_temperature: float = 1.0
@@ -323,7 +324,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def unused_options(self) -> dict[str, str]:
         """Loss options that do not apply to this kind of task, with the reasons; setting one is an error."""
         counts_labels = type(self).label_counts is not TaskKind.label_counts
-        return {} if counts_labels else {"class_weights": "it has no classes to weigh"}
+        unused = {"focal_gamma": "the focal loss is for classification"}
+        return unused if counts_labels else {**unused, "class_weights": "it has no classes to weigh"}
 
     def label_counts(self, rows: Rows) -> NDArray[np.int64]:
         """Count the occurrences of each label, for `class_weights`; a kind of task without this has no such option."""

@@ -80,12 +80,14 @@ class ClassificationTaskConfig(BaseTaskConfig):
     """Whether each label is an independent binary decision. Rows may then have no label, and a single label is enough
     if some rows have it and others do not."""
     metric: Literal[
-        "accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "matthews", "f1",
+        "accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "matthews", "f1", "f_beta",
         "auroc", "average_precision", "negative_log_loss", "negative_brier_score",
     ]  # fmt: skip
-    """Metric on dev that selects trials; higher is better, hence the negative losses. `f1` is of the second of two
-    labels (MRPC, QQP), as are `auroc` and `average_precision`, which are means over more labels."""
-    threshold_metric: Literal["accuracy", "balanced_accuracy", "macro_f1", "matthews", "f1"] | None = None
+    """Metric on dev that selects trials; higher is better, hence the negative losses. `f1` and `f_beta` are of the
+    second of two labels (MRPC, QQP), as are `auroc` and `average_precision`, which are means over more labels."""
+    beta: float | None = None
+    """Weight of recall relative to precision in `f_beta` (2 favours recall, 0.5 precision); None: it is not scored."""
+    threshold_metric: Literal["accuracy", "balanced_accuracy", "macro_f1", "matthews", "f1", "f_beta"] | None = None
     """With two labels: metric on dev that chooses the probability from which on the second is predicted; None predicts
     the likelier. With `multi_label`, `metric` chooses the threshold."""
     long_texts: Literal["truncate", "windows"]
@@ -102,6 +104,10 @@ class ClassificationTaskConfig(BaseTaskConfig):
         check_labels(self.labels, least=1 if self.multi_label else 2)
         if self.multi_label and self.metric not in ("accuracy", "macro_f1", "micro_f1"):
             raise ValueError(f"metric {self.metric} is for one label a row; with multi_label take macro_f1 or micro_f1")
+        if "f_beta" in (self.metric, self.threshold_metric) and self.beta is None:
+            raise ValueError("f_beta needs beta, the weight of recall: 2 favours it, 0.5 favours precision")
+        if self.beta is not None and self.beta <= 0:
+            raise ValueError(f"beta must be above 0, found {self.beta}")
         if self.threshold_metric is not None and self.multi_label:
             raise ValueError("threshold_metric is for one label a row; with multi_label, metric chooses the threshold")
         self.check_two_labels(self.labels)
@@ -122,7 +128,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
 
     def check_two_labels(self, labels: Sequence[str] | None) -> None:
         """Raise a ValueError unless there are two labels where a score is of the second; None is not known yet."""
-        metric = "f1" if self.metric == "f1" else None
+        metric = self.metric if self.metric in ("f1", "f_beta") else None
         for key, value in (("metric", metric), ("threshold_metric", self.threshold_metric)):
             if value is not None and labels is not None and len(labels) != 2:
                 raise ValueError(f"{key} {value} is for two labels, found {len(labels)}: {', '.join(labels[:5])}")
@@ -406,8 +412,10 @@ class Classification(TextClassifier[TextRows]):
         return logits.softmax(-1)
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute cross-entropy; with class weights, the mean is weighted, as in PyTorch."""
+        """Compute cross-entropy or focal loss; with class weights, the mean is weighted, as in PyTorch."""
         import torch.nn.functional as F
+
+        from bertline.modeling.losses import focal_factor
 
         losses = F.cross_entropy(
             logits,
@@ -416,6 +424,9 @@ class Classification(TextClassifier[TextRows]):
             label_smoothing=options.label_smoothing,
             reduction="none",
         )
+        if options.focal_gamma:
+            log_probabilities = logits.log_softmax(-1).gather(1, batch["labels"][:, None])[:, 0]
+            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
         total = (losses * batch["weights"]).sum()
         return total / (len(losses) if options.class_weights is None else options.class_weights[batch["labels"]].sum())
 
@@ -460,7 +471,7 @@ class Classification(TextClassifier[TextRows]):
 
     def scores_of_matrix(self, matrix: NDArray[np.integer]) -> dict[str, float]:
         """Compute the scores of labels from the number of rows [gold labels, predicted labels]."""
-        return {**metrics.scores_of(matrix), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
+        return {**metrics.scores_of(matrix, beta=self.config.beta), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
 
     def table(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the probability of the predicted label."""
@@ -507,14 +518,20 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return logits.sigmoid()
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute binary cross-entropy, averaged over labels (by class weights, if any) and rows.
+        """Compute binary cross-entropy or focal loss, averaged over labels (by class weights, if any) and rows.
 
         Smoothing moves targets towards 0.5.
         """
+        import torch
         import torch.nn.functional as F
+
+        from bertline.modeling.losses import focal_factor
 
         targets = options.smoothed(batch["labels"].to(logits.dtype))
         losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        if options.focal_gamma:
+            log_probabilities = F.logsigmoid(torch.where(batch["labels"] == 1, logits, -logits))
+            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
         if options.class_weights is None:
             by_row = losses.mean(dim=1)
         else:

@@ -167,6 +167,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     unused_options: ClassVar[dict[str, str]] = {
         "class_weights": "it has no classes to weigh",
         "label_smoothing": "its targets are positions",
+        "focal_gamma": "the focal loss is for classification",
     }
 
     @staticmethod

@@ -146,6 +146,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     unused_options: ClassVar[dict[str, str]] = {
         "class_weights": "it has no classes to weigh",
         "label_smoothing": "its targets are documents of a batch",
+        "focal_gamma": "the focal loss is for classification",
     }
 
     def __init__(self, config: RetrievalTaskConfig, labels: Sequence[str]) -> None:

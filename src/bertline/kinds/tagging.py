@@ -148,7 +148,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return options.cross_entropy(outputs, batch["word_labels"])
 
     def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's distribution over words."""
+        """Compute the mean divergence from the teacher's distribution over words; a CRF's emissions are logits."""
         from bertline.modeling.losses import softmax_divergence
 
         theirs = self.word_logits(teacher[:, : batch["input_ids"].shape[1]], batch)

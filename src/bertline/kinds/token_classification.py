@@ -1,10 +1,11 @@
-"""Token classification: entities as IOB2 tags of words (paper, section 5.3)."""
+"""Token classification: entities as IOB2 tags of words, with softmax or a CRF (paper, section 5.3)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
 
 import numpy as np
@@ -13,9 +14,10 @@ import pyarrow as pa
 from bertline.demo.config import DocsParametersSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_parameters_sentences
+from bertline.finetuning.word_windows import EncodedWords
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
-from bertline.kinds.base import Calibration, Statistics, list_of
+from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, Statistics, list_of
 from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging, TagPredictions
 from bertline.tasks import entities as metrics
 from bertline.tasks.config import WordTaskConfig
@@ -26,11 +28,13 @@ from bertline.tasks.source_files import num_rows_made, shortened
 from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Usage
+    from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, Usage, nn
+    from bertline.modeling.crf import LinearChainCrf
 
 
 # Sorted by distance to 0, so that ties go to the margin nearest to it.
 _MARGINS = tuple(sorted((step / 10 for step in range(-5, 21)), key=lambda margin: (abs(margin), margin)))
+_ROWS_DECODED_TOGETHER = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,11 +43,18 @@ class TokenClassificationTaskConfig(WordTaskConfig):
 
     kind: Literal["token_classification"]
     source: DocsParametersSourceConfig | ConllSourceConfig
+    head: Literal["softmax", "crf"]
+    """`softmax` scores each word by itself, `crf` whole tag sequences (conditional random field)."""
     outside_margin: Literal["none", "dev"]
-    """`dev` predicts O only if its logit exceeds that of the best tag by a margin, which is tuned for
+    """`dev` (softmax only) predicts O only if its logit exceeds that of the best tag by a margin, which is tuned for
     the metric on dev. Most words are O, so plain argmax misses entities."""
     metric: Literal["entity_f1"]
     """Metric on dev that selects trials; higher is better."""
+
+    def __post_init__(self) -> None:
+        WordTaskConfig.__post_init__(self)
+        if self.outside_margin == "dev" and self.head == "crf":
+            raise ValueError("outside_margin: dev is for head: softmax; a CRF decides on whole label sequences")
 
 
 class Entity(NamedTuple):
@@ -60,7 +71,7 @@ class Entity(NamedTuple):
 
 
 class TokenClassification(Tagging):
-    """Predicts an IOB2 tag for each word of a row; runs of tags are entities."""
+    """Predicts an IOB2 tag for each word of a row, with softmax or a CRF."""
 
     config_class = TokenClassificationTaskConfig
     answers = (Entity,)
@@ -130,6 +141,58 @@ class TokenClassification(Tagging):
     def types(self) -> tuple[str, ...]:
         """Entity types, in the order of the columns of the statistics."""
         return types_of(self.labels)
+
+    @property
+    def unused_options(self) -> dict[str, str]:
+        if self.config.head == "softmax":
+            return super().unused_options
+        reason = "a CRF scores whole label sequences (head: softmax heeds it)"
+        return {**super().unused_options, **dict.fromkeys(("class_weights", "label_smoothing"), reason)}
+
+    # ---- the model
+
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        return self._with_head(super().new_model(folder, head))
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf, read_crf
+
+        model = self._with_head(super().load_model(folder, attention=attention))
+        if isinstance(model, BertForTokenClassificationWithCrf):
+            read_crf(model.crf, folder)
+        return model
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        """See `TaskKind.save_model`. With a CRF, the Hugging Face model gives the emissions; the CRF is in
+        `crf.safetensors`."""
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf, write_crf
+
+        if isinstance(model, BertForTokenClassificationWithCrf):
+            super().save_model(model.tagger, folder)
+            write_crf(model.crf, folder)
+        else:
+            super().save_model(model, folder)
+
+    def _with_head(self, tagger: Any) -> nn.Module:
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf
+
+        return BertForTokenClassificationWithCrf(tagger, self.labels) if self.config.head == "crf" else tagger
+
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean cross-entropy over words (softmax) or negative log-likelihood over windows (CRF)."""
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf
+
+        if not isinstance(model, BertForTokenClassificationWithCrf):
+            return super().hard_loss(model, outputs, batch, options)
+        return -model.crf.log_likelihood(outputs, batch["word_labels"].clamp(min=0), batch["num_words"]).mean()
+
+    def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
+        """Predict labels; each word's logits come from the window with the most context around it."""
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf
+
+        if not isinstance(model, BertForTokenClassificationWithCrf):
+            return super().predict(model, encoded, machine)
+        return _crf_labels(model.crf, self.logits_of_words(model, encoded, machine), encoded)
 
     def calibrate(self, rows: TaggedRows, predictions: TagPredictions) -> Calibration:
         """Choose the margin of O with the best score on these rows, if configured; 0 if no other is better."""
@@ -201,6 +264,11 @@ class TokenClassification(Tagging):
         from bertline.export.usage import Usage, code_span
 
         limits = ["Words are cut at white space and punctuation, as in training; an entity never ends inside a word."]
+        if self.config.head == "crf":
+            limits.append(
+                "Tags are decoded by a conditional random field (`crf.safetensors`), which bertline alone reads: "
+                "transformers and the ONNX files give the scores of each token that go into it, not its decision."
+            )
         if self.config.word_logits == "mean":
             limits.append(
                 "A word's logits are the mean of its tokens'. transformers' pipeline decides token by token; with "
@@ -222,10 +290,52 @@ class TokenClassification(Tagging):
         return Usage(
             what=f"Marks in running text: {', '.join(map(code_span, types))}.",
             tag="token-classification",
-            pipeline=not marked,
+            pipeline=self.config.head != "crf" and not marked,
             snippets=(
                 'import bertline\n\nbertline.load("NAME").predict(["A text with names in it."])  '
                 "# type, text, start, end, score",
             ),
             limits=tuple(limits),
         )
+
+
+def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> TagPredictions:
+    """Decode the label sequence of each row as a whole, across its windows, from logits [T, L]."""
+    import torch
+    from torch import nn
+
+    labels = np.zeros(len(logits), dtype=np.int64)
+    confidences = np.ones(len(encoded.row_starts) - 1)
+    of_words = np.ones(len(logits))
+    device = crf.start.device
+    words_of_rows = [
+        np.arange(begin, end) for begin, end in zip(encoded.row_starts, encoded.row_starts[1:], strict=False)
+    ]
+    # Rows of similar length are decoded together; rows without words are left out.
+    order = sorted((row for row, words in enumerate(words_of_rows) if len(words)), key=lambda r: len(words_of_rows[r]))
+    for first in range(0, len(order), _ROWS_DECODED_TOGETHER):
+        rows = order[first : first + _ROWS_DECODED_TOGETHER]
+        words = [torch.from_numpy(words_of_rows[row]) for row in rows]
+        lengths = torch.tensor([len(numbers) for numbers in words], device=device)
+        emissions = nn.utils.rnn.pad_sequence([logits[numbers] for numbers in words], batch_first=True).to(device)
+        paths, log_probabilities = crf.decode(emissions, lengths)
+        confidences[rows] = log_probabilities.double().exp().cpu().numpy()
+        marginals = _marginals(crf, emissions, lengths).gather(2, paths[:, :, None])[:, :, 0].double().cpu()
+        for numbers, path, of_path in zip(words, paths.cpu(), marginals, strict=True):
+            labels[numbers] = path[: len(numbers)]
+            of_words[numbers] = of_path[: len(numbers)]
+    ends = encoded.row_starts[1:-1]
+    return TagPredictions(np.split(labels, ends), confidences, np.split(of_words, ends))
+
+
+def _marginals(crf: LinearChainCrf, emissions: Tensor, lengths: Tensor) -> Tensor:
+    """Compute the marginal probability of each label at each word [B, W, L].
+
+    It is the gradient of the log partition function with respect to the emissions.
+    """
+    import torch
+
+    with torch.enable_grad():
+        emissions = emissions.detach().requires_grad_()
+        (marginals,) = torch.autograd.grad(crf.log_partition(emissions, lengths).sum(), emissions)
+    return marginals

@@ -228,3 +228,24 @@ def cosine_distance_sum(states: Tensor, teacher_states: Tensor, is_real: Tensor)
         Sanh et al., DistilBERT (arXiv 1910.01108), section 3.
     """
     return ((1 - F.cosine_similarity(states.float(), teacher_states.float(), dim=-1)) * is_real).sum()
+
+
+def focal_factor(log_probabilities: Tensor, gamma: float) -> Tensor:
+    """Return the factors (1 - p)^gamma by which the focal loss multiplies the cross-entropy of each target.
+
+    Targets that the model is sure of count little, so that rare and hard ones decide.
+
+    Args:
+        log_probabilities: Logarithms of the probabilities p that the model gives to the true labels, of any shape.
+        gamma: At least 0; 0 gives 1 everywhere, which is cross-entropy.
+
+    Example:
+        >>> focal_factor(torch.tensor([0.5, 0.9]).log(), 2.0)
+        tensor([0.2500, 0.0100])
+
+    References:
+        Lin et al., Focal Loss for Dense Object Detection (arXiv 1708.02002), section 3.2, equation 4; `class_weights`
+        are the alpha of equation 5.
+    """
+    # Below 1, the power has no finite gradient at 0, where p is 1 to rounding.
+    return (-torch.expm1(log_probabilities)).clamp_min(torch.finfo(log_probabilities.dtype).tiny) ** gamma

@@ -286,6 +286,7 @@ def test_classes_are_weighed_by_what_they_lack(job, scripted):
 UNUSED = {
     "linear": ("class_weights", "label_smoothing"),
     "cosine": ("class_weights", "label_smoothing"),
+    "crf": ("class_weights", "label_smoothing"),
     "question_answering": ("class_weights", "label_smoothing"),
     "retrieval": ("class_weights", "label_smoothing"),
     "reranking": ("class_weights",),
@@ -293,13 +294,15 @@ UNUSED = {
 
 
 @pytest.mark.parametrize("name", sorted(finished_tasks.KINDS))
-@pytest.mark.parametrize(("option", "value"), [("class_weights", "balanced"), ("label_smoothing", 0.1)])
+@pytest.mark.parametrize(
+    ("option", "value"), [("class_weights", "balanced"), ("label_smoothing", 0.1), ("focal_gamma", 2.0)]
+)
 def test_an_option_that_a_task_cannot_heed_is_an_error(inputs, name, option, value):
     config, labels, _, _ = finished_tasks.KINDS[name]()
     kind = task_kind(config, labels)
     expected = (
         pytest.raises(ConfigError, match=f"fine_tuning.{option} is {value}.* kind {config.kind}.*tasks.NAME")
-        if option in UNUSED.get(name, ())
+        if option in UNUSED.get(name, ()) or (option == "focal_gamma" and config.kind != "classification")
         else contextlib.nullcontext()
     )
     with expected:

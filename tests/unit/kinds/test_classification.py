@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bertline.finetuning.finetune import fine_tune
 from bertline.inference.model import TaskPredictor
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, MultiLabel
+from bertline.modeling.losses import focal_factor
 from bertline.tasks.metrics.classification import row_counts, scores_of_counts
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -106,6 +111,60 @@ def test_without_windows_the_loss_is_pytorchs_own(inputs, smoothing, weights):
     )
 
 
+@given(
+    logits=st.lists(st.tuples(*[st.floats(-30, 30, width=32)] * 3), min_size=1, max_size=6),
+    gamma=st.floats(0, 5),
+    weights=st.sampled_from([None, (0.5, 2.0, 1.0)]),
+    several=st.booleans(),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_focal_loss_is_that_of_a_plain_loop(inputs, logits, gamma, weights, several):
+    """Lin et al., equation 5: -alpha (1 - p)^gamma log(p), p being what the true label, or its absence, gets."""
+    names, scale = ("a", "b", "c"), weights or (1.0, 1.0, 1.0)
+    expected, labels = [], []
+    for row in range(len(logits)):
+        odds = [math.exp(value) for value in logits[row]]
+        if several:
+            labels.append([(row + label) % 2 for label in range(3)])
+            true = [
+                (x if y else 1.0) / (1 + x) if math.isfinite(x) else float(y)
+                for x, y in zip(odds, labels[row], strict=True)
+            ]
+            losses = [w * (1 - p) ** gamma * -math.log(p) for w, p in zip(scale, true, strict=True)]
+            expected.append(sum(losses) / sum(scale))
+        else:
+            labels.append(row % 3)
+            p = odds[row % 3] / sum(odds)
+            expected.append(scale[row % 3] * (1 - p) ** gamma * -math.log(p))
+    mean = len(logits) if several or weights is None else sum(scale[label] for label in labels)
+    kind = (
+        MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), names)
+        if several
+        else Classification(inputs.task(), names)
+    )
+    tensor = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
+    batch = {"labels": torch.tensor(labels), "weights": torch.ones(len(logits), dtype=torch.float64)}
+    options = LossOptions(0.0, None if weights is None else torch.tensor(weights, dtype=torch.float64), gamma)
+    loss = kind.loss_of_logits(tensor, batch, options)
+    assert loss.item() == pytest.approx(sum(expected) / mean, rel=1e-5, abs=1e-9)
+    loss.backward()
+    assert tensor.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_focal_loss_is_finite_where_the_model_is_certain_and_cross_entropy_at_gamma_0(inputs, several):
+    kind = (
+        MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), inputs.LABELS)
+        if several
+        else Classification(inputs.task(), inputs.LABELS)
+    )
+    logits = torch.tensor([[200.0, -200.0], [0.3, 0.1]], requires_grad=True)
+    batch = {"labels": torch.tensor([[1, 0], [0, 1]] if several else [0, 1]), "weights": torch.ones(2)}
+    kind.loss_of_logits(logits, batch, LossOptions(0.1, None, 0.5)).backward()
+    assert logits.grad.isfinite().all()
+    assert (focal_factor(logits.log_softmax(-1), 0.0) == 1).all()
+
+
 def test_one_label_for_every_row_is_a_degenerate_run(inputs):
     kind = Classification(inputs.task(), inputs.LABELS)
     rows = rows_of([LOW, HIGH], [0, 1])
@@ -157,6 +216,9 @@ def test_dev_alone_chooses_the_threshold_and_every_reader_of_the_model_uses_it(i
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
+        ({"metric": "f_beta"}, "f_beta needs beta"),
+        ({"threshold_metric": "f_beta"}, "f_beta needs beta"),
+        ({"beta": 0.0}, "beta must be above 0"),
         ({"multi_label": True, "metric": "auroc"}, "metric auroc is for one label a row"),
         ({"multi_label": True, "threshold_metric": "f1", "metric": "micro_f1"}, "metric chooses the threshold"),
         ({"labels": ("a", "b", "c"), "threshold_metric": "f1"}, "threshold_metric f1 is for two labels, found 3: a, b"),
@@ -170,12 +232,12 @@ def test_a_metric_that_does_not_fit_the_labels_is_refused(inputs, changes, probl
 
 @pytest.mark.parametrize("metric", ["accuracy", "auroc", "negative_log_loss"])
 def test_the_tuned_score_is_that_of_all_scores(inputs, metric):
-    kind = Classification(inputs.task(metric=metric), inputs.LABELS)
+    kind = Classification(inputs.task(metric=metric, beta=2.0), inputs.LABELS)
     predictions = np.random.default_rng(0).dirichlet([1, 1], 50).astype(np.float32)
     statistics = kind.statistics(inputs.learnable_rows(50), predictions, {})
     scores = kind.scores(statistics)
     assert kind.score(statistics) == scores[metric]
-    named = {"auroc", "average_precision", "negative_log_loss", "negative_brier_score", "balanced_accuracy"}
+    named = {"auroc", "average_precision", "negative_log_loss", "negative_brier_score", "balanced_accuracy", "f_beta"}
     assert named <= {*scores}
 
 

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from bertline.tasks.metrics.correlation import ranks
 
 
-def scores_of(matrix: NDArray[np.integer]) -> dict[str, float]:
+def scores_of(matrix: NDArray[np.integer], *, beta: float | None = None) -> dict[str, float]:
     """Return every score of a confusion matrix by name; `f1` is the F1 of the second of exactly two labels.
+
+    `f_beta` weighs its recall by `beta`: (1 + beta^2) * precision * recall / (beta^2 * precision + recall).
 
     Example:
         >>> scores_of(confusion_matrix(np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0]), 2))["accuracy"]
@@ -27,9 +29,10 @@ def scores_of(matrix: NDArray[np.integer]) -> dict[str, float]:
     scores["balanced_accuracy"] = float(recalls.mean()) if len(recalls) else 0.0
     # With one label per row, micro-averaged F1 equals accuracy.
     scores["micro_f1"] = scores["accuracy"]
-    if len(matrix) == 2:
-        used = matrix[1].sum() + matrix[:, 1].sum()
-        scores["f1"] = float(2 * matrix[1, 1] / used) if used else 0.0
+    for name, weight in (("f1", 1), ("f_beta", beta)) if len(matrix) == 2 else ():
+        if weight is not None:
+            used = weight**2 * matrix[1].sum() + matrix[:, 1].sum()
+            scores[name] = float((1 + weight**2) * matrix[1, 1] / used) if used else 0.0
     return scores
 
 

@@ -6,6 +6,7 @@ _METRICS = {
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
     "f1": "F1",
+    "f_beta": "F-beta",
     "auroc": "AUROC",
     "negative_brier_score": "negative Brier score",
     "matthews": "Matthews correlation",
