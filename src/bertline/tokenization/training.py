@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ class Merger:
     the right one out of the chain of its word; a pair is found by its places, listed when it comes into being.
     """
 
-    def __init__(self, words: Mapping[str, int]) -> None:
+    def __init__(self, words: Sequence[str], counts: Sequence[int]) -> None:
         lengths = np.fromiter(map(len, words), np.int64, len(words))
         characters = np.frombuffer("".join(words).encode("utf-32-le", "surrogatepass"), np.uint32)
         size = len(characters)
@@ -55,9 +55,10 @@ class Merger:
         # One place more stands for what is before a word and after it.
         self._outside = size
         self._symbols = np.append(symbols, _GONE)
-        self._weights = np.append(np.repeat(np.fromiter(words.values(), np.int64, len(words)), lengths), 0)
+        self._weights = np.append(np.repeat(np.array(counts, np.int64), lengths), 0)
         self._before = np.where(np.append(starts, True), size, np.arange(-1, size))
         self._after = np.append(np.where(np.append(starts[1:], True), size, np.arange(1, size + 1)), size)
+        del lengths, characters, starts, symbols  # memory is at its highest below
         self._is_merged = np.zeros(size + 1, bool)
         self._pair_counts: dict[int, int] = {}
         self._places: defaultdict[int, list[Places]] = defaultdict(list)
@@ -187,9 +188,8 @@ def train_wordpiece(
         ('##es', '##est', '##ow', 'low')
     """
     alphabet = set(_characters_by_count(word_counts)[:max_alphabet])
-    words = {word: count for word, count in word_counts.items() if len(word) <= MAX_WORD_CHARACTERS}
     # Sorted, so that the result does not depend on the order in which the words were counted.
-    words = {word: words[word] for word in sorted(words) if alphabet.issuperset(word)}
+    words = sorted(word for word in word_counts if len(word) <= MAX_WORD_CHARACTERS and alphabet.issuperset(word))
     inside = {character for word in words for character in word[1:]}
     tokens = [*SPECIAL_TOKENS, *sorted(alphabet), *(CONTINUATION + character for character in sorted(inside))]
     if len(tokens) > vocab_size:
@@ -199,7 +199,7 @@ def train_wordpiece(
             "characters become [UNK])."
         )
     known = set(tokens)
-    merger = Merger(words)
+    merger = Merger(words, [word_counts[word] for word in words])
     while len(tokens) < vocab_size:
         pair = merger.most_frequent(min_frequency)
         if pair is None:
