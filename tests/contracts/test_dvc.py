@@ -40,16 +40,6 @@ def test_a_stage_knows_its_name_from_dvc_stage_so_recipes_can_tell_dvc_from_a_ha
     assert log() == ["one", "two@x"]
 
 
-def test_only_the_listed_params_matter_so_runtime_and_tracking_rerun_nothing(project: Any) -> None:
-    stages({"one": {"cmd": "echo a > out", "params": ["model"], "outs": ["out"]}})
-    Path("params.yaml").write_text("model: {size: 1}\nruntime: {workers: 1}\n")
-    assert names_run(project) == ["one"]
-    Path("params.yaml").write_text("model: {size: 1}\nruntime: {workers: 8}\n")
-    assert names_run(project) == []
-    Path("params.yaml").write_text("model: {size: 2}\nruntime: {workers: 8}\n")
-    assert names_run(project) == ["one"]
-
-
 def test_a_folder_dependency_counts_pycache_unless_dvcignore_lists_it(project: Any) -> None:
     Path("src/__pycache__").mkdir(parents=True)
     Path("src/a.py").write_text("a")
@@ -86,22 +76,6 @@ def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refus
     names_run(project)
     (target / "a.txt").write_text("two")
     assert names_run(project) == []
-
-
-def test_an_empty_list_of_tasks_is_a_pipeline_without_tasks(project: Any) -> None:
-    Path("tasks.yaml").write_text("task_names: []\n")
-    content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item} > out_${item}", "outs": ["out_${item}"]}}
-    stages({"sweep": content, "one": {"cmd": "echo a > out", "outs": ["out"]}}, vars=["tasks.yaml"])
-    assert names_run(project) == ["one"]
-
-
-def test_a_key_in_vars_and_in_params_yaml_is_refused_so_the_task_list_has_its_own_name(project: Any) -> None:
-    Path("tasks.yaml").write_text("task_names: [x]\n")
-    Path("params.yaml").write_text("task_names: [y]\n")
-    content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item}"}}
-    stages({"sweep": content}, vars=["tasks.yaml"])
-    with pytest.raises(Exception, match="cannot redefine 'task_names'"):
-        names_run(project)
 
 
 @pytest.mark.parametrize(("name", "stale"), [("size", True), ("nfiles", True), ("hidden_size", False)])

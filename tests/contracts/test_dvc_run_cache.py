@@ -51,24 +51,6 @@ def test_a_stage_is_restored_from_the_run_cache_if_what_it_leaves_in_git_is_a_me
     assert [output["path"] for output in outputs] == ["figures", "model"]
 
 
-@pytest.mark.parametrize(
-    "plain",
-    [
-        {"outs": ["model", {"figures": OF_GIT}]},
-        {"metrics": [{"figures": OF_GIT}], "always_changed": True},  # the stage `versions`
-        {"metrics": [{"figures": OF_GIT}], "outs": [{"model": {"persist": True}}]},  # the stage `configure`
-    ],
-    ids=["a plain output in git", "always_changed", "persist"],
-)
-def test_a_stage_is_not_entered_if_it_leaves_a_plain_output_in_git_or_always_runs_or_keeps_an_output(project, plain):
-    stage(**plain)
-    repro(project)
-    assert not entries()
-    forget()
-    repro(project)
-    assert times_run() == 2
-
-
 def test_push_leaves_figures_out_that_an_entry_of_the_run_cache_needs_so_share_py_sends_them(project, tmp_path) -> None:
     stage(metrics=[{"figures": OF_GIT}], cmd=COMMAND.replace("cp source figures", "echo 7 > figures"))
     repro(project)
