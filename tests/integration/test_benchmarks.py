@@ -19,7 +19,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # What an image with torch, Lightning, transformers and accelerate lacks: to Python, an entry None is not installed.
 BARE = """
 import sys
-missing = "bm25s datasets dvc faiss hydra mlflow nanotoken omegaconf optuna pydantic"
+missing = "bm25s datasets dvc faiss hydra mlflow nanotoken omegaconf optuna pyarrow pydantic"
 sys.modules.update(dict.fromkeys(missing.split()))
 """
 
