@@ -55,8 +55,8 @@ class Server:
         options, (name, value) = self.options(), ("BERTLINE_TEST_SERVER", secrets.token_hex(8))
         environment = {**options.pop("env", os.environ), name: value}
         self._watcher = found_processes.watched(f"{name}={value}", self.folder, [])
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-        self._process = subprocess.Popen(self.command(), env=environment, **quiet, **options)
+        options |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+        self._process = subprocess.Popen(self.command(), env=environment, **options)
         deadline = time.monotonic() + STARTS_WITHIN_S
         while not self.is_up():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -109,7 +109,7 @@ class PostgreSQL(Server):
         password_file = self.folder / "password"
         password_file.write_text(f"{self.password}\n")
         words = ["-U", "ada", "--auth=scram-sha-256", f"--pwfile={password_file}", "--no-sync"]
-        command = [self._initdb, "-D", self.folder / "data", *words]
+        command = [self._initdb, "-D", f"{self.folder}/data", *words]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **self.options())
         return super().__enter__()
 
