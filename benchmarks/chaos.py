@@ -130,12 +130,9 @@ def disturbed(template: Path, folder: Path, arguments: argparse.Namespace, expec
     """Train under faults, and return what the JSON line says."""
     with PostgreSQL() as postgresql:
         database = postgresql.database("mlflow").replace(f":{postgresql.password_in_address}@", "@")
-        mlflow = MLflowServer(
-            database, str(folder / "models"), hosts="127.0.0.1:*", environment=postgresql.environment()
-        )
+        mlflow = MLflowServer(database, str(folder / "models"), environment=postgresql.environment())
         with mlflow, SlurmCluster(folder / "slurm", SETTINGS) as cluster:
-            uri = f"http://127.0.0.1:{mlflow.port}"
-            tracking = ["tracking.enabled=true", f"tracking.uri={uri}", f"tracking.experiment_name={EXPERIMENT}"]
+            tracking = ["tracking.enabled=true", f"tracking.uri={mlflow.uri}", f"tracking.experiment_name={EXPERIMENT}"]
             overrides = [*training(arguments.steps), *tracking]
             workspace = Workspace.copied(template, folder / "workspace", cluster, *overrides)
             chaos = Chaos(workspace, cluster, mlflow, postgresql, random.Random(arguments.seed))
@@ -150,7 +147,7 @@ def disturbed(template: Path, folder: Path, arguments: argparse.Namespace, expec
             unfinished = leftovers(workspace.folder / "runs") + leftovers(workspace.folder / "artifacts")
             for path in unfinished:
                 print(f"leftover {path}", flush=True)
-            written, recorded = written_metrics(workspace.run), recorded_metrics(uri)
+            written, recorded = written_metrics(workspace.run), recorded_metrics(mlflow.uri)
             return {
                 "faults": len(chaos.done),
                 "same_weights": workspace.weights == expected.weights,

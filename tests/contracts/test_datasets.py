@@ -14,9 +14,3 @@ def test_a_repository_with_a_script_is_refused_so_hub_sources_must_be_parquet(tm
     (folder / "scripted.py").write_text("raise SystemExit('code of the data ran')\n")
     with pytest.raises(RuntimeError, match="Dataset scripts are no longer supported"):
         load_dataset(str(folder / "scripted.py"), cache_dir=str(tmp_path / "cache"))
-
-
-def test_text_is_streamed_without_being_copied_to_a_cache(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\ntwo\n")
-    rows = load_dataset("text", data_files=str(tmp_path / "a.txt"), split="train", streaming=True)
-    assert [row["text"] for row in rows] == ["one", "two"]

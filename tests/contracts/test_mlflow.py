@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import mlflow.server
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
@@ -71,20 +70,6 @@ def test_the_load_of_a_machine_has_the_names_that_mlflow_gives_it() -> None:
     assert SystemMetricsMonitor("run", node_id="gpu1")._metrics_prefix == "system/"
 
 
-def test_a_model_version_may_point_to_a_logged_model_s_folder(client, run_id, tmp_path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "config.json").write_text("{}")
-    model = client.create_logged_model(client.get_run(run_id).info.experiment_id, name="plain", source_run_id=run_id)
-    client.log_model_artifacts(model.model_id, str(tmp_path / "folder"))
-    client.create_registered_model("plain")
-    version = client.create_model_version("plain", model.artifact_location, run_id=run_id, model_id=model.model_id)
-    client.set_registered_model_alias("plain", "champion", version.version)
-    found = client.get_model_version_by_alias("plain", "champion")
-    assert found.source == model.artifact_location
-    place = client.get_model_version_download_uri("plain", found.version)
-    assert (Path(place) / "config.json").read_text() == "{}"
-
-
 def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_mlmodel_py_raises(caplog, monkeypatch) -> None:
     logger = logging.getLogger(mlmodel.mlflow.models.utils.__name__)
     monkeypatch.setattr(logger, "filters", [])
@@ -96,10 +81,3 @@ def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_mlmodel_
     _enforce_params_schema({"topk": 1}, ParamSchema([ParamSpec("top_k", "long", 10)]))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 3 and all(message.startswith(mlmodel._DROPPED) for message in messages)
-
-
-def test_the_ui_reads_what_the_addresses_of_prepared_views_hold() -> None:
-    scripts = Path(mlflow.server.__file__).parent / "js/build/static/js"
-    text = "".join(path.read_text(encoding="utf-8") for path in scripts.glob("*.js"))
-    for part in ("compare-runs", "plot_metric_keys", "x_axis", "workflowType", '"machine_learning"'):
-        assert part in text, part

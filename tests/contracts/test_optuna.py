@@ -68,18 +68,3 @@ def test_a_running_trial_without_a_heartbeat_is_never_taken_for_dead_until_it_is
     age_heartbeats(tmp_path / "study.db")
     optuna.storages.fail_stale_trials(study)
     assert study.trials[0].state == TrialState.FAIL
-
-
-def test_successive_halving_compares_at_rungs_of_whole_steps() -> None:
-    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1000, reduction_factor=2)
-    study = optuna.create_study(direction="maximize", pruner=pruner)
-    for score in (0.5, 0.6, 0.7):
-        trial = study.ask()
-        trial.report(score, 1000)
-        assert not trial.should_prune()
-        study.tell(trial, score)
-    trial = study.ask()
-    trial.report(0.1, 999)
-    assert not trial.should_prune()
-    trial.report(0.1, 1000)
-    assert trial.should_prune()

@@ -33,10 +33,6 @@ def test_the_forward_of_ddp_runs_in_the_context_that_a_rehearsal_enters() -> Non
     assert "_inside_ddp_forward()" in inspect.getsource(DistributedDataParallel._run_ddp_forward)
 
 
-def test_whether_the_processor_computes_bf16_can_be_asked() -> None:
-    assert private_api.cpu_computes_bf16() in (True, False)
-
-
 def test_the_number_of_compiled_shapes_is_raised_and_not_lowered() -> None:
     with torch._dynamo.config.patch(recompile_limit=8):
         private_api.compile_at_least(64)

@@ -1,11 +1,17 @@
 """Answers and the no-answer threshold are scored and found as SQuAD's official script, version 2.0, does it.
 
-`squad_v2.json` has what the script itself printed (see `squad_v2.py`): random questions and corners.
+`squad_v2.json` has questions, at random and corners, and what the script itself printed for each case:
+`python tests/golden/test_squad_v2.py evaluate-v2.0.py` runs it again. The argument is the script as it stands at
+https://rajpurkar.github.io/SQuAD-explorer.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +19,14 @@ import numpy as np
 import pytest
 
 import finished_tasks
-from bertline.foundation.files import read_json
+from bertline.foundation.files import read_json, write_json
 from bertline.kinds.question_answering import NO_ANSWER_THRESHOLD, AnswerPredictions, QuestionAnswering
 from bertline.tasks.metrics.answers import normalised
 from bertline.tasks.stored_rows import QuestionRows
 
-CASES: list[dict[str, Any]] = read_json(Path(__file__).with_name("squad_v2.json"))
+GOLDEN = Path(__file__).with_name("squad_v2.json")
+CASES: list[dict[str, Any]] = read_json(GOLDEN)
+"""Questions are right answers (none where there is none), what is predicted, and the no-answer score."""
 NAMES = {"exact": "exact_match", "f1": "f1"}
 GROUPS = {"": "", "HasAns_": "has_answer_", "NoAns_": "no_answer_"}
 
@@ -72,3 +80,21 @@ def test_the_threshold_is_the_official_one_but_for_its_slips(case: dict[str, Any
     if not ties and not counted_wrong:
         assert mean_score(metric, case, found) == pytest.approx(promised, abs=1e-9)
         assert theirs == 0.0 if never else found == theirs
+
+
+def official(script: Path, case: dict[str, Any]) -> dict[str, Any]:
+    """What the script prints."""
+    gold, predicted, scores = (dict(enumerate(column)) for column in zip(*case["questions"], strict=True))
+    questions = [{"id": str(number), "answers": [{"text": text} for text in gold[number]]} for number in gold]
+    files = {"data": {"data": [{"paragraphs": [{"qas": questions}]}]}, "predictions": predicted, "no_answer": scores}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            (Path(folder) / name).write_text(json.dumps(content))
+        options = ["--na-prob-file", "no_answer", f"--na-prob-thresh={case['threshold']}"]
+        command = [sys.executable, str(script.resolve()), "data", "predictions", *options]
+        printed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return json.loads(printed)
+
+
+if __name__ == "__main__":
+    write_json(GOLDEN, [case | {"official": official(Path(sys.argv[1]), case)} for case in CASES])

@@ -1,4 +1,4 @@
-"""The curve of several GPUs (NCCL) is that of one; tests/integration/test_pretraining_ranks.py has it on the CPU."""
+"""The curve of several GPUs (NCCL) is that of one; tests/processes/test_pretraining.py has it on the CPU."""
 
 import pytest
 import torch

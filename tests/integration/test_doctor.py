@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from bertline import doctor
-from bertline.tracking.config import TrackingConfig
 from ports import free_port
 from servers import MLflowServer, PostgreSQL
+from tracking_inputs import tracking
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ("-m", "bertline", "doctor")
@@ -130,13 +130,6 @@ def test_make_installs_first_but_not_in_each_task_of_a_step():
     assert "bertline doctor --json" in task
 
 
-def tracking(uri="sqlite:///none.db", studies_url="sqlite:///none.db"):
-    return TrackingConfig(
-        enabled=True, uri=uri, experiment_name="doctor", log_text=False, studies_url=studies_url, system_metrics=False,
-        system_metrics_every_s=10.0,
-    )  # fmt: skip
-
-
 def red(run, *arguments):
     with pytest.raises(doctor.RedError) as raised:
         run(*arguments)
@@ -145,36 +138,35 @@ def red(run, *arguments):
 
 def test_an_mlflow_server_that_takes_runs_and_artifacts_is_green_and_keeps_none_of_them(tmp_path):
     artifacts = tmp_path / "artifacts"
-    with MLflowServer(f"sqlite:///{tmp_path}/mlflow.db", str(artifacts), hosts="127.0.0.1:*") as server:
-        uri = f"http://127.0.0.1:{server.port}"
-        assert "takes runs and artifacts" in doctor.mlflow(tracking(uri))
+    with MLflowServer(f"sqlite:///{tmp_path}/mlflow.db", str(artifacts)) as server:
+        uri = server.uri
+        assert "takes runs and artifacts" in doctor.mlflow(tracking(uri, "doctor"))
         assert [path for path in artifacts.rglob("*") if path.is_file()] == []
         from mlflow import MlflowClient
 
         experiment = MlflowClient(uri).get_experiment_by_name("doctor")
         assert MlflowClient(uri).search_runs([experiment.experiment_id]) == []
         # By a name that the server was not told, its host check refuses.
-        assert (
-            "no run with an artifact can be written"
-            in red(doctor.mlflow, tracking(f"http://localhost:{server.port}"))[0]
-        )
+        elsewhere = tracking(f"http://localhost:{server.port}", "doctor")
+        assert "no run with an artifact can be written" in red(doctor.mlflow, elsewhere)[0]
         shutil.rmtree(artifacts, ignore_errors=True)
         artifacts.touch()  # a file, where the server wants to make folders
-        assert "artifact" in red(doctor.mlflow, tracking(uri))[0].partition(uri)[2]
+        assert "artifact" in red(doctor.mlflow, tracking(uri, "doctor"))[0].partition(uri)[2]
 
 
 def test_studies_in_postgresql_are_green_and_red_for_a_wrong_name_password_or_right(monkeypatch):
+    uri = "sqlite:///none.db"
     with PostgreSQL() as server:
         url = server.database("doctor")
         name, _, host = url.partition("@")
         without_password = f"{name.rpartition(':')[0]}@{host}"
-        assert "~/.pgpass" in red(doctor.studies, tracking(studies_url=without_password))[1]
+        assert "~/.pgpass" in red(doctor.studies, tracking(uri, "doctor", studies_url=without_password))[1]
         for address, said in [
             (url, ""),
             (f"{url}_that_is_not_there", "does not exist"),
             (f"{url}?options=-c%20default_transaction_read_only%3Don", "read-only"),
         ]:
             monkeypatch.setenv("BERTLINE_STUDIES_URL", address)
-            found = red(doctor.studies, tracking())[0] if said else doctor.studies(tracking())
+            found = red(doctor.studies, tracking(uri, "doctor"))[0] if said else doctor.studies(tracking(uri, "doctor"))
             assert (said or "writable") in found
             assert server.password not in found

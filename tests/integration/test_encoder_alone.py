@@ -1,4 +1,4 @@
-"""Pipelines that print no warning: own text without tasks, for the encoder alone; the default preset's data stages."""
+"""Own text without tasks, for the encoder alone: a pipeline that prints no warning."""
 
 from __future__ import annotations
 
@@ -64,20 +64,6 @@ def test_own_text_becomes_an_exported_without_tasks_and_without_a_warning(tmp_pa
     assert "docs_library" not in report
     assert json.loads((artifacts / "corpus/manifest.json").read_text())["counts"]["train"]["documents"] > 20
     assert "Running stage 'pretrain'" not in run(folder, "dvc", "repro").stdout
-
-
-PACKAGES = {"mpmath": "mpmath", "networkx": "networkx", "optuna": "optuna", "pytorch_lightning": "pytorch-lightning"}
-
-
-def test_the_data_stages_of_the_default_run_print_no_warning(tmp_path: Path, run: Run) -> None:
-    """On four of its packages: reading all takes minutes, and the committed figures are far from all bounds."""
-    folder = smoke.clone(tmp_path / "clone", experiment="docs_tiny")
-    packages = ", ".join(f"{{module: {module}, distribution: {name}}}" for module, name in PACKAGES.items())
-    chosen = f"python_docs.packages=[{packages}]"
-    succeeded(run(folder, sys.executable, "-m", "bertline", "configure", chosen, "--save"))
-    made = run(folder, "dvc", "repro", "examples")
-    assert warnings_of(made) == [] and "examples: artifacts/examples" in made.stdout
-    assert list(json.loads((folder / "artifacts/examples/manifest.json").read_text())["lengths"]) == ["64"]
 
 
 def warnings_of(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -4,11 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
 
 @pytest.fixture
@@ -21,31 +23,30 @@ def checkout(tmp_path):
     return folder
 
 
-def environment(folder):
+@pytest.fixture
+def image(tmp_path):
     """A virtual environment without a package."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    return folder / "bin" / "python"
+    venv.create(tmp_path / "image", symlinks=True)
+    return tmp_path / "image"
 
 
-def install(checkout, python):
+def install(checkout, image):
     """As far as it goes without an index: everything but what pip does."""
     variables = {**os.environ, "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
     for name in ("PYTHONPATH", "VIRTUAL_ENV", "PIP_FIND_LINKS"):
         variables.pop(name, None)
-    command = ["make", "install", "TORCH=keep", f"PYTHON={python}"]
+    command = ["make", "install", "TORCH=keep", f"PYTHON={image}/bin/python"]
     return subprocess.run(command, cwd=checkout, env=variables, check=False, capture_output=True, text=True)
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-def test_a_kept_torch_in_a_virtual_environment_is_seen_and_asked_for_as_its_package_is_called(checkout, tmp_path):
+def test_a_kept_torch_in_a_virtual_environment_is_seen_and_asked_for_as_its_package_is_called(checkout, image):
     """A CUDA build from the package index is called 2.99.0 there, and 2.99.0+cu130 by the module."""
-    python = environment(tmp_path / "image")
-    place = tmp_path / "image" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    place = image / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     (place / "torch").mkdir()
     (place / "torch" / "__init__.py").write_text('__version__ = "2.99.0+cu130"\n')
     (place / "torch-2.99.0.dist-info").mkdir()
     (place / "torch-2.99.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.99.0\n")
-    install(checkout, python)
+    install(checkout, image)
     constraints = (checkout / ".venv" / "constraints.txt").read_text().splitlines()
     assert [line for line in constraints if line.startswith("torch==")] == ["torch==2.99.0"]
     code = "import torch; print(torch.__version__)"
@@ -53,10 +54,8 @@ def test_a_kept_torch_in_a_virtual_environment_is_seen_and_asked_for_as_its_pack
     assert subprocess.run(made, check=True, capture_output=True, text=True).stdout == "2.99.0+cu130\n"
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-def test_where_there_is_no_torch_to_keep_the_install_says_so(checkout, tmp_path):
-    python = environment(tmp_path / "image")
-    done = install(checkout, python)
+def test_where_there_is_no_torch_to_keep_the_install_says_so(checkout, image):
+    done = install(checkout, image)
     assert done.returncode != 0
-    assert f"error: TORCH=keep, but {python} has no torch to keep" in done.stdout
+    assert f"error: TORCH=keep, but {image}/bin/python has no torch to keep" in done.stdout
     assert not (checkout / ".venv").exists()

@@ -10,7 +10,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from nbformat import v4
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -54,21 +53,3 @@ def test_the_page_of_the_tour_has_every_cell_and_every_picture() -> None:
     assert len(shown) >= 5
     assert sorted(shown) == sorted(f"images/tour/{path.name}" for path in render_tour.PICTURES.iterdir())
     assert "tour" in (ROOT / "docs/index.md").read_text().split("```{toctree}")[1]
-
-
-def test_a_page_has_outputs_and_pictures_but_no_warnings() -> None:
-    svg = '<svg width="9pt" height="9pt">\n <metadata>\n <date>2026</date></metadata>\n <g/></svg>'
-    cell = v4.new_code_cell(
-        'plt.title("Lengths")',
-        outputs=[
-            v4.new_output("stream", name="stderr", text="TqdmWarning: no"),
-            v4.new_output("stream", name="stdout", text="hello\n"),
-            v4.new_output("display_data", {"image/svg+xml": svg, "text/plain": "<Figure>"}),
-            v4.new_output("execute_result", {"text/html": "<style>a</style>\n<table></table>"}, execution_count=1),
-        ],
-    )
-    page, pictures = render_tour.rendered([v4.new_markdown_cell("# Title"), cell], preset="smoke")
-    assert pictures == {"01.svg": '<svg width="9pt" height="9pt">\n <g/></svg>'}
-    assert "~~~text\nhello\n~~~" in page and "![Lengths](images/tour/01.svg)" in page
-    assert "<table></table>" in page and "# Title" in page and "run on the preset `smoke`" in page
-    assert "Warning" not in page and "<style>" not in page

@@ -1,4 +1,4 @@
-"""`bertline plan` as people run it: the figures, the documented page, the errors."""
+"""`bertline plan` as people run it: the figures and the documented page, without PyTorch."""
 
 from __future__ import annotations
 
@@ -9,58 +9,37 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fork_server import run_bertline
 from projects import copy_project
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs/howto/gpu.md"
+# `bertline`, where torch is not installed.
+WITHOUT_TORCH = "import sys, runpy; sys.modules['torch'] = None; runpy.run_module('bertline', run_name='__main__')"
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A project without lasting choices; nothing has been run or measured there."""
-    return copy_project(tmp_path)
+def files_in(folder: Path) -> set[Path]:
+    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    return {path for path in files if "__pycache__" not in path.parts and path.parts[:2] != ("runs", "hydra")}
 
 
-def run(repository: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def test_the_documented_plan_is_printed_without_torch_and_nothing_is_touched(tmp_path: Path) -> None:
+    repository = copy_project(tmp_path)
+    before = files_in(repository)
+    (shown,) = re.findall(r"```console\n\$ bertline (.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    command, *lines = shown.splitlines()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    return subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True)
-
-
-def plan(repository: Path, *overrides: str, by_itself: bool = False) -> tuple[str, dict[str, Any]]:
-    """What is printed, and the content of the file that it names at the end; `by_itself`, as people start it."""
-    if by_itself:
-        done = run(repository, sys.executable, "-m", "bertline", "plan", *overrides)
-    else:
-        done = run_bertline(repository, "plan", *overrides)
+    arguments = [sys.executable, "-c", WITHOUT_TORCH, *shlex.split(command)]
+    done = subprocess.run(arguments, cwd=repository, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads((repository / done.stdout.splitlines()[-1]).read_text())
-
-
-def test_the_present_configuration_is_forecast_and_nothing_is_touched(repository: Path) -> None:
-    before = sorted(path for path in repository.rglob("*") if path.is_file())
-    arguments = ("experiment=bert_base", "plan.device=a100", "plan.price_per_hour=2", "plan.corpus_tokens=3.3e9")
-    text, content = plan(repository, *arguments, by_itself=True)
+    printed = done.stdout.splitlines()
+    assert set(lines) - {"..."} <= set(printed)
+    assert max(map(len, printed)) <= 100
+    content = json.loads((repository / printed[-1]).read_text())
     assert content["parameters"] == 110_106_428
     assert content["hours"] == pytest.approx(83.31, abs=0.01)
     assert content["money"] == pytest.approx(166.61, abs=0.02)
     assert (content["fits"], content["precision"]) == (True, "bf16")
-    assert max(map(len, text.splitlines())) <= 100
-    (shown,) = re.findall(r"```console\n\$ (bertline .*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    command, *lines = shown.splitlines()
-    assert command == shlex.join(["bertline", "plan", *arguments])
-    assert set(lines) - {"..."} <= set(text.splitlines())
-    after = sorted(path for path in repository.rglob("*") if path.is_file())
-    written = {path.relative_to(repository) for path in set(after) - set(before)}
-    written = {path for path in written if "__pycache__" not in path.parts and path.parts[:2] != ("runs", "hydra")}
-    assert [path.parts[:2] for path in written] == [("runs", "plan")]
-
-
-def test_a_plan_for_a_gpu_starts_without_pytorch(repository: Path) -> None:
-    code = "import sys, runpy\nsys.modules['torch'] = None\nsys.argv = ['bertline', 'plan', 'plan.device=a100']\n"
-    done = run(repository, sys.executable, "-c", code + "runpy.run_module('bertline', run_name='__main__')")
-    assert done.returncode == 0, done.stderr
+    assert [path.parts[:2] for path in files_in(repository) - before] == [("runs", "plan")]

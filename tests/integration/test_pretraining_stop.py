@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
@@ -51,29 +50,3 @@ def test_ranks_stop_and_save_within_two_steps_whichever_of_them_hears_of_it(tmp_
     assert len(stopped) == 2
     assert stopped[0] == stopped[1]
     assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == int(stopped[0]) <= 5
-
-
-def test_a_signal_to_all_processes_of_a_step_leaves_the_data_workers_their_work(tmp_path):
-    """As Slurm sends it: a worker that died of it would make training fail before it has saved."""
-    write_inputs(tmp_path)
-    changes = {**CHANGES, "runtime__num_workers": 2}
-    job = pretrain_job(tmp_path, tmp_path / "run", **changes)
-    held = tmp_path / "held"
-    before = processes.all_of(processes.slow_steps_in_a_group(STEP_S), processes.hold_at_step(3, held))
-    trainer = processes.start(tmp_path, job.run_folder, changes, before=before)
-
-    processes.wait_for((tmp_path / "held.0").exists, trainer)
-    workers = children_of(trainer.pid)
-    assert len(workers) == 2
-    os.killpg(trainer.pid, signal.SIGTERM)
-    held.touch()
-    trainer.join(timeout=600)
-    said = processes.output_of(job.run_folder).read_text()
-    assert "DataLoader" not in said
-    (stopped,) = re.findall(r"TrainingInterrupted: pretraining was stopped and saved after step (\d+) of 40", said)
-    assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == int(stopped)
-    assert not [worker for worker in workers if Path("/proc", worker).exists()]
-
-
-def children_of(process_id):
-    return Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()

@@ -91,13 +91,6 @@ def test_an_encoder_with_too_few_positions_for_a_task_is_a_clear_error(tmp_path)
     assert not (job.run_folder / "studies.db").exists()  # found before any work
 
 
-def test_an_option_of_the_loss_that_a_task_cannot_heed_is_found_before_any_work(tmp_path):
-    job = job_of("linear", tmp_path, fine_tuning=inputs.fine_tuning(num_epochs=1, label_smoothing=0.1))
-    with pytest.raises(ConfigError, match=r"label_smoothing is 0\.1.*regression.*numbers"):
-        run_sweep(job)
-    assert not (job.run_folder / "studies.db").exists()
-
-
 def test_a_search_has_an_arm_that_combines_each_seed_with_bm25(tmp_path):
     job = job_of("retrieval", tmp_path, num_seeds=2)
     figures = run_sweep(job)

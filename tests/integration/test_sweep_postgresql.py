@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from uuid import uuid4
 
-import optuna
 import pytest
 from optuna.trial import TrialState
 
@@ -22,17 +20,25 @@ from bertline.sweep.studies import (
     planned_trials,
     reached,
 )
-from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from fork_server import forking
 from servers import PostgreSQL, wait_until
-from sweep_pieces import BLOCKED, brief_job, join_until_finished, result_of, sweep_until, take_all
+from sweep_pieces import (
+    BLOCKED,
+    assert_each_done_once,
+    brief_job,
+    join_until_finished,
+    result_of,
+    studies_of,
+    sweep_until,
+    take_all,
+)
 
 PASSWORD = "not%2Dfor%2Dlogs"  # as it stands in an address; the password itself is `not-for-logs`
 
 
 @pytest.fixture(scope="module")
 def server():
-    with PostgreSQL("not-for-logs") as running:
+    with PostgreSQL() as running:
         yield running
 
 
@@ -64,20 +70,6 @@ def job(folder, url):
     return made
 
 
-def studies_of(job):
-    storage = open_storage(job.studies_url)
-    return [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
-
-
-def check_each_done_once(job):
-    for study in studies_of(job):
-        complete = planned_trials(study, (TrialState.COMPLETE,))
-        assert max(Counter(trial.user_attrs["slot"] for trial in complete).values()) == 1
-        assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))
-    events = inputs.events_of(job)
-    assert max(Counter((event["arm"], event["kind"], event["number"]) for event in events).values()) == 1
-
-
 def started(target, *arguments):
     process = forking().Process(target=target, args=arguments)
     process.start()
@@ -103,7 +95,7 @@ def test_a_killed_process_loses_only_what_it_had_in_progress(job, alone, who, ph
             process.kill()
             process.join()
     assert result_of(job) == alone
-    check_each_done_once(job)
+    assert_each_done_once(job)
     processes = {trial.user_attrs["process"] for study in studies_of(job) for trial in study.get_trials()}
     assert len(processes) >= 2
 
@@ -130,7 +122,7 @@ def test_a_database_that_goes_away_ends_the_sweep_with_one_error_and_the_same_co
     assert "for-logs" not in str(caught.value)
     run_sweep(job)
     assert result_of(job) == alone
-    check_each_done_once(job)
+    assert_each_done_once(job)
 
 
 def test_eight_processes_take_each_trial_once(url):
@@ -158,16 +150,8 @@ def test_a_server_that_refuses_or_is_away_is_a_clear_error_without_the_password(
     assert "for-logs" not in str(caught.value) and PASSWORD not in str(caught.value)
 
 
-def test_a_configuration_never_has_a_password_and_an_address_of_another_kind_is_refused(monkeypatch):
-    fields = {"enabled": True, "uri": "sqlite:///x.db", "experiment_name": "x", "log_text": False}
-    fields |= {"system_metrics": False, "system_metrics_every_s": 1.0}
-    for address in (f"postgresql://ada:{PASSWORD}@host/db", f"postgresql://host/db?password={PASSWORD}"):
-        with pytest.raises(ValueError, match="BERTLINE_STUDIES_URL") as caught:
-            TrackingConfig(studies_url=address, **fields)
-        assert PASSWORD not in str(caught.value)
-    for address in ("mysql://ada:secret@host/db", "sqlite://", "no address secret"):
-        with pytest.raises(ConfigError, match="sqlite:///FILE or postgresql://HOST/DATABASE") as caught:
-            configured_url(address)
-        assert "secret" not in str(caught.value)
-    monkeypatch.setenv(STUDIES_VARIABLE, "sqlite:///from-the-environment.db")
-    assert configured_url("sqlite:///from-the-configuration.db").database == "from-the-environment.db"
+@pytest.mark.parametrize("address", ["mysql://ada:secret@host/db", "sqlite://", "no address secret"])
+def test_an_address_of_another_kind_is_refused_without_its_password(address):
+    with pytest.raises(ConfigError, match="sqlite:///FILE or postgresql://HOST/DATABASE") as caught:
+        configured_url(address)
+    assert "secret" not in str(caught.value)

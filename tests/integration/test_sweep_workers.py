@@ -9,9 +9,7 @@ import signal
 import threading
 import time
 
-import optuna
 import pytest
-from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
 import sweep_pieces
@@ -23,7 +21,7 @@ from bertline.sweep.workers import join_sweep
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
 from fork_server import forked_workers
 from servers import wait_until
-from sweep_pieces import result_of
+from sweep_pieces import assert_each_done_once, result_of, studies_of
 
 GRID = {
     "learning_rate": ChoiceSpace(kind="choice", values=(1e-3, 3e-3, 1e-2)),
@@ -67,10 +65,7 @@ def test_a_grid_whose_workers_are_killed_ends_as_the_undisturbed_one(tmp_path, m
     assert len(killed) == 3
     assert capsys.readouterr().err.count("was killed (SIGKILL); the others go on") == 3
     assert result_of(job) == result_of(undisturbed)
-    (name,) = (name for name in optuna.get_all_study_names(job.studies_url) if name.endswith("/encoder"))
-    study = optuna.load_study(study_name=name, storage=job.studies_url)
-    assert len(study.get_trials(states=(TrialState.COMPLETE,))) == 18
-    assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))
+    assert_each_done_once(job)
 
 
 @pytest.mark.parametrize("sampler", [PlannedSamplerConfig(kind="random"), PlannedSamplerConfig(kind="qmc")])
@@ -92,11 +87,7 @@ def test_planned_draws_do_not_depend_on_the_number_of_workers(tmp_path, monkeypa
     figures.append(run_sweep(jobs[1]))
     assert figures[0] == figures[1]
     assert result_of(jobs[0]) == result_of(jobs[1])
-    processes = {
-        trial.user_attrs["process"]
-        for name in optuna.get_all_study_names(jobs[1].studies_url)
-        for trial in optuna.load_study(study_name=name, storage=jobs[1].studies_url).trials
-    }
+    processes = {trial.user_attrs["process"] for study in studies_of(jobs[1]) for trial in study.trials}
     assert len(processes) == 2  # both took a share
 
 

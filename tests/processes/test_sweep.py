@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 
-import optuna
 import psutil
 import pytest
-from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
 from bertline.sweep.run import run_sweep
-from finetuning_inputs import events_of
 from fork_server import forking
 from servers import wait_until
-from sweep_pieces import BLOCKED, brief_job, result_of, sweep_until
+from sweep_pieces import BLOCKED, assert_each_done_once, brief_job, result_of, sweep_until
 
 
 def stop_in_the_middle(job, phase, num_calls, number=signal.SIGKILL):
@@ -39,11 +35,6 @@ def stop_in_the_middle(job, phase, num_calls, number=signal.SIGKILL):
         process.join()
 
 
-def studies_of(job):
-    names = optuna.get_all_study_names(job.studies_url)
-    return [optuna.load_study(study_name=name, storage=job.studies_url) for name in names]
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path, workers):
     inputs.write_inputs(tmp_path)
@@ -56,9 +47,4 @@ def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path, workers)
     undisturbed = brief_job(tmp_path, "undisturbed")
     assert run_sweep(job) == run_sweep(undisturbed)
     assert result_of(job) == result_of(undisturbed)
-    for study in studies_of(job):
-        finished = study.get_trials(states=(TrialState.COMPLETE,))
-        assert max(Counter(trial.user_attrs["slot"] for trial in finished).values()) == 1
-        assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))
-    identities = Counter((event["arm"], event["kind"], event["number"]) for event in events_of(job))
-    assert max(identities.values()) == 1
+    assert_each_done_once(job)

@@ -13,7 +13,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -21,34 +20,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 ENDED_S = 600.0
 """Seconds in which killed processes must have ended."""
 
 
-def having(variable: str) -> list[int]:
-    """Return the ids of all processes that have a variable, as `NAME=VALUE`, in their environment.
+def having(variable: str) -> list[psutil.Process]:
+    """Return all processes that have a variable, as `NAME=VALUE`, in their environment.
 
     This process and those that it descends from do not count.
     """
-    apart = _ancestry()
+    name, _, value = variable.partition("=")
+    apart = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            ended = (folder / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-        except OSError:
-            continue
-        if os.fsencode(variable) in variables and not ended and int(folder.name) not in apart:
-            found.append(int(folder.name))
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # ended meanwhile
+            if process.pid not in apart and process.environ().get(name) == value:
+                found.append(process)
     return found
-
-
-def parent(pid: int) -> int:
-    """Return the parent of a process; 0 if it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
 
 
 def has_pending(pid: int, number: int) -> bool:
@@ -57,21 +47,19 @@ def has_pending(pid: int, number: int) -> bool:
     return any(int(found, 16) >> (number - 1) & 1 for found in re.findall(r"(?:SigPnd|ShdPnd):\s*(\w+)", status))
 
 
-def end(find: Callable[[], list[int]], *, within_s: float | None = None) -> None:
+def end(find: Callable[[], list[psutil.Process]]) -> None:
     """Kill until none is found: those that were killed take a moment, and may have started others before.
 
     Raises:
-        TimeoutError: Some do not end; with their commands.
+        TimeoutError: Some do not end; with their names.
     """
-    within_s = ENDED_S if within_s is None else within_s
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + ENDED_S
     while left := find():
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         if time.monotonic() > deadline:
-            named = ", ".join(f"{pid} ({_command(pid)})" for pid in left)
-            raise TimeoutError(f"killed, but they do not end in {within_s:g} s: {named}")
+            raise TimeoutError(f"killed, but they do not end in {ENDED_S:g} s: {', '.join(map(str, left))}")
         time.sleep(0.05)
 
 
@@ -80,22 +68,6 @@ def watched(variable: str, folder: Path | None, commands: Sequence[Sequence[str]
     what = json.dumps({"variable": variable, "folder": folder and str(folder), "commands": commands})
     # In a session of its own: a signal to all processes of a terminal or a job does not reach it.
     return subprocess.Popen([sys.executable, "-I", __file__, str(os.getpid()), what], start_new_session=True)
-
-
-def _ancestry() -> set[int]:
-    found, pid = set(), os.getpid()
-    while pid > 0:
-        found.add(pid)
-        pid = parent(pid)
-    return found
-
-
-def _command(pid: int) -> str:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        return words or Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return "ended"
 
 
 def _main(owner: int, variable: str, folder: str | None, commands: list[list[str]]) -> None:

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import found_processes
 from node_networks import NodeNetworks
 from ports import free_port
@@ -184,10 +186,10 @@ class SlurmCluster:
         namespace = Path(f"/proc/{self.pid(node)}/ns/uts").readlink()
         assert namespace != Path("/proc/self/ns/uts").readlink()
         self.kill(node)
-        for pid in found_processes.having(self._variable):
-            with suppress(OSError):  # ended meanwhile
-                if Path(f"/proc/{pid}/ns/uts").readlink() == namespace:
-                    os.kill(pid, signal.SIGKILL)
+        for process in self.processes():
+            with suppress(OSError, psutil.NoSuchProcess):  # ended meanwhile
+                if Path(f"/proc/{process.pid}/ns/uts").readlink() == namespace:
+                    process.kill()
 
     def start(self, name: str) -> None:
         """Start `slurmctld` or a node's slurmd."""
@@ -216,17 +218,21 @@ class SlurmCluster:
         """Give a node an empty disk of a size such as `10m` in place of a folder; lost when its slurmd restarts."""
         self.inside(node, "mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
 
-    def processes(self) -> list[int]:
-        """Return the ids of all processes, jobs' and commands', that have this cluster in their environment.
+    def processes(self) -> list[psutil.Process]:
+        """Return all processes, jobs' and commands', that have this cluster in their environment.
 
         This process and those that it descends from do not count.
         """
         return found_processes.having(self._variable)
 
     def orphans(self) -> list[int]:
-        """Return those of `processes` that are neither the cluster's own daemons nor children that these keep."""
-        own = {process.pid for process in self._processes.values()}
-        return [pid for pid in self.processes() if pid not in own and found_processes.parent(pid) not in own]
+        """Return the ids of those that are neither the cluster's own daemons nor children that these keep."""
+        own, left = {process.pid for process in self._processes.values()}, []
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                if not own & {process.pid, process.ppid()}:
+                    left.append(process.pid)
+        return left
 
     def __enter__(self) -> SlurmCluster:
         """Start everything and wait until the nodes are idle."""

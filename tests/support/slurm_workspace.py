@@ -10,10 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+import found_processes
 import smoke
 import warm_python
 from bertline.foundation.files import sha256_of_file
@@ -108,17 +112,11 @@ class Workspace:
     def ranks(self) -> list[int]:
         """Processes of the ranks, the first rank first."""
         found: dict[int, int] = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                command = (folder / "cmdline").read_bytes().split(b"\0")
-                variables = (folder / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"bertline.run.ranks" not in command or os.fsencode(sys.executable) != command[0]:
-                continue
-            values = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
-            if values.get(b"WORKSPACE") == os.fsencode(self.folder) and b"SLURM_PROCID" in values:
-                found.setdefault(int(values[b"SLURM_PROCID"]), int(folder.name))
+        for process in found_processes.having(f"WORKSPACE={self.folder}"):
+            with suppress(psutil.Error):  # ended meanwhile
+                command, rank = process.cmdline(), process.environ().get("SLURM_PROCID")
+                if rank is not None and "bertline.run.ranks" in command and command[0] == sys.executable:
+                    found.setdefault(int(rank), process.pid)
         return [found[rank] for rank in sorted(found)]
 
     def warm(self) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,30 @@ def result_of(job: Any) -> Any:
             entry.pop("number", None)
         arm["trials"].sort(key=lambda trial: json.dumps(trial["params"]))
     return result
+
+
+def studies_of(job: Any) -> list[Any]:
+    import optuna
+
+    from bertline.sweep.studies import open_storage
+
+    storage = open_storage(job.studies_url)
+    return [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
+
+
+def assert_each_done_once(job: Any) -> None:
+    """No trial or repetition of a finished sweep was done twice, and none is left."""
+    from optuna.trial import TrialState
+
+    import finetuning_inputs as inputs
+    from bertline.sweep.studies import planned_trials
+
+    for study in studies_of(job):
+        complete = planned_trials(study, (TrialState.COMPLETE,))
+        assert max(Counter(trial.user_attrs["slot"] for trial in complete).values()) == 1
+        assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))
+    events = Counter((event["arm"], event["kind"], event["number"]) for event in inputs.events_of(job))
+    assert max(events.values()) == 1
 
 
 def blocking(job: Any, function: Callable[..., Any], num_calls: int) -> Callable[..., Any]:

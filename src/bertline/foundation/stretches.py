@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 
 def distinct_stretches(text: str, *, errors: str = "strict") -> tuple[npt.NDArray[np.int32], list[str]]:
@@ -18,6 +16,9 @@ def distinct_stretches(text: str, *, errors: str = "strict") -> tuple[npt.NDArra
         >>> numbers.tolist(), stretches
         ([0, 1, 2, 3, 0, 1], ['to', 'be', 'or', 'not'])
     """
+    import pyarrow as pa  # only here: a bare GPU image, which has no pyarrow, reads examples that were made elsewhere
+    import pyarrow.compute as pc
+
     content = text.encode(errors=errors)
     offsets = np.array([0, len(content)], dtype=np.int64)
     whole = pa.LargeStringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(content))

@@ -10,10 +10,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "bertline"
 # A name whose entry is None is "not installed" to `import` and to `find_spec` alike.
-BLOCK = """
-import sys
-sys.modules.update(dict.fromkeys({names!r}))
-"""
+BLOCK = "import sys; sys.modules.update(dict.fromkeys({names!r})); import bertline\n"
 
 
 def modules_of(*packages: str) -> list[str]:
@@ -24,12 +21,13 @@ def modules_of(*packages: str) -> list[str]:
 @pytest.mark.parametrize(
     ("packages", "blocked"),
     [
+        ((), {"torch", "mlflow", "transformers"}),
         (("modeling", "training", "pretraining"), {"pydantic", "mlflow", "hydra", "omegaconf", "dvc", "optuna"}),
         (("modeling",), {"pytorch_lightning", "mlflow", "pydantic", "transformers"}),
         (("foundation", "corpus", "tokenization", "examples", "tracking", "demo"), {"torch", "pytorch_lightning"}),
     ],
-    ids=["training", "modeling", "data"],
-)  # fmt: skip
+    ids=["bertline", "training", "modeling", "data"],
+)
 def test_packages_import_without_what_they_must_not_need(packages: tuple[str, ...], blocked: set[str]) -> None:
     names = modules_of(*packages)
     code = BLOCK.format(names=blocked) + "".join(f"import {name.removesuffix('.__init__')}\n" for name in names)

@@ -1,4 +1,4 @@
-"""On PYTHONPATH: in a training, a connection to anything but the tracking server is written to a file and refused.
+"""On PYTHONPATH: a training writes every address that it connects to or looks up to the file CONNECTIONS.
 
 Python imports this module when it starts. Connections of C++ code, such as those between ranks, are not Python's.
 """
@@ -7,23 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-_OF_SOCKETS = ("socket.connect", "socket.sendto")
-_OF_NAMES = ("socket.getaddrinfo", "socket.gethostbyname")
 
-
-def _refuse(event: str, arguments: tuple[object, ...]) -> None:
-    if event in _OF_SOCKETS + _OF_NAMES:
-        address = arguments[1 if event in _OF_SOCKETS else 0]
-        if event in _OF_SOCKETS and isinstance(address, str | bytes):
-            return  # a socket of the file system, between processes of this machine
-        host, port = os.environ["SOCKET_GUARD_ADMITS"].split(":")
-        if address in (host, (host, int(port))):
-            return
-        with Path(os.environ["SOCKET_GUARD"]).open("a") as handle:
-            handle.write(f"{event} {address}\n")
-        raise ConnectionRefusedError(f"the training process tried to reach {address}")
+def _note(event: str, arguments: tuple[object, ...]) -> None:
+    if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo"):
+        address = arguments[:2] if event == "socket.getaddrinfo" else arguments[1]
+        if isinstance(address, tuple):  # else a socket of the file system, between processes of this machine
+            with Path(os.environ["CONNECTIONS"]).open("a") as handle:
+                handle.write(f"{address[0]}:{address[1]}\n")
 
 
 if "pipelines/pretrain.py" in sys.orig_argv:
-    Path(os.environ["SOCKET_GUARD"]).touch()
-    sys.addaudithook(_refuse)
+    sys.addaudithook(_note)
