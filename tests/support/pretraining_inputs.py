@@ -278,7 +278,6 @@ def _sections() -> dict[str, dict[str, Any]]:
             "start_from": None,
             "start_from_revision": None,
             "initial_embeddings": None,
-            "extends": None,
             "validate_every_steps": 10,
             "validation_sequences": 100,
             "checkpoint_every_steps": 8,

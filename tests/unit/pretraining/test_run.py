@@ -18,8 +18,6 @@ from pretraining_inputs import again, assert_same_weights, curve, signal_at, wei
 from servers import wait_until
 from tiny import load_pretraining_model
 
-LONGER = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
-
 
 def test_a_run_gives_its_figures_and_a_folder_that_loads(make_job):
     job = make_job()
@@ -98,37 +96,6 @@ def test_a_signal_saves_after_the_step_and_the_next_start_goes_on(make_job, fini
 def test_another_configuration_is_not_resumed(make_job, finished, change, message):
     with pytest.raises(ConfigError, match=message):
         run_pretraining(again(make_job, finished, **change))
-
-
-def extension(make_job, base, **changes):
-    changes = {"pretrain__phases": LONGER, "pretrain__extends": "finished", **changes}
-    return dataclasses.replace(make_job("longer", **changes), extend_from=base.run_folder)
-
-
-def test_a_finished_run_is_extended_from_where_it_ended(make_job, finished):
-    job = extension(make_job, finished)
-    assert run_pretraining(job)["steps"] == 40
-    assert [row for row in curve(job) if row[0] <= 30] == curve(finished)
-    assert curve(job)[-1][0] == 40
-    assert weights(finished).keys() == weights(job).keys()
-    assert not all(torch.equal(tensor, weights(job)[name]) for name, tensor in weights(finished).items())
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"optimizer__lr": 1e-3}, r"optimizer\.lr was 0\.005, is now 0\.001"),
-        ({"pretrain__seed": 1}, r"pretrain\.seed was 0, is now 1"),
-        ({"pretrain__max_steps": 30}, "that run has 30 steps, this configuration 30"),
-        (
-            {"pretrain__phases": [{"steps": 40, "max_length": 16, "global_batch_size": 4}]},
-            "that run has 30 steps, this configuration 40; it must begin with those",
-        ),
-    ],
-)
-def test_only_the_steps_of_an_extension_may_differ(make_job, finished, changes, message):
-    with pytest.raises(ConfigError, match=message):
-        run_pretraining(extension(make_job, finished, **changes))
 
 
 def test_training_starts_from_a_given_checkpoint(make_job, finished):
