@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-import math
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,8 +29,7 @@ from bertline.pretraining.data import StepDataset
 from bertline.pretraining.health import LOG_EVERY_STEPS, DivergenceGuard, training_metrics
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Place, Plan, RowLayout
-from bertline.pretraining.probes import Probe
-from bertline.training.devices import Machine, sum_over_ranks
+from bertline.training.devices import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.matmul_rate import peak_rate
 from bertline.training.private_api import name_compiled_kernels
@@ -276,17 +274,11 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 @dataclass(kw_only=True, eq=False)
 class Probing(pl.Callback):
-    """Runs the probes that are due before the first step and after a step, and logs what they measure.
-
-    A probe runs at its cadence in steps and, but after the last step, not within `runtime.validate_every_s` seconds of
-    its last measurement, by the time of the first rank.
-    """
+    """Runs the probes that are due before the first step and after a step, and logs what they measure."""
 
     state: TrainingState
     guard: DivergenceGuard
     """After a failure nothing is measured."""
-    now: Callable[[], float] = time.monotonic
-    _measured_at: dict[int, float] = field(default_factory=dict)
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         if module.finished_steps == 0:
@@ -296,22 +288,9 @@ class Probing(pl.Callback):
         if self.guard.failure is None:
             self._run(module)
 
-    def due(self, step: int, machine: Machine) -> list[Probe]:
-        """Return the probes to run now; the same ones on every rank. All ranks call it after every step."""
-        probes, num_steps = self.state.probes, self.state.plan.num_steps
-        every_s = self.state.job.runtime.validate_every_s
-        due = [index for index, one in enumerate(probes) if step % one.every_steps == 0 or step == num_steps]
-        if due and every_s is not None and step < num_steps:
-            is_first, now = machine.ranks.is_first, self.now()
-            is_long_ago = [is_first and now - self._measured_at.get(index, -math.inf) >= every_s for index in due]
-            agreed = sum_over_ranks(is_long_ago, machine.device)
-            due = [index for index, is_agreed in zip(due, agreed, strict=True) if is_agreed]
-        self._measured_at.update(dict.fromkeys(due, self.now()))
-        return [probes[index] for index in due]
-
     def _run(self, module: PretrainingModule) -> None:
-        step = module.finished_steps
-        if due := self.due(step, module.machine):
+        step, is_last = module.finished_steps, module.finished_steps == self.state.plan.num_steps
+        if due := [probe for probe in self.state.probes if is_last or step % probe.every_steps == 0]:
             with self.state.clock.paused():
                 metrics = {key: value for probe in due for key, value in probe.probe(step).items()}
             if metrics and module.machine.ranks.is_first:

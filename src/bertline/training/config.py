@@ -208,9 +208,6 @@ class RuntimeConfig:
     checkpoint_every_s: float | None
     """Largest number of seconds of pretraining between two checkpoints, whatever `pretrain.checkpoint_every_steps` is:
     what a failure can lose. None: the cadence in steps alone counts."""
-    validate_every_s: float | None
-    """Smallest number of seconds between two validations in pretraining, and between two measurements of each probe;
-    one that is due by its cadence in steps earlier is left out. None: the cadence in steps alone counts."""
     peer_timeout_s: float
     """Seconds after which a rank that is lost or hangs ends the training of all. It must be more than one rank may need
     alone while the others wait: to compile, validate or write a checkpoint to a slow disk."""
@@ -225,6 +222,6 @@ class RuntimeConfig:
                 f"give micro_batch_size or micro_batch_tokens, not both, found {self.micro_batch_size} and "
                 f"{self.micro_batch_tokens}"
             )
-        for name in ("checkpoint_every_s", "validate_every_s", "peer_timeout_s"):
+        for name in ("checkpoint_every_s", "peer_timeout_s"):
             if (seconds := getattr(self, name)) is not None and seconds <= 0:
                 raise ValueError(f"{name} must be positive, found {seconds}")

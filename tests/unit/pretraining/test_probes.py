@@ -1,7 +1,6 @@
 """Probes of a run: held-out losses, the best step, and the guesses for fixed blanks."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from bertline.foundation.files import read_json_lines
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.callbacks import Probing
 from bertline.pretraining.config import MaskPredictionsConfig, PhaseConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.plan import Plan
@@ -108,30 +106,6 @@ def test_the_lowest_loss_of_trained_steps_at_the_newest_length_is_the_best(losse
     for step in losses:
         assert best.probe(step)["val/mlm_loss"] is losses[step]
     assert best.record == expected
-
-
-class Every:
-    def __init__(self, every_steps):
-        self.every_steps = every_steps
-
-
-def measured(every_s, step_s):
-    """The steps after which each of two probes measures, of 24 that take so long."""
-    clock, steps, probes = [0.0], ([], []), [Every(10), Every(2)]
-    job = SimpleNamespace(runtime=SimpleNamespace(validate_every_s=every_s))
-    state = SimpleNamespace(probes=probes, plan=SimpleNamespace(num_steps=24), job=job)
-    probing = Probing(state=state, guard=None, now=lambda: clock[0])
-    for step in range(25):
-        for probe in probing.due(step, tiny.machine()):
-            steps[probes.index(probe)].append(step)
-        clock[0] += step_s
-    return steps
-
-
-def test_by_the_clock_a_probe_is_left_out_until_its_last_measurement_is_long_ago():
-    assert measured(None, 1.0) == ([0, 10, 20, 24], [*range(0, 25, 2)])
-    assert measured(5.0, 1.0) == ([0, 10, 20, 24], [0, 6, 12, 18, 24])
-    assert measured(100.0, 1.0) == ([0, 24], [0, 24])
 
 
 def weights_of(job, step):
