@@ -6,7 +6,6 @@ import torch
 import pretraining_inputs
 import pretraining_processes as processes
 from bertline.training import devices
-from ports import free_port
 
 pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
@@ -58,15 +57,3 @@ def test_ranks_stay_alike_with_an_optimizer_of_our_own(inputs, tmp_path, optimiz
     processes.finish(processes.start(inputs, alone, changes))
     processes.finish(*processes.start_ranks(inputs, [together] * 2, changes))
     assert_close(weights(inputs, together), weights(inputs, alone))
-
-
-def test_each_rank_may_see_its_gpu_alone(inputs, tmp_path):
-    """As with `srun --gpus-per-task=1`: both have it as device 0."""
-    both, own = tmp_path / "both", tmp_path / "own"
-    processes.finish(*processes.start_ranks(inputs, [both] * 2, COMMON))
-    changes = {**COMMON, "runtime__num_devices": 2}
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    names = ("RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES")
-    environments = [{**shared, **dict.fromkeys(names, str(rank))} for rank in range(2)]
-    processes.finish(*(processes.start(inputs, own, changes, environment=each) for each in environments))
-    assert_close(weights(inputs, own), weights(inputs, both))
