@@ -111,8 +111,8 @@ def resolve_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
         if torch.cuda.is_available():
             if runtime.num_devices > (available := torch.cuda.device_count()):
                 raise MachineError(
-                    f"runtime.num_devices is {runtime.num_devices}, but this process sees {available} CUDA devices. Ask "
-                    "for no more than there are. Under srun, a task needs all GPUs of its node (--gpus-per-node)."
+                    f"runtime.num_devices is {runtime.num_devices}, but this process sees {available} CUDA devices. "
+                    "Ask for no more than there are. Under srun, a task needs all GPUs of its node (--gpus-per-node)."
                 )
             return torch.device("cuda", ranks.local_rank)
         if driver_sees_gpu():
