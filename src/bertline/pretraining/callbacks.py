@@ -23,7 +23,7 @@ from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.progress import say, warn
 from bertline.modeling.bert import set_attention
-from bertline.modeling.flops import flops_per_token
+from bertline.modeling.config import flops_per_token
 from bertline.pretraining.checkpoint import TrainingState
 from bertline.pretraining.data import StepDataset
 from bertline.pretraining.health import LOG_EVERY_STEPS, DivergenceGuard, training_metrics

@@ -10,8 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import tiny
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertModel
-from bertline.modeling.config import ModelConfig
-from bertline.modeling.flops import flops_per_token
+from bertline.modeling.config import ModelConfig, flops_per_token
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import masked_lm_loss_sum
 
