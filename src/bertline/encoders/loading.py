@@ -23,10 +23,10 @@ from bertline.modeling.bert import (
     BertForPreTraining,
     BertForSequenceClassification,
     BertModel,
-    BertWithClassifier,
     MaskedLanguageModel,
 )
-from bertline.modeling.families import family_of
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.families import FAMILIES, family_of
 from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification, BertTextEncoder
 from bertline.modeling.huggingface import architecture_of, config_mapping, load_with_head, read_labels
 from bertline.tokenization.storage import copy_tokenizer
@@ -40,7 +40,7 @@ Pooling = Literal["mean", "cls"]
 Head = Literal["sequence", "pair", "tokens", "answers", "vectors", "mlm", "detector"]
 """What a model computes: a label of a text (`sequence`) or of two (`pair`), labels of tokens, start and end of an
 answer, the vector of a text, tokens of blanks, tokens that were replaced (ELECTRA)."""
-_CLASSES: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
+_CLASSES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "sequence": (BertForSequenceClassification, ("classifier.",)),
     "pair": (BertForSequenceClassification, ("classifier.",)),
     "tokens": (BertForTokenClassification, ("classifier.",)),
@@ -84,16 +84,19 @@ def load_model(
         both = head == "mlm" and architecture_of(folder) == "BertForPreTraining"
         kind = "pretraining" if both else head
         return load_wrapped(folder, kind, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)
-    if head == "vectors":
-        return huggingface.load_text_encoder(folder, pooling=pooling, dropout_prob=dropout_prob, attention=attention)
-    make: Any
+    make, drawn = _CLASSES.get(head, (_own_language_model(folder), ()))
     options: dict[str, Any] = {"attention": attention}
-    make, drawn = _CLASSES[head] if head != "mlm" else (_own_language_model(folder), ())
-    if issubclass(make, BertWithClassifier):
+    if head == "vectors":
+        make, options["pooling"] = _text_encoder, pooling
+    elif head in ("sequence", "pair", "tokens"):
         options["num_labels"] = num_outputs or len(read_labels(folder))
         options["classifier_dropout"] = None if is_new else config_mapping(folder).get("classifier_dropout")
     new_head = drawn if is_new else ()
     return load_with_head(folder, partial(make, **options), new_head=new_head, dropout_prob=dropout_prob, seed=seed)
+
+
+def _text_encoder(config: ModelConfig, *, pooling: Pooling, **sizes: Any) -> BertTextEncoder:
+    return BertTextEncoder(BertModel(config, **sizes, with_pooler=FAMILIES[config.family].has_pooler), pooling=pooling)
 
 
 def _own_language_model(folder: Path) -> type[MaskedLanguageModel]:

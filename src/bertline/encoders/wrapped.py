@@ -23,7 +23,7 @@ from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput, MaskedLMOutput, PreTrainingOutput
+from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in, family_of
 from bertline.modeling.heads import AnswerLogits
@@ -238,8 +238,8 @@ class WrappedMaskedLM(WrappedModel):
     def _read(self, encoded: Encoded) -> LanguageModelOutput:
         logits = self._mlm_logits(encoded.hidden_states)
         if (order := dict(self.head).get(_SENTENCE_ORDER)) is None:
-            return MaskedLMOutput(logits)
-        return PreTrainingOutput(logits, order(encoded.pooled), encoded.before_last)
+            return LanguageModelOutput(logits)
+        return LanguageModelOutput(logits, order(encoded.pooled), encoded.before_last)
 
     def _mlm_logits(self, states: Tensor) -> Tensor:
         for name, module in self.head:

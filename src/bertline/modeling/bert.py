@@ -66,24 +66,15 @@ class PackedRows(NamedTuple):
         return cls(**{name: batch[name] for name in cls._fields})
 
 
-class PreTrainingOutput(NamedTuple):
-    """Logits of the two pretraining heads, and the states below the last layer."""
+class LanguageModelOutput(NamedTuple):
+    """Logits of the pretraining heads and, with the head on pairs, the states below the last layer."""
 
     mlm_logits: Tensor
     """[B, P, V] at the masked positions ([P, V] for packed rows), or [B, S, V] at all positions."""
-    nsp_logits: Tensor
+    nsp_logits: Tensor | None = None
     """[B, 2]; class 0 is the next segment, class 1 a random one."""
-    before_last: Tensor
+    before_last: Tensor | None = None
     """See `Encoded`; no logits, but what an objective may read as well."""
-
-
-class MaskedLMOutput(NamedTuple):
-    """Logits of the masked language model head."""
-
-    mlm_logits: Tensor
-
-
-LanguageModelOutput = PreTrainingOutput | MaskedLMOutput
 
 
 class BertModel(nn.Module):
@@ -203,8 +194,7 @@ class BertModel(nn.Module):
         embedded = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids, masks)
         hidden_states = self._before_last_layer(embedded, scope)
         if self.pooler is None:
-            read = self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0]
-            return Encoded(read, None, hidden_states)
+            return Encoded(self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0], None, hidden_states)
         read = self.layers[-1].forward_packed_at(hidden_states, scope, torch.cat([positions, first_positions]))[0]
         at_positions, first = read.split([len(positions), len(first_positions)])
         return Encoded(at_positions, self._pooled(first), hidden_states)
@@ -336,8 +326,8 @@ class BertForPreTraining(MaskedLanguageModel):
         super().__init__(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
         self.nsp_head = nn.Linear(config.hidden_size, 2)
 
-    def _read(self, encoded: Encoded) -> PreTrainingOutput:
-        return PreTrainingOutput(self._mlm_logits(encoded), self.nsp_head(encoded.pooled), encoded.before_last)
+    def _read(self, encoded: Encoded) -> LanguageModelOutput:
+        return LanguageModelOutput(self._mlm_logits(encoded), self.nsp_head(encoded.pooled), encoded.before_last)
 
 
 class BertForMaskedLM(MaskedLanguageModel):
@@ -345,8 +335,8 @@ class BertForMaskedLM(MaskedLanguageModel):
 
     uses_pooler: ClassVar[bool] = False
 
-    def _read(self, encoded: Encoded) -> MaskedLMOutput:
-        return MaskedLMOutput(self._mlm_logits(encoded))
+    def _read(self, encoded: Encoded) -> LanguageModelOutput:
+        return LanguageModelOutput(self._mlm_logits(encoded))
 
 
 class BertWithClassifier(nn.Module):
