@@ -9,7 +9,6 @@ References:
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
@@ -158,15 +157,8 @@ class BertModel(nn.Module):
     ) -> Encoded:
         """Encode sequences, computing the last layer only at some positions and, for the pooler, the first one.
 
-        Args:
-            input_ids: [B, S].
-            token_type_ids: [B, S].
-            attention_mask: [B, S] or None, as in `forward`.
-            positions: [B, P] indices into S.
-            masks: As in `forward`.
-
-        Returns:
-            Hidden states at these positions, [B, P, H], and the pooled vectors, [B, H].
+        The arguments are those of `forward`, and the positions [B, P], indices into S. Hidden states are returned at
+        these positions, [B, P, H], with the pooled vectors, [B, H].
         """
         scope = padded_scope(attention_mask, masks)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids, masks=masks), scope)
@@ -183,12 +175,9 @@ class BertModel(nn.Module):
 
         Args:
             rows: The packed sequences.
-            positions: [P] indices into the flattened rows.
+            positions: [P] indices into the flattened rows, at which hidden states are returned, [P, H].
             first_positions: [B], index of the first position of each sequence in the flattened rows, for the pooler.
             masks: As in `forward`.
-
-        Returns:
-            Hidden states at these positions, [P, H], and the pooled vector of each sequence, [B, H].
         """
         scope = packed_scope(rows.sequence_ids, rows.boundaries, self.layers[0].attention, masks)
         embedded = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids, masks)
@@ -247,7 +236,8 @@ class MaskedLanguageModelHead(nn.Module):
 class MaskedLanguageModel(nn.Module):
     """An encoder with a masked language model head: what pretraining trains, and what fills blanks."""
 
-    uses_pooler: ClassVar[bool] = True
+    uses_pooler: ClassVar[bool]
+    """Whether it has the pooler, and the next sentence head on it."""
     teacher: MaskedLanguageModel | None = None
     """Model that the objective `distilled` imitates; no submodule: it is neither trained nor saved."""
 
@@ -263,6 +253,7 @@ class MaskedLanguageModel(nn.Module):
             with_pooler=self.uses_pooler,
         )
         self.mlm_head = MaskedLanguageModelHead(config, vocab_size=vocab_size)
+        self.nsp_head = nn.Linear(config.hidden_size, 2) if self.uses_pooler else None
 
     @property
     def attention(self) -> AttentionKind:
@@ -279,14 +270,8 @@ class MaskedLanguageModel(nn.Module):
     ) -> LanguageModelOutput:
         """Compute vocabulary logits at the masked positions only: 15 % of the work for all positions.
 
-        The last layer is also computed only at these positions and the first one.
-
-        Args:
-            input_ids: [B, S].
-            token_type_ids: [B, S].
-            attention_mask: [B, S] or None, as in `BertModel.forward`.
-            masked_positions: [B, P] indices into S; a sequence with fewer targets may have any indices in the rest.
-            masks: As in `BertModel.forward`.
+        The last layer is also computed only at these positions and the first one. The arguments are those of
+        `BertModel.forward`, and the positions [B, P]; a sequence with fewer targets may have any indices in the rest.
         """
         return self._read(self.bert.forward_at(input_ids, token_type_ids, attention_mask, masked_positions, masks))
 
@@ -299,44 +284,27 @@ class MaskedLanguageModel(nn.Module):
     def forward_packed(
         self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor, masks: TokenMasks | None = None
     ) -> LanguageModelOutput:
-        """Compute the logits of `forward` for packed rows.
-
-        Args:
-            rows: The packed sequences.
-            masked_positions: [P] indices into the flattened rows.
-            first_positions: [B]; see `BertModel.forward_packed_at`. Read only with a pooler.
-            masks: As in `BertModel.forward`.
-        """
+        """Compute the logits of `forward` for packed rows; the arguments are those of `BertModel.forward_packed_at`."""
         return self._read(self.bert.forward_packed_at(rows, masked_positions, first_positions, masks))
 
-    @abstractmethod
     def _read(self, encoded: Encoded) -> LanguageModelOutput:
         """Apply the heads."""
-
-    def _mlm_logits(self, encoded: Encoded) -> Tensor:
-        return self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
+        mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.word_embeddings)
+        if self.nsp_head is None:
+            return LanguageModelOutput(mlm_logits)
+        return LanguageModelOutput(mlm_logits, self.nsp_head(encoded.pooled), encoded.before_last)
 
 
 class BertForPreTraining(MaskedLanguageModel):
     """The encoder with the masked language model head and the next sentence head (paper, section 3.1)."""
 
-    def __init__(
-        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
-    ) -> None:
-        super().__init__(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-        self.nsp_head = nn.Linear(config.hidden_size, 2)
-
-    def _read(self, encoded: Encoded) -> LanguageModelOutput:
-        return LanguageModelOutput(self._mlm_logits(encoded), self.nsp_head(encoded.pooled), encoded.before_last)
+    uses_pooler: ClassVar[bool] = True
 
 
 class BertForMaskedLM(MaskedLanguageModel):
     """The encoder with the masked language model head alone; it has no pooler, as in transformers."""
 
     uses_pooler: ClassVar[bool] = False
-
-    def _read(self, encoded: Encoded) -> LanguageModelOutput:
-        return LanguageModelOutput(self._mlm_logits(encoded))
 
 
 class BertWithClassifier(nn.Module):

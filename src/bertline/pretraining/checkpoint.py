@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertline.encoders.loading import LanguageModel, with_weights
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import drop_leftovers, folder_written_atomically, sync_to_disk
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
@@ -40,7 +39,7 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
         newest = folder.load_newest()
         if newest is None:
             return None
-        _require_same(newest, identity, job)
+        require_same(newest.state["identity"], identity, where=str(job.run_folder))
         if newest.step < job.pretrain.num_steps:
             say(f"pretraining resumes after step {newest.step:,} of {job.pretrain.num_steps:,}")
         return newest.step, folder.digest(newest.step)
@@ -49,16 +48,6 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
     if chosen is None or machine.ranks.is_first:
         return newest
     return folder.load_as_first_rank(*chosen, machine.ranks)
-
-
-def _require_same(checkpoint: Checkpoint, identity: dict[str, Any], job: PretrainJob) -> None:
-    before, now = (one["resolved"]["precision"] for one in (checkpoint.state["identity"], identity))
-    if before != now:
-        raise ConfigError(
-            f"{checkpoint.path} was trained in {before}; pretrain.precision={job.pretrain.precision} is {now} on this "
-            f"machine. Set pretrain.precision={before}."
-        )
-    require_same(checkpoint.state["identity"], identity, where=str(job.run_folder))
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)

@@ -100,7 +100,7 @@ class PretrainJob:
 # Keys that do not affect the weights of the last step, which are the result: probes use no generator of training, and
 # checkpoints are copies. What depends on them is which step counts as the best (see `TrainingState.restore`), and, if
 # training fails, when it rolls back (health) and how far (checkpoints). New values apply from the resumed step on.
-FREE_KEYS = (
+_FREE_KEYS = (
     "pretrain.validate_every_steps",
     "pretrain.validation_sequences",
     "pretrain.checkpoint_every_steps",
@@ -125,15 +125,18 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
 
 
 def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, where: str) -> None:
-    """Refuse to resume from a checkpoint of a different training; keys that do not affect the weights may differ."""
+    """Refuse to resume from a checkpoint of a different training; keys that do not affect the weights may differ.
+
+    `pretrain.precision=auto` is resolved otherwise on a machine that computes in another precision.
+    """
     before, now = (dict(_flat(identity)) for identity in (trained, expected))
     differences = [
         f"  - {key} was {before.get(key)!r}, is now {now.get(key)!r}"
         for key in sorted({*before, *now})
-        if before.get(key) != now.get(key) and not any(f"{key}.".startswith(f"{one}.") for one in FREE_KEYS)
+        if before.get(key) != now.get(key) and not any(f"{key}.".startswith(f"{one}.") for one in _FREE_KEYS)
     ]
     if differences:
-        rule = "A run is resumed only as it was started; give another run folder."
+        rule = "A run is resumed only as it was started; change it back, or give another run folder."
         raise ConfigError("\n".join([f"{where} was trained with another configuration:", *differences, rule]))
 
 

@@ -90,7 +90,7 @@ def test_a_signal_saves_after_the_step_and_the_next_start_goes_on(make_job, fini
     ("change", "message"),
     [
         ({"optimizer__lr": 1e-3}, r"optimizer\.lr was 0\.005, is now 0\.001"),
-        ({"pretrain__precision": "bf16"}, r"was trained in fp32; pretrain\.precision=bf16"),
+        ({"pretrain__precision": "bf16"}, r"resolved\.precision was 'fp32', is now 'bf16'"),
     ],
 )
 def test_another_configuration_is_not_resumed(make_job, finished, change, message):
