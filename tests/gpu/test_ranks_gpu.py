@@ -6,6 +6,7 @@ import torch
 import pretraining_inputs
 import pretraining_processes as processes
 from bertline.training import devices
+from rank_curves import assert_same_curves
 
 pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
@@ -48,6 +49,14 @@ def test_two_ranks_that_accumulate_train_like_one(inputs, tmp_path, packing, com
     several = {**changes, "runtime__micro_batch_size": 3, "runtime__compile": compile_setting}
     processes.finish(*processes.start_ranks(inputs, [together] * 2, several))
     assert_close(weights(inputs, together), weights(inputs, alone))
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_several_gpus_give_the_curve_of_one(tmp_path, num_ranks):
+    if torch.cuda.device_count() < num_ranks:
+        pytest.skip(f"needs {num_ranks} GPUs")
+    # Sums of fp32 have another order on each number of GPUs, and differences grow over 200 steps.
+    assert_same_curves(tmp_path, [num_ranks], {"runtime__device": "cuda"}, rel=5e-3)
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "muon"])

@@ -109,25 +109,21 @@ def dropout(
         return values
     if values.device.type != "cpu":
         return F.dropout(values, prob)
-    num_dropped = round(prob * _LEVELS)
-    is_kept = random_levels(values, site, places, keys) >= num_dropped + _SMALLEST
-    return (values * is_kept).mul_(_LEVELS / (_LEVELS - num_dropped))
-
-
-def random_levels(like: Tensor, site: int, places: Tensor | None = None, keys: Tensor | None = None) -> Tensor:
-    """Return uniform random int32 from -2^31 to 2^31 - 1 in the shape of `like`; arguments as in `dropout`.
-
-    With keys, `places` are overwritten.
-    """
     if keys is not None:
-        assert places is not None  # those of `TokenMasks`
-        return _mixed(places, keys[site])
-    key = torch.ops.bertline.dropout_keys(like, site)
-    # Each site starts at a different number: results of equal index tensors that are used far apart would be stored by
-    # the compiler instead of recomputed.
-    if places is None:
-        return _mixed(torch.arange(site, site + like.numel(), dtype=torch.int32).view(like.shape), key)
-    return _mixed(places + site, key)
+        assert places is not None  # those of `TokenMasks`, which are overwritten
+        levels = _mixed(places, keys[site])
+    else:
+        key = torch.ops.bertline.dropout_keys(values, site)
+        # Each site starts at a different number: results of equal index tensors that are used far apart would be
+        # stored by the compiler instead of recomputed.
+        if places is None:
+            numbers = torch.arange(site, site + values.numel(), dtype=torch.int32).view(values.shape)
+        else:
+            numbers = places + site
+        levels = _mixed(numbers, key)
+    num_dropped = round(prob * _LEVELS)
+    is_kept = levels >= num_dropped + _SMALLEST
+    return (values * is_kept).mul_(_LEVELS / (_LEVELS - num_dropped))
 
 
 def _mixed(places: Tensor, key: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 
 import tiny
 from bertline.modeling.bert import BertForSequenceClassification
-from bertline.modeling.dropout import Dropout, TokenMasks, dropout, mask_keys, random_levels, token_numbers
+from bertline.modeling.dropout import Dropout, TokenMasks, dropout, mask_keys, token_numbers
 
 ONES = torch.ones(200, 1003)
 
@@ -20,19 +20,6 @@ def test_the_share_is_dropped_and_the_mean_stays(prob):
     assert dropped.mean().item() == pytest.approx(1, abs=0.02)
     kept = dropped[dropped != 0]
     assert (kept == kept[0]).all() and kept[0].item() == pytest.approx(1 / (1 - prob), rel=1e-3)
-
-
-@pytest.mark.parametrize("places", [None, torch.arange(0, 900, 3, dtype=torch.int32).view(30, 10).T])
-def test_the_number_of_threads_does_not_change_the_levels(places, monkeypatch):
-    """They are computed by NumPy on few threads and by PyTorch on many."""
-    drawn = []
-    before = None if places is None else places.clone()
-    for threads in (1, 8):
-        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        torch.manual_seed(3)
-        drawn.append(random_levels(torch.empty(10, 30), 5, places))
-    assert torch.equal(*drawn)
-    assert places is None or torch.equal(places, before)
 
 
 def test_tensors_drawn_one_after_the_other_share_nothing():
