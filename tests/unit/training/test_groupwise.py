@@ -145,21 +145,6 @@ def test_an_optimizer_that_cannot_skip_a_step_is_refused(model):
         skip_unless_finite(torch.optim.SGD(model.parameters()), torch.tensor(1.0))
 
 
-@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
-def test_a_good_step_is_taken_as_without_the_guard(model, config):
-    optimizer = config.build(model)
-    take_step(model, optimizer, 1)
-    guarded = weights_of(model)
-
-    initialize(model, tiny.model_config(), seed=1)
-    generator = torch.Generator().manual_seed(1)
-    for weight in model.parameters():
-        weight.grad = torch.randn(weight.shape, generator=generator)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    config.build(model).step()
-    assert all(torch.equal(*pair) for pair in zip(guarded, weights_of(model), strict=True))
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_one_weight_that_is_no_number_is_found(model, value):
     assert all_finite(model)
