@@ -12,8 +12,7 @@ pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two
 
 COMMON = {
     "runtime__device": "cuda",
-    "model__hidden_dropout_prob": 0.0,
-    "model__attention_probs_dropout_prob": 0.0,
+    **pretraining_inputs.NO_DROPOUT,
     # Shares of 7 and 8 sequences.
     "pretrain__phases": [
         {"steps": 20, "max_length": 16, "global_batch_size": 15},

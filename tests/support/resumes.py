@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from bertline.foundation.files import read_json_lines
 from bertline.pretraining.job import PretrainJob
 from bertline.training.checkpoints import CheckpointFolder
-from pretraining_inputs import curve, newest_state
+from pretraining_inputs import assert_same_weights, curve, newest_state
 from tiny import load_pretraining_model
 
 
@@ -23,28 +20,13 @@ def assert_ended_as(alone: PretrainJob, job: PretrainJob) -> None:
     """The same weights, optimizer, place, best step, curve, mask predictions, and nothing left lying about."""
     expected, found = newest_state(alone), newest_state(job)
     for name in ("step", "model", "optimizer", "place", "interval", "best"):
-        _assert_bitwise_same(expected[name], found[name], name)
+        assert_same_weights(expected[name], found[name], name)
     assert expected["num_tokens"] == found["num_tokens"]
     assert curve(job) == curve(alone)
     assert read_json_lines(job.mask_predictions_path) == read_json_lines(alone.mask_predictions_path)
     results = [load_pretraining_model(folder).state_dict() for folder in (alone.result_folder, job.result_folder)]
-    _assert_bitwise_same(*results)
+    assert_same_weights(*results)
     assert _names_in(job.run_folder) == _names_in(alone.run_folder)
-
-
-def _assert_bitwise_same(left: Any, right: Any, where: str = "") -> None:
-    if isinstance(left, torch.Tensor):
-        assert torch.equal(left, right), where
-    elif isinstance(left, dict):
-        assert left.keys() == right.keys(), where
-        for key in left:
-            _assert_bitwise_same(left[key], right[key], f"{where}/{key}")
-    elif isinstance(left, list):
-        assert len(left) == len(right), where
-        for index, (one, other) in enumerate(zip(left, right, strict=True)):
-            _assert_bitwise_same(one, other, f"{where}/{index}")
-    else:
-        assert left == right, where
 
 
 def _names_in(folder: Path) -> list[str]:

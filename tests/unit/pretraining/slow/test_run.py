@@ -8,8 +8,6 @@ from bertline.pretraining.run import run_pretraining
 from bertline.training.interruption import TrainingInterrupted
 from pretraining_inputs import again, assert_same_weights, curve, signal_at, weights
 
-NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
-
 
 def test_workers_change_nothing(make_job):
     alone, helped = make_job("alone"), make_job("helped", runtime__num_workers=2)
