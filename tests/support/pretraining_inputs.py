@@ -210,8 +210,8 @@ def losses_of(job: PretrainJob) -> PreTrainingLosses:
     return PreTrainingLosses(model.eval(), job.objective)
 
 
-def means_over_the_whole_batch(job: PretrainJob) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """The gradients and the metrics of a first step that is one mean over all targets and one over all sequences."""
+def gradients_of_the_whole_batch(job: PretrainJob) -> dict[str, torch.Tensor]:
+    """The gradients of a first step whose loss is one mean over all targets and one over all sequences."""
     losses = losses_of(job).train()
     (sent,) = steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"]
     batch = expanded(sent)
@@ -219,18 +219,8 @@ def means_over_the_whole_batch(job: PretrainJob) -> tuple[dict[str, torch.Tensor
     output = losses.model(**batch)
     mlm = F.cross_entropy(output.mlm_logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
     nsp = F.cross_entropy(output.nsp_logits, next_sentence_labels)
-    loss = mlm + job.objective.nsp_weight * nsp
-    loss.backward()
-    gradients = {name: parameter.grad for name, parameter in losses.model.named_parameters()}
-    is_target = labels != -100
-    return gradients, {
-        "train/loss": loss.item(),
-        "train/mlm_loss": mlm.item(),
-        "train/nsp_loss": nsp.item(),
-        "train/mlm_accuracy": (output.mlm_logits.argmax(-1) == labels)[is_target].float().mean().item(),
-        "train/nsp_accuracy": (output.nsp_logits.argmax(-1) == next_sentence_labels).float().mean().item(),
-        "optim/grad_norm": torch.linalg.vector_norm(torch.stack([grad.norm() for grad in gradients.values()])).item(),
-    }
+    (mlm + job.objective.nsp_weight * nsp).backward()
+    return {name: parameter.grad for name, parameter in losses.model.named_parameters()}
 
 
 def assert_neither_rows_nor_ranks_change_a_sum(job: PretrainJob, *layouts: RowLayout) -> None:

@@ -32,15 +32,6 @@ def test_tensors_drawn_one_after_the_other_share_nothing():
     assert correlations.abs().max() < 5 / 64
 
 
-def test_the_seed_decides():
-    def drawn(seed):
-        torch.manual_seed(seed)
-        return dropout(ONES, 0.1)
-
-    assert torch.equal(drawn(1), drawn(1))
-    assert not torch.equal(drawn(1), drawn(2))
-
-
 def test_outside_training_and_at_zero_nothing_is_done_and_nothing_drawn():
     before = torch.random.get_rng_state()
     assert Dropout(0.5).eval()(ONES) is ONES

@@ -10,13 +10,11 @@ import tiny
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.dropout import mask_keys
 from bertline.modeling.huggingface import architecture_of
-from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.data import expanded
 from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import BestStep, MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
 from pretraining_inputs import NO_DROPOUT
-from tiny import load_pretraining_model
 
 TWO_LENGTHS = [
     {"steps": 40, "max_length": 16, "global_batch_size": 8},
@@ -109,21 +107,3 @@ def test_contrastive_learns_to_find_the_other_segment(pretraining, make_contrast
     assert rows[-1]["train/loss"] == pytest.approx(weighted, rel=1e-6)
     assert {"val/contrastive_loss", "val/contrastive_accuracy", "val/mlm_loss"} <= figures.keys()
     assert architecture_of(job.result_folder) == "BertForMaskedLM"
-
-
-def test_shared_tokens_weigh_in_by_their_weight_and_add_no_weights(pretraining, make_job, make_shared):
-    nsp, ignored = {"kind": "mlm_nsp", "nsp_weight": 0.5}, {**pretraining_inputs.SHARED, "shared_weight": 0.0}
-    without = make_job("without", objective=nsp, pretrain__phases=TWO_LENGTHS)
-    ignored = make_shared("ignored", objective=ignored, pretrain__phases=TWO_LENGTHS)
-    with_it = make_shared("with", pretrain__phases=TWO_LENGTHS)
-    for job in (without, ignored, with_it):
-        run_pretraining(job)
-    weights = [load_pretraining_model(job.result_folder).state_dict() for job in (without, ignored, with_it)]
-    for name, value in weights[0].items():
-        torch.testing.assert_close(weights[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
-    name = "bert.layers.0.query_key_value.weight"
-    assert float((weights[2][name] - weights[0][name]).abs().max()) > 1e-3
-    assert read_weight_names(with_it.result_folder) == read_weight_names(without.result_folder)
-    for row in (metrics for _, metrics in pretraining.curve(with_it) if "train/loss" in metrics):
-        weighted = row["train/mlm_loss"] + 0.5 * row["train/nsp_loss"] + 0.2 * row["train/shared_loss"]
-        assert row["train/loss"] == pytest.approx(weighted, rel=1e-6)
