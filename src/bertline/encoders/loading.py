@@ -6,13 +6,13 @@ wrapped: the class of transformers with the interface of these models. transform
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import torch
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ConfigError
@@ -114,19 +114,12 @@ def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertMod
 
 
 def with_weights(model: LanguageModel, weights: Mapping[str, Tensor]) -> LanguageModel:
-    """Return a model like this one that shares the memory of these weights."""
-    # Not in a thread: a default device is global, and compiled code whose guards see it would be compiled again.
-    with torch.device("meta"):
-        if isinstance(model, MaskedLanguageModel):
-            encoder = model.bert
-            like: LanguageModel = type(model)(
-                encoder.config, vocab_size=encoder.vocab_size, pad_token_id=encoder.pad_token_id
-            )
-        else:
-            like = model.without_weights()
-    # A plain dict: PyTorch notes `assign` in a state dict's metadata, and whoever loads that next would untie weights.
-    like.load_state_dict(dict(weights), assign=True)
-    return like
+    """Return a copy of a model with these weights, whose memory it shares; its teacher is not copied."""
+    named: Any = model.named_parameters(remove_duplicate=False)
+    memo: dict[int, Any] = {id(weight): nn.Parameter(weights[name]) for name, weight in named}
+    if (teacher := getattr(model, "teacher", None)) is not None:
+        memo[id(teacher)] = teacher
+    return copy.deepcopy(model, memo)
 
 
 def spread_layers(num_layers: int, num_chosen: int) -> list[int]:

@@ -229,12 +229,6 @@ class WrappedMaskedLM(WrappedModel):
         decoder_bias[: len(log_frequencies)] = log_frequencies
         decoder_bias -= constant
 
-    def without_weights(self) -> WrappedMaskedLM:
-        """Return such a model whose weights wait to be loaded; to be called where the default device is `meta`."""
-        encoder, hf = self.bert, type(self.hf)(self.hf.config)
-        sizes = {"vocab_size": encoder.vocab_size, "pad_token_id": encoder.pad_token_id}
-        return WrappedMaskedLM(hf, WrappedEncoder(hf.base_model, encoder.config, **sizes))
-
     def _read(self, encoded: Encoded) -> LanguageModelOutput:
         logits = self._mlm_logits(encoded.hidden_states)
         if (order := dict(self.head).get(_SENTENCE_ORDER)) is None:
@@ -272,10 +266,6 @@ class WrappedReplacedToken(WrappedMaskedLM):
     def detect(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Return the detector's logits [B, S]; above 0 means that the token is not the text's own."""
         return self.hf(**self.bert.inputs(input_ids, token_type_ids, attention_mask)).logits
-
-    def without_weights(self) -> WrappedReplacedToken:
-        alone = super().without_weights()
-        return WrappedReplacedToken(alone.hf, alone.bert, self.generator.without_weights())
 
 
 def load_wrapped(
