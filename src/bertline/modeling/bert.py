@@ -287,9 +287,13 @@ class MaskedLanguageModel(nn.Module):
         """Compute the logits of `forward` for packed rows; the arguments are those of `BertModel.forward_packed_at`."""
         return self._read(self.bert.forward_packed_at(rows, masked_positions, first_positions, masks))
 
+    def mlm_logits(self, states: Tensor) -> Tensor:
+        """Return vocabulary logits [..., V] for hidden states [..., H]."""
+        return self.mlm_head(states, self.bert.word_embeddings)
+
     def _read(self, encoded: Encoded) -> LanguageModelOutput:
         """Apply the heads."""
-        mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.word_embeddings)
+        mlm_logits = self.mlm_logits(encoded.hidden_states)
         if self.nsp_head is None:
             return LanguageModelOutput(mlm_logits)
         return LanguageModelOutput(mlm_logits, self.nsp_head(encoded.pooled), encoded.before_last)

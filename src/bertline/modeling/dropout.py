@@ -181,10 +181,6 @@ class Dropout(nn.Module):
         places = masks.of_states(values.shape[-1], self.site)
         return dropout(values, self.prob, site=self.site, places=places, keys=masks.keys)
 
-    def extra_repr(self) -> str:
-        """Return the dropout rate for the printed form of the module."""
-        return f"p={self.p}"
-
 
 def number_sites(model: nn.Module) -> None:
     """Number the dropouts of a model 0, 1, 2, ... in the order in which its modules were added."""

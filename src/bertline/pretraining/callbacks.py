@@ -9,8 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -238,12 +236,11 @@ class TimeLeft:
         self._begun = first_step, begun_s = self._begun or (step, passed_s)
         if step == first_step:
             return None if step < self.plan.num_steps else 0.0
-        done, left = (self._work(*steps) for steps in ((first_step, step), (step, self.plan.num_steps)))
+        done, left = (
+            sum(count * self.work[length] for length, count in self.plan.sequences(*steps).items())
+            for steps in ((first_step, step), (step, self.plan.num_steps))
+        )
         return (passed_s - begun_s) * left / done
-
-    def _work(self, first_step: int, end_step: int) -> float:
-        taken = self.plan.sequences(first_step, end_step)
-        return sum(count * self.work[length] for length, count in taken.items())
 
 
 def work_of_sequence(model: LanguageModel, length: int) -> float:
@@ -357,7 +354,7 @@ class ProfileSteps(pl.Callback):
     """Profiles five steps of this start on the first rank (`runtime.profile=true`), which changes no weights.
 
     The folder `profile` has `trace.json.gz` (Chrome's format) and `top_operations.txt`. The first step, which compiles,
-    is never profiled.
+    is never profiled; where training ends before the profile is complete, it has fewer steps.
     """
 
     state: TrainingState
@@ -375,11 +372,11 @@ class ProfileSteps(pl.Callback):
         if wait < 1:
             warn(f"runtime.profile: {left} steps are left, too few for a profile, which needs {_PROFILED_STEPS + 2}")
             return
-        on_gpu = module.machine.device.type == "cuda"
+        on_gpu = [ProfilerActivity.CUDA] if module.machine.device.type == "cuda" else []
         self._profile = profile(
-            activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
+            activities=[ProfilerActivity.CPU, *on_gpu],
             schedule=schedule(wait=wait, warmup=1, active=_PROFILED_STEPS, repeat=1),
-            on_trace_ready=partial(_write_profile, self.state.job.profile_folder, on_gpu),
+            on_trace_ready=self._write,
         )
         self._profile.start()
 
@@ -389,7 +386,6 @@ class ProfileSteps(pl.Callback):
                 self._profile.step()
 
     def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Stop the profiler; where training ended before it was complete, the profile has fewer steps."""
         if self._profile is not None:
             self._profile.stop()
             self._profile = None
@@ -397,14 +393,14 @@ class ProfileSteps(pl.Callback):
     def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
         self.on_train_end(trainer, module)
 
-
-def _write_profile(profile_folder: Path, on_gpu: bool, recorded: profile) -> None:
-    by = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-    table = recorded.key_averages().table(sort_by=by, row_limit=10)
-    with folder_written_atomically(profile_folder) as folder:
-        recorded.export_chrome_trace(str(folder / "trace.json.gz"))
-        (folder / "top_operations.txt").write_text(f"{_PROFILED_STEPS} steps\n\n{table}\n", encoding="utf-8")
-    say(
-        f"profile: {profile_folder / 'top_operations.txt'} has the costliest operations, "
-        f"{profile_folder / 'trace.json.gz'} every one (open it at ui.perfetto.dev or chrome://tracing)"
-    )
+    def _write(self, recorded: profile) -> None:
+        place = self.state.job.profile_folder
+        by = "self_device_time_total" if ProfilerActivity.CUDA in recorded.activities else "self_cpu_time_total"
+        table = recorded.key_averages().table(sort_by=by, row_limit=10)
+        with folder_written_atomically(place) as folder:
+            recorded.export_chrome_trace(str(folder / "trace.json.gz"))
+            (folder / "top_operations.txt").write_text(f"{_PROFILED_STEPS} steps\n\n{table}\n", encoding="utf-8")
+        say(
+            f"profile: {place / 'top_operations.txt'} has the costliest operations, {place / 'trace.json.gz'} every "
+            "one (open it at ui.perfetto.dev or chrome://tracing)"
+        )

@@ -119,8 +119,8 @@ class TrainingState:
             "interval": interval,
             "best": self.best.record,
             "num_tokens": self.num_tokens,
-            "seconds": dataclasses.asdict(self.clock.seconds),
-            "row_begun": dataclasses.asdict(self.row_begun),
+            "seconds": self.clock.seconds._asdict(),
+            "row_begun": self.row_begun._asdict(),
             "rewinds": list(self.rewinds),
             "identity": self.identity,
         }

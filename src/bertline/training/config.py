@@ -203,11 +203,10 @@ def seconds_of(time: str) -> int:
     found = _TIME.fullmatch(time)
     assert found is not None
     parts = [int(part) for part in found["rest"].split(":")]
-    if found["days"] is not None:
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-        return ((int(found["days"]) * 24 + hours) * 60 + minutes) * 60 + seconds
-    hours, minutes, seconds = {1: (0, *parts, 0), 2: (0, *parts)}.get(len(parts), tuple(parts))
-    return (hours * 60 + minutes) * 60 + seconds
+    if found["days"] is None and len(parts) < 3:  # minutes come first
+        parts.insert(0, 0)
+    hours, minutes, seconds = (*parts, 0, 0)[:3]
+    return ((int(found["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 LauncherConfig = LocalLauncherConfig | SlurmLauncherConfig
