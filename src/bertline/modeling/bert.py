@@ -42,29 +42,6 @@ class EncodedInDetail(NamedTuple):
     layers: tuple[LayerDetail, ...]
 
 
-class PackedRows(NamedTuple):
-    """Rows that hold several sequences each: R rows of S positions, C spans in total.
-
-    A span is a sequence, or the padding at the end of a row.
-    """
-
-    input_ids: Tensor
-    """[R, S]."""
-    token_type_ids: Tensor
-    """[R, S]."""
-    position_ids: Tensor
-    """[R, S], counted from the start of each sequence."""
-    sequence_ids: Tensor
-    """[R, S], the same id at all positions of a sequence."""
-    boundaries: Tensor
-    """[C + 1] int32, cumulative span lengths: the start of each span in the flattened rows."""
-
-    @classmethod
-    def of(cls, batch: Mapping[str, Tensor]) -> PackedRows:
-        """Return the rows of a micro-batch of `examples.packing`."""
-        return cls(**{name: batch[name] for name in cls._fields})
-
-
 class LanguageModelOutput(NamedTuple):
     """Logits of the pretraining heads and, with the head on pairs, the states below the last layer."""
 
@@ -169,23 +146,23 @@ class BertModel(nn.Module):
         return Encoded(read[:, :-1], self._pooled(read[:, -1]), hidden_states)
 
     def forward_packed_at(
-        self, rows: PackedRows, positions: Tensor, first_positions: Tensor, masks: TokenMasks | None = None
+        self, rows: Mapping[str, Tensor], positions: Tensor, masks: TokenMasks | None = None
     ) -> Encoded:
         """Encode packed rows like `forward_at`; each sequence gives the same result as on its own.
 
         Args:
-            rows: The packed sequences.
+            rows: A micro-batch of `examples.packing`: R rows of S positions that hold several sequences each.
             positions: [P] indices into the flattened rows, at which hidden states are returned, [P, H].
-            first_positions: [B], index of the first position of each sequence in the flattened rows, for the pooler.
             masks: As in `forward`.
         """
-        scope = packed_scope(rows.sequence_ids, rows.boundaries, self.layers[0].attention, masks)
-        embedded = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids, masks)
+        scope = packed_scope(rows["sequence_ids"], rows["boundaries"], self.layers[0].attention, masks)
+        embedded = self.embeddings(rows["input_ids"], rows["token_type_ids"], rows["position_ids"], masks)
         hidden_states = self._before_last_layer(embedded, scope)
         if self.pooler is None:
             return Encoded(self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0], None, hidden_states)
-        read = self.layers[-1].forward_packed_at(hidden_states, scope, torch.cat([positions, first_positions]))[0]
-        at_positions, first = read.split([len(positions), len(first_positions)])
+        with_first = torch.cat([positions, rows["first_positions"]])
+        read = self.layers[-1].forward_packed_at(hidden_states, scope, with_first)[0]
+        at_positions, first = read.split([len(positions), len(rows["first_positions"])])
         return Encoded(at_positions, self._pooled(first), hidden_states)
 
     def _pooled(self, first: Tensor) -> Tensor | None:
@@ -281,11 +258,9 @@ class MaskedLanguageModel(nn.Module):
         """Compute vocabulary logits at every position, [B, S, V], as the class in transformers does."""
         return self._read(self.bert(input_ids, token_type_ids, attention_mask))
 
-    def forward_packed(
-        self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor, masks: TokenMasks | None = None
-    ) -> LanguageModelOutput:
-        """Compute the logits of `forward` for packed rows; the arguments are those of `BertModel.forward_packed_at`."""
-        return self._read(self.bert.forward_packed_at(rows, masked_positions, first_positions, masks))
+    def forward_packed(self, rows: Mapping[str, Tensor], masks: TokenMasks | None = None) -> LanguageModelOutput:
+        """Compute the logits of `forward` for packed rows, at their masked positions; see `BertModel`."""
+        return self._read(self.bert.forward_packed_at(rows, rows["masked_positions"], masks))
 
     def mlm_logits(self, states: Tensor) -> Tensor:
         """Return vocabulary logits [..., V] for hidden states [..., H]."""

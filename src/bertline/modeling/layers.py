@@ -159,8 +159,16 @@ class EncoderLayer(nn.Module):
         dropout, places = self.attention_dropout, None
         if masks is not None and scope.masks is not None and dropout.prob:
             places = masks.of_probabilities(scope.masks, self.num_heads, dropout.site)
-        settings = {"dropout_prob": dropout.prob, "dropout_site": dropout.site, "dropout_places": places}
-        return attend(query, key, value, scope, kind=self.attention, **settings).context
+        return attend(
+            query,
+            key,
+            value,
+            scope,
+            kind=self.attention,
+            dropout_prob=dropout.prob,
+            dropout_site=dropout.site,
+            dropout_places=places,
+        ).context
 
     def _after_attention(self, hidden_states: Tensor, context: Tensor, *, masks: TokenMasks | None = None) -> Tensor:
         """Compute the rest of the layer from its input [B, S, H] and the context [B, N, S, D]; return [B, S, H]."""

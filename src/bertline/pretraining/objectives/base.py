@@ -169,14 +169,13 @@ class Objective:
 
         `attention_mask` is left out where no row has padding; in training the batch has what `TokenMasks.of` reads.
         """
-        from bertline.modeling.bert import MaskedLanguageModel, PackedRows
+        from bertline.modeling.bert import MaskedLanguageModel
         from bertline.modeling.dropout import TokenMasks
 
         masks = TokenMasks.of(batch)
         if "boundaries" in batch:
-            rows = PackedRows.of(batch)
             assert isinstance(model, MaskedLanguageModel)  # wrapped models have padded rows
-            return model.forward_packed(rows, batch["masked_positions"], batch["first_positions"], masks)
+            return model.forward_packed(batch, masks)
         mask = batch.get("attention_mask")
         return model(batch["input_ids"], batch["token_type_ids"], mask, batch["masked_positions"], masks)
 
@@ -185,15 +184,13 @@ class Objective:
         """Return hidden states of the last layer, [B, S, H] or of packed rows [R * S, H], and those at the targets."""
         import torch
 
-        from bertline.modeling.bert import PackedRows
         from bertline.modeling.dropout import TokenMasks
         from bertline.modeling.layers import gather_positions
 
         encoder, positions, masks = model.bert, batch["masked_positions"], TokenMasks.of(batch)
         if "boundaries" in batch:
-            rows = PackedRows.of(batch)
-            everywhere = torch.arange(rows.input_ids.numel(), device=rows.input_ids.device)
-            states = encoder.forward_packed_at(rows, everywhere, batch["first_positions"], masks).hidden_states
+            everywhere = torch.arange(batch["input_ids"].numel(), device=positions.device)
+            states = encoder.forward_packed_at(batch, everywhere, masks).hidden_states
             return states, states[positions]
         mask = batch.get("attention_mask")
         states = encoder(batch["input_ids"], batch["token_type_ids"], mask, masks).hidden_states
